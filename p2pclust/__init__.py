@@ -13,8 +13,7 @@ from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
     from p2pclust import metrics
-    from p2pclust.choose.choice import ChoiceOfClusters
-    from p2pclust.choose.trials import choose_clusters
+    from p2pclust.choose.trials import ChoiceOfClusters, choose_clusters
     from p2pclust.errors import DataError, FleetError, P2PClustError, UsageError, WireError
     from p2pclust.estimators import (
         FFCM,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
         VerticalCMeans,
         VerticalFuzzyCMeans,
     )
-    from p2pclust.estimators.audited import audit
+    from p2pclust.estimators.base import audit
 
 __all__ = [
     "FFCM",
@@ -61,10 +60,9 @@ __all__ = [
 
 _get, _ = lazy_names(
     __name__,
-    choose__choice="ChoiceOfClusters",
-    choose__trials="choose_clusters",
+    choose__trials="ChoiceOfClusters choose_clusters",
     errors="DataError FleetError P2PClustError UsageError WireError",
-    estimators__audited="audit",
+    estimators__base="audit",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
         "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"

@@ -1,4 +1,4 @@
-"""The jobs by which a fleet chooses the number of clusters: one for each number and restart, measured by the peers.
+"""A fleet chooses the number of clusters: by one job for each number and restart, whose results the peers measure.
 
 Each job is the clustering itself and one round of sums (:mod:`p2pclust.protocols.measuring.measure`), so every backend
 can run it. First centers are drawn by chance, and a bad draw would be taken for a bad number of clusters: hence the
@@ -11,23 +11,28 @@ some dozens of jobs reveal together.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from p2pclust.choose.choice import ChoiceOfClusters, choice
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.jobs.request import JobRequest, JobResult
-from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class, inits_of
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED, fresh_seed
 from p2pclust.protocols.engine.runner import clustering_stage, run_in_process
-from p2pclust.protocols.measuring.measure import measured
+from p2pclust.protocols.measuring.choose import recommend
+from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
 from p2pclust.tools.laboratory import laboratory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +43,56 @@ _NEXT_SEED = 2**32
 _INIT = "split-merge"
 _PROTOCOL = "llf-fcm"
 _CLUSTERS = range(2, 11)
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceOfClusters:
+    """The measures for each number of clusters, and the recommended number.
+
+    Attributes
+    ----------
+    recommended : int
+    reason : str
+        In sentences; it says so where the measures disagree.
+    votes : mapping of str to int or None
+        The number at which each measure is best; None if it does not decide.
+    agreed : bool
+        Whether more than half of the measures are best at the recommended number.
+    table : tuple of MeasuredIndices
+        One for each number of clusters, ascending, from its best restart.
+    centers : mapping of int to ndarray of shape (C, F)
+        Of these restarts, in the data's own units.
+    seeds : mapping of int to int
+        Of these restarts: a job with this seed and number of clusters gives these centers again.
+    notes : tuple of str
+        The peers whose rows were not measured, and why.
+    """
+
+    recommended: int
+    reason: str
+    votes: Mapping[str, int | None]
+    agreed: bool
+    table: tuple[MeasuredIndices, ...] = field(repr=False)
+    centers: Mapping[int, Floats] = field(repr=False)
+    seeds: Mapping[int, int] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; infinite measures are infinite floats."""
+        rows = [
+            asdict(row) | {"seed": self.seeds[row.clusters], "centers": self.centers[row.clusters].tolist()}
+            for row in self.table
+        ]
+        own = {name: getattr(self, name) for name in ("recommended", "reason", "agreed")}
+        return own | {"votes": dict(self.votes), "notes": list(self.notes), "table": rows}
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Draw each measure over the number of clusters, with its own best and the recommended number marked.
+
+        It is saved at `path`, if given; the ending says as what (png, pdf, svg, ...). Raises UsageError if matplotlib is
+        not installed, or the file cannot be written.
+        """
+        return cast("Figure", laboratory("pictures.estimators", "the plot of a choice").choice_figure(self, path))
 
 
 def choose_clusters(
@@ -75,10 +130,6 @@ def choose_clusters(
         Of :func:`p2pclust.protocols.cluster_job`: ``scaling``, ``init``, ``tol``, ``fuzzifier``, ... Default of ``init``:
         "split-merge", from sums of all peers, where the protocol takes it.
 
-    Returns
-    -------
-    ChoiceOfClusters
-
     Raises
     ------
     DataError
@@ -97,7 +148,11 @@ def choose_clusters(
     (3, 'All four measures are best at 3 clusters.')
     """
     protocol, clusters = _either_way(protocol, clusters)
-    arrays = _per_peer(X)
+    if not isinstance(X, list | tuple) or not X:
+        raise DataError("X: expected a list with one array per peer")
+    from p2pclust.estimators.inputs import matrices  # noqa: PLC0415 - imports all estimators
+
+    arrays = matrices(X, None)
     wanted = numbers_of_clusters(clusters, sum(len(rows) for rows in arrays))
     if not isinstance(options.get("init") or "", str):
         raise UsageError("init: first centers cannot be given for several numbers of clusters: name a way to draw them")
@@ -164,14 +219,6 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     )
 
 
-def _per_peer(X: Any) -> list[Floats]:
-    if not isinstance(X, list | tuple) or not X:
-        raise DataError("X: expected a list with one array per peer")
-    from p2pclust.estimators.inputs import matrices  # noqa: PLC0415 - imports all estimators
-
-    return matrices(X, None)
-
-
 def _run(jobs: Sequence[Job], arrays: Sequence[Floats], fleet: Any) -> list[JobState]:
     """Run all jobs: here, on one fleet of that name, or one by one on a backend that only runs single jobs."""
     if fleet is None:
@@ -195,3 +242,40 @@ def final_states(results: Sequence[JobResult], failure: str, n_jobs: int) -> lis
     if failure or len(states) < n_jobs:
         raise FleetError(failure or f"the fleet finished {len(states)} of {n_jobs} jobs")
     return states
+
+
+def choice(jobs: Sequence[Job], states: Sequence[JobState], names: Sequence[str] = ()) -> ChoiceOfClusters:
+    """Make the choice from the final states of all trials, in the order of the jobs; raise FleetError if one failed.
+
+    `names` are those of the peers, in roster order; without them a peer has a number.
+    """
+    best: dict[int, tuple[float, MeasuredIndices, int, JobState]] = {}
+    notes: dict[str, None] = {}
+    for job, state in zip(jobs, states, strict=True):
+        if state.status != "done":
+            wanted = job.stages[job.main].parameters["n_clusters"]
+            reason = summaries.with_names(state.reason, names)
+            raise FleetError(f"{wanted} clusters: {reason or f'the job ended as {state.status!r}'}")
+        found = MeasuredIndices.of(state)
+        for peer, why in state.log[-1].abstained.items():
+            notes[summaries.with_names(f"peer {peer} was not measured: {why}", names)] = None
+        # The algorithm's own objective per row: peers that were lost meanwhile are not measured.
+        loss = (found.objective if hasattr(job.protocols[job.main], "fuzzifier") else found.inertia) / found.rows
+        if found.clusters not in best or loss < best[found.clusters][0]:
+            best[found.clusters] = (loss, found, job.seed, state)
+    kept = [best[clusters] for clusters in sorted(best)]
+    rows = sorted({found.rows for _, found, _, _ in kept})
+    if len(rows) > 1:
+        notes[f"not every number of clusters was measured over the same rows: {rows[0]} to {rows[-1]} of them"] = None
+    table = tuple(found for _, found, _, _ in kept)
+    advice = recommend(table)
+    return ChoiceOfClusters(
+        recommended=advice.clusters,
+        reason=advice.reason,
+        votes=advice.votes,
+        agreed=advice.agreed,
+        table=table,
+        centers={found.clusters: summaries.raw_centers(state) for _, found, _, state in kept},
+        seeds={found.clusters: seed for _, found, seed, _ in kept},
+        notes=tuple(notes),
+    )

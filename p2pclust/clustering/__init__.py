@@ -20,10 +20,16 @@ if TYPE_CHECKING:
         sums_and_counts,
         weighted_sums_and_counts,
     )
-    from p2pclust.clustering.local_fcm import LocalFuzzyResult, local_fuzzy_c_means
     from p2pclust.clustering.one_shot import local_silhouette, spectral_kmeans
     from p2pclust.clustering.points import Points
-    from p2pclust.clustering.steps import ClusteringResult, fuzzy_step, lloyd_step, run_steps
+    from p2pclust.clustering.steps import (
+        ClusteringResult,
+        LocalFuzzyResult,
+        fuzzy_step,
+        lloyd_step,
+        local_fuzzy_c_means,
+        run_steps,
+    )  # fmt: skip
     from p2pclust.clustering.weighted import (
         WeightedResult,
         weighted_kmeans,
@@ -43,9 +49,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     fcm="fuzzy_sums memberships objective objective_and_weights",
     kmeans="cell_moments kmeans_plusplus nearest squared_to_nearest sums_and_counts weighted_sums_and_counts",
-    local_fcm="LocalFuzzyResult local_fuzzy_c_means",
     one_shot="local_silhouette spectral_kmeans",
     points="Points",
-    steps="ClusteringResult fuzzy_step lloyd_step run_steps",
+    steps="ClusteringResult LocalFuzzyResult fuzzy_step lloyd_step local_fuzzy_c_means run_steps",
     weighted="WeightedResult weighted_kmeans weighted_lloyd weighted_optima weighted_seeds",
 )

@@ -27,22 +27,7 @@ Layers = list[tuple[Weights, Weights]]
 class Architecture:
     """The layers of an autoencoder; the defaults are FedCRef's (its Table 2).
 
-    Attributes
-    ----------
-    n_features : int
-        Of the rows: what goes in and comes out.
-    hidden : tuple of int
-        Widths of the layers between. The code is the middle one; the hidden layers before it and after it need not
-        mirror each other.
-    output : "sigmoid", "relu" or "linear"
-        The last layer's activation. A sigmoid's rows must lie in [0, 1].
-    code : "relu" or "linear"
-        The code's activation. All other hidden layers are rectified.
-
-    Raises
-    ------
-    UsageError
-        If a width is below 1, there is no hidden layer, or an activation is unknown.
+    Raises UsageError if a width is below 1, there is no hidden layer, or an activation is unknown.
 
     Examples
     --------
@@ -52,10 +37,13 @@ class Architecture:
     174840
     """
 
-    n_features: int
+    n_features: int  # of the rows: what goes in and comes out
+    #: Widths of the layers between. The code is the middle one; the hidden layers before it and after it need not
+    #: mirror each other.
     hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
+    #: "sigmoid", "relu" or "linear": the last layer's activation. A sigmoid's rows must lie in [0, 1].
     output: Activation = "sigmoid"
-    code: Activation = "relu"
+    code: Activation = "relu"  # "relu" or "linear": the code's activation. All other hidden layers are rectified.
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.sizes) < 1:
@@ -75,15 +63,10 @@ class Architecture:
         return tuple(zip(self.sizes[:-1], self.sizes[1:], strict=True))
 
     @property
-    def code_layer(self) -> int:
-        """The layer whose outputs are the code."""
-        return len(self.hidden) // 2
-
-    @property
     def activations(self) -> tuple[Activation, ...]:
         """What follows each layer."""
         kinds: list[Activation] = ["relu"] * len(self.hidden)
-        kinds[self.code_layer] = self.code
+        kinds[len(self.hidden) // 2] = self.code
         return (*kinds, self.output)
 
     @property
@@ -118,16 +101,7 @@ class Architecture:
 class ModelStack:
     """Models of one architecture; model m is row m.
 
-    Attributes
-    ----------
-    architecture : Architecture
-    weights : float32 array, shape (M, P)
-        Layer after layer, a layer's matrix (units in, units out) before its bias.
-
-    Raises
-    ------
-    UsageError
-        If the weights' shape does not fit the architecture.
+    Raises UsageError if the weights' shape does not fit the architecture.
 
     Examples
     --------
@@ -138,7 +112,7 @@ class ModelStack:
     """
 
     architecture: Architecture
-    weights: Weights
+    weights: Weights  # shape (M, P): layer after layer, a layer's matrix (units in, units out) before its bias
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.ascontiguousarray(self.weights, dtype=np.float32))

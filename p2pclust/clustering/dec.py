@@ -21,6 +21,7 @@ with plain pretraining (50 epochs), at 25 to 60 seconds per peer; PCA then k-mea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Literal
 
@@ -28,14 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Floats32, Labels, Points
 from p2pclust.clustering.stacks import minibatches, require_torch, train
 from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Floats32 = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int64]
 
 # The paper's number of k-means restarts in the code.
 _RESTARTS = 20
@@ -43,39 +40,23 @@ _RESTARTS = 20
 
 @dataclass(frozen=True)
 class DecSettings:
-    """What DEC leaves to choose.
+    """What DEC leaves to choose."""
 
-    Attributes
-    ----------
-    encoder : tuple of int
-        Widths of the encoder's layers after the input; the decoder mirrors them.
-    pretraining : "layer-wise" or "plain"
-        Each layer as an autoencoder of its own first, then the whole; or the whole autoencoder at once.
-    pretraining_epochs : int
-        Of the whole, and of each layer.
-    pretraining_rate : float
-        Adam's.
-    batch : int
-    learning_rate, momentum : float
-        Of the stochastic gradient descent that moves encoder and centers.
-    update_interval : int
-        Steps between two target distributions.
-    tol : float
-        Stop when fewer than this share of the rows changed their cluster between two target distributions.
-    max_updates : int
-        Stop after so many target distributions.
-    """
-
+    #: Widths of the encoder's layers after the input; the decoder mirrors them
     encoder: tuple[int, ...] = (500, 500, 2000, 10)
+    #: "layer-wise" or "plain": each layer as an autoencoder of its own first, then the whole; or the whole
+    #: autoencoder at once
     pretraining: Literal["plain", "layer-wise"] = "layer-wise"
-    pretraining_epochs: int = 20
-    pretraining_rate: float = 1e-3
+    pretraining_epochs: int = 20  # of the whole, and of each layer
+    pretraining_rate: float = 1e-3  # of Adam
     batch: int = 256
+    #: `learning_rate`, `momentum`: of the stochastic gradient descent that moves encoder and centers
     learning_rate: float = 0.01
     momentum: float = 0.9
-    update_interval: int = 140
+    update_interval: int = 140  # steps between two target distributions
+    #: Stop when fewer than this share of the rows changed their cluster between two target distributions
     tol: float = 0.001
-    max_updates: int = 50
+    max_updates: int = 50  # stop after so many target distributions
 
     def __post_init__(self) -> None:
         if self.pretraining not in {"plain", "layer-wise"}:
@@ -175,29 +156,14 @@ def target_distribution(q: Floats) -> Floats:
 
 def pretrained(X: Floats32, settings: DecSettings, rng: np.random.Generator, device: str) -> ModelStack:
     """Return the pretrained autoencoder around the encoder, a stack of one, for rows (n, d)."""
-    architecture = settings.architecture(X.shape[1])
-    model = ModelStack.random(architecture, [rng])
-    if settings.pretraining == "layer-wise":
-        model = _layer_wise(X, model, settings, rng, device)
-    return _fitted(model, X, settings, rng, device)
-
-
-def _fitted(model: ModelStack, X: Floats32, settings: DecSettings, rng: np.random.Generator, device: str) -> ModelStack:
-    return train(
-        model,
-        [X],
-        rngs=[rng],
-        epochs=settings.pretraining_epochs,
-        batch=settings.batch,
-        learning_rate=settings.pretraining_rate,
-        device=device,
-    )
-
-
-def _layer_wise(
-    X: Floats32, model: ModelStack, settings: DecSettings, rng: np.random.Generator, device: str
-) -> ModelStack:
-    """Train each layer of the encoder, with its mirror in the decoder, as an autoencoder of the layer before."""
+    model = ModelStack.random(settings.architecture(X.shape[1]), [rng])
+    fitted = partial(
+        train, rngs=[rng], epochs=settings.pretraining_epochs, batch=settings.batch,
+        learning_rate=settings.pretraining_rate, device=device,
+    )  # fmt: skip
+    if settings.pretraining == "plain":
+        return fitted(model, [X])
+    # Layer by layer, each with its mirror in the decoder, as an autoencoder of the layer before.
     whole = model.architecture.layers(model.weights[0].copy())
     inputs, depth = X, len(settings.encoder)
     for index, width in enumerate(settings.encoder):
@@ -208,10 +174,9 @@ def _layer_wise(
             output="linear" if index == 0 else "relu",
             code="linear" if index == depth - 1 else "relu",
         )
-        fitted = _fitted(ModelStack.random(pair, [rng]), inputs, settings, rng, device)
-        encoding, decoding = pair.layers(fitted.weights[0])
-        whole[index], whole[-1 - index] = encoding, decoding
+        encoding, whole[-1 - index] = pair.layers(fitted(ModelStack.random(pair, [rng]), [inputs]).weights[0])
+        whole[index] = encoding
         outputs = inputs @ encoding[0] + encoding[1]
         inputs = np.maximum(outputs, 0.0) if index < depth - 1 else outputs
     flat = np.concatenate([part.ravel() for layer in whole for part in layer])
-    return ModelStack(model.architecture, flat[np.newaxis])
+    return fitted(ModelStack(model.architecture, flat[np.newaxis]), [X])

@@ -21,16 +21,7 @@ _BLOCK = 256
 
 
 class Encoder:
-    """The first layers of an autoencoder, and centers (K, code units) in their outputs.
-
-    Parameters
-    ----------
-    model : ModelStack
-        One autoencoder.
-    depth : int
-        How many of its layers encode.
-    device : torch.device
-    """
+    """The first `depth` layers of an autoencoder, `model`, and centers (K, code units) in their outputs."""
 
     def __init__(self, model: ModelStack, depth: int, device: torch.device) -> None:
         self._device, self._kinds = device, model.architecture.activations[:depth]

@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from p2pclust.clustering.points import Points, rows_per_block
-
-Floats = npt.NDArray[np.float64]
+from p2pclust.clustering.points import Floats, Points, rows_per_block
 
 # Pairs of rows and centers are gathered so many numbers at a time: 128 KiB, which malloc serves without new pages.
 _GATHERED = 2**14
@@ -23,42 +20,21 @@ _GATHERED = 2**14
 
 @dataclass(slots=True)
 class DistanceBlock:
-    """Squared distances of some consecutive rows to all centers; valid only until the next block is asked for.
-
-    Attributes
-    ----------
-    start, stop : int
-        Which rows.
-    rows : float64 array, shape (stop - start, n_features)
-        The rows, centred.
-    squared : float64 array, shape (n_clusters, stop - start)
-        Squared distances by the expanded form: the error is some 1e-16 of `magnitude`, and may make them negative.
-    closest : float64 array, shape (stop - start,)
-        The smallest squared distance of each row.
-    magnitude : float64 array, shape (stop - start,)
-        An upper bound of ``|x|^2 + |v|^2``.
-    spare : float64 array, shape (n_clusters, stop - start)
-        A scratch of the same shape as `squared`, for the user of the block.
-    """
+    """Squared distances of some consecutive rows to all centers; valid only until the next block is asked for."""
 
     start: int
     stop: int
-    rows: Floats
+    rows: Floats  # shape (stop - start, n_features): the rows, centred
+    #: Shape (n_clusters, stop - start), by the expanded form: the error is some 1e-16 of `magnitude`, and may make them
+    #: negative
     squared: Floats
-    closest: Floats
-    magnitude: Floats
-    spare: Floats
+    closest: Floats  # shape (stop - start,): the smallest squared distance of each row
+    magnitude: Floats  # shape (stop - start,): an upper bound of ``|x|^2 + |v|^2``
+    spare: Floats  # a scratch of the same shape as `squared`, for the user of the block
 
 
 def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:
-    """Yield the squared distances of every row to every center, some rows at a time.
-
-    Parameters
-    ----------
-    points : Points
-    centers : float64 array, shape (n_clusters, n_features)
-        Centred, as ``points.centred`` returns them.
-    """
+    """Yield the squared distances of every row to every center; these are centred, as ``points.centred`` returns them."""
     n_clusters = centers.shape[0]
     height = min(points.block_rows, rows_per_block(n_clusters), points.n_samples)
     # Pages of `spare` that are not written to are never backed by memory.
@@ -92,21 +68,10 @@ def direct(rows: Floats, centers: Floats) -> Floats:
 
 
 def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:
-    """Replace the distances that are small beside the numbers they were computed from by direct differences.
+    """Replace the distances below a share of ``|x|^2 + |v|^2`` by direct differences; return whether there was any.
 
-    Parameters
-    ----------
-    block : DistanceBlock
-        Changed in place (`magnitude` is used up): afterwards each squared distance is relatively exact to about
-        1e-16 / `share`, not negative, and zero exactly where a row lies on a center.
-    centers : float64 array, shape (n_clusters, n_features), centred
-    share : float
-        Recompute where the squared distance is below this share of ``|x|^2 + |v|^2``.
-
-    Returns
-    -------
-    bool
-        Whether there was any such distance; if not, none is zero.
+    The block is changed in place (`magnitude` is used up): afterwards each squared distance is relatively exact to about
+    1e-16 / `share`, not negative, and zero exactly where a row lies on a center. `centers` are centred.
     """
     limit = np.multiply(block.magnitude, share, out=block.magnitude)
     near = np.flatnonzero(block.closest <= limit)
@@ -115,18 +80,12 @@ def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:
     few: Floats = block.squared.take(near, axis=1)
     found = np.flatnonzero(few <= limit.take(near))
     clusters, columns = np.divmod(found, near.size)
-    exact = _pairs(block.rows, near.take(columns), centers, clusters)
+    exact, step = np.empty(found.size), max(1, _GATHERED // block.rows.shape[1])
+    for start in range(0, found.size, step):
+        some = slice(start, start + step)
+        rows = block.rows.take(near.take(columns[some]), axis=0)
+        exact[some] = direct(rows, centers.take(clusters[some], axis=0))
     few.reshape(-1)[found] = exact
     block.squared.reshape(-1)[clusters * block.rows.shape[0] + near.take(columns)] = exact
     block.closest[near] = np.minimum.reduce(few, axis=0)
     return True
-
-
-def _pairs(rows: Floats, which: npt.NDArray[np.intp], centers: Floats, clusters: npt.NDArray[np.intp]) -> Floats:
-    """Squared distances of ``rows[which]`` to ``centers[clusters]`` by direct differences."""
-    exact = np.empty(which.size)
-    step = max(1, _GATHERED // rows.shape[1])
-    for start in range(0, which.size, step):
-        some = slice(start, start + step)
-        exact[some] = direct(rows.take(which[some], axis=0), centers.take(clusters[some], axis=0))
-    return exact

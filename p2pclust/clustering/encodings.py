@@ -10,7 +10,7 @@ differs is an error, not an instruction.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,37 +32,19 @@ def encoded_size(n_weights: int, encoding: Encoding) -> int:
     >>> [encoded_size(174_840, encoding) for encoding in ("float32", "float16", "int8")]
     [699360, 349680, 177572]
     """
-    if encoding == "float32":
-        return 4 * n_weights
-    if encoding == "float16":
-        return 2 * n_weights
-    if encoding == "int8":
-        return n_weights + 4 * _n_blocks(n_weights)
-    raise UsageError(f"models are sent as one of {', '.join(get_args(Encoding))}, not {encoding!r}")
+    sizes = {"float32": 4 * n_weights, "float16": 2 * n_weights, "int8": n_weights + 4 * -(-n_weights // _BLOCK)}
+    if encoding not in sizes:
+        raise UsageError(f"models are sent as one of {', '.join(sizes)}, not {encoding!r}")
+    return sizes[encoding]
 
 
 def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> bytes:
-    """Write one model's weights as bytes.
+    """Write one model's weights (P,), taken as float32, as little-endian bytes, ``encoded_size(P, encoding)`` of them.
 
-    Parameters
-    ----------
-    weights : array, shape (P,)
-        Finite numbers; taken as float32.
-    encoding : "float32", "float16" or "int8"
-        The first is exact. int8 writes all scales (float32), then all integers; a weight is off by at most half a
-        scale, and a scale is the largest of 256 consecutive weights by 127.
-
-    Returns
-    -------
-    bytes
-        Little-endian, of length ``encoded_size(P, encoding)``.
-
-    Raises
-    ------
-    DataError
-        If a weight is NaN or infinite, or too large for the encoding: such a model is of no use to any peer.
-    UsageError
-        If there is no such encoding, or the weights are not one row.
+    float32 is exact. int8 writes all scales (float32), then all integers; a weight is off by at most half a scale, and a
+    scale is the largest of 256 consecutive weights by 127. Raises DataError if a weight is NaN or infinite, or too large
+    for the encoding: such a model is of no use to any peer; UsageError if there is no such encoding, or the weights are
+    not one row.
 
     Examples
     --------
@@ -83,7 +65,8 @@ def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> by
         if not np.isfinite(half).all():
             raise DataError("a model has weights beyond 65504, too large for float16; send float32 or int8")
         return half.tobytes()
-    scales = np.maximum.reduceat(np.abs(given), _starts(given.size)) / np.float32(127.0) if given.size else given
+    starts = np.arange(0, given.size, _BLOCK)
+    scales = np.maximum.reduceat(np.abs(given), starts) / np.float32(127.0) if given.size else given
     # A block of zeros, or of numbers so small that their scale is none, stays zero.
     divisor = np.where(scales > 0, scales, np.float32(1.0)).astype("<f4")
     whole = np.rint(given / _spread(divisor, given.size))
@@ -93,23 +76,9 @@ def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> by
 
 
 def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weights:
-    """Read one model's weights from bytes that another peer sent.
+    """Read one model's weights, shape (n_weights,), from bytes that another peer sent.
 
-    Parameters
-    ----------
-    payload : bytes
-    n_weights : int
-        What the model must have.
-    encoding : "float32", "float16" or "int8"
-
-    Returns
-    -------
-    float32 array, shape (n_weights,)
-
-    Raises
-    ------
-    WireError
-        If the bytes are not a model of this size, or a number is NaN or infinite.
+    Raises WireError if the bytes are not a model of this size, or a number is NaN or infinite.
 
     Examples
     --------
@@ -120,9 +89,8 @@ def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weight
     if len(payload) != wanted:
         raise WireError(f"a model of {n_weights} weights has {wanted} bytes as {encoding}, not {len(payload)}")
     if encoding == "int8":
-        n_blocks = _n_blocks(n_weights)
-        scales = np.frombuffer(payload, dtype="<f4", count=n_blocks)
-        integers = np.frombuffer(payload, dtype=np.int8, offset=4 * n_blocks)
+        integers = np.frombuffer(payload, dtype=np.int8, offset=wanted - n_weights)
+        scales = np.frombuffer(payload, dtype="<f4", count=(wanted - n_weights) // 4)
         with np.errstate(over="ignore", invalid="ignore"):
             weights = integers.astype(np.float32) * _spread(scales, n_weights)
     else:
@@ -131,14 +99,6 @@ def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weight
     if not np.isfinite(weights).all():
         raise WireError("a model holds weights that are NaN or infinite")
     return weights
-
-
-def _n_blocks(n_weights: int) -> int:
-    return -(-n_weights // _BLOCK)
-
-
-def _starts(n_weights: int) -> npt.NDArray[np.int64]:
-    return np.arange(0, n_weights, _BLOCK)
 
 
 def _spread(scales: Weights, n_weights: int) -> Weights:

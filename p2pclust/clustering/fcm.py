@@ -29,14 +29,12 @@ import numpy.typing as npt
 
 from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
 from p2pclust.clustering.kmeans import crisp_objective
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 # Squared distances below this share of |x|^2 + |v|^2 are computed again by direct differences: what is left of the
 # expanded form is then relatively exact to about 1e-13.
-_NEAR = 1e-3
+NEAR = 1e-3
 
 
 def memberships(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> Floats:
@@ -50,7 +48,7 @@ def memberships(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> Flo
     >>> memberships(Points([[0.0], [1.0], [2.0]]), [[0.0], [3.0]], 2.0).round(3).tolist()
     [[1.0, 0.0], [0.8, 0.2], [0.2, 0.8]]
     """
-    _check_fuzzifier(fuzzifier)
+    check_fuzzifier(fuzzifier)
     centred = points.centred(centers)
     shares = np.empty((points.n_samples, centred.shape[0]))
     with np.errstate(under="ignore"):
@@ -66,7 +64,7 @@ def membership_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iter
     Both arrays live in a scratch: they are valid only until the next block is asked for. `centred` is what
     ``points.centred`` returns.
     """
-    _check_fuzzifier(fuzzifier)
+    check_fuzzifier(fuzzifier)
     for block in _ratio_blocks(points, centred, fuzzifier):
         powers = _powers(block, fuzzifier)
         shares = np.multiply(powers, np.reciprocal(_column_sums(powers)), out=powers)
@@ -93,11 +91,9 @@ def fuzzy_sums(
     >>> weights.tolist(), sums.tolist()
     ([1.0, 1.0], [[0.0], [3.0]])
     """
-    _check_fuzzifier(fuzzifier)
+    if (found := _by_kernel(points, centers, fuzzifier, row_weights)) is not None:
+        return found[:2]
     centred = points.centred(centers)
-    if points.kernel.does(fuzzifier=fuzzifier):
-        weights, sums, _ = points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)
-        return weights, sums
     weights = np.zeros(centred.shape[0])
     sums = np.zeros(centred.shape)
     with np.errstate(under="ignore"):
@@ -125,10 +121,8 @@ def objective(
     """
     if fuzzifier is None:
         return crisp_objective(points, points.centred(centers), row_weights)
-    _check_fuzzifier(fuzzifier)
-    if points.kernel.does(fuzzifier=fuzzifier):
-        centred = points.centred(centers)
-        return points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)[2]
+    if (found := _by_kernel(points, centers, fuzzifier, row_weights)) is not None:
+        return found[2]
     total = 0.0
     with np.errstate(under="ignore"):
         for block in _ratio_blocks(points, points.centred(centers), fuzzifier):
@@ -151,13 +145,20 @@ def objective_and_weights(
     >>> value, weights.tolist()
     (2.0, [1.25, 1.25])
     """
-    _check_fuzzifier(fuzzifier)
-    if points.kernel.does(fuzzifier=fuzzifier):
-        centred = points.centred(centers)
-        weights, _, value = points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)
-        return value, weights
+    if (found := _by_kernel(points, centers, fuzzifier, row_weights)) is not None:
+        return found[2], found[0]
     weights, _ = fuzzy_sums(points, centers, fuzzifier, row_weights)
     return objective(points, centers, fuzzifier, row_weights), weights
+
+
+def _by_kernel(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float, row_weights: Floats | None
+) -> tuple[Floats, Floats, float] | None:
+    """Return the weights, the sums and the objective if the points' kernel computes them, else None."""
+    check_fuzzifier(fuzzifier)
+    if not points.kernel.does(fuzzifier=fuzzifier):
+        return None
+    return points.kernel.fuzzy_sums(points, points.centred(centers), fuzzifier, near(fuzzifier), row_weights)
 
 
 def _raised_memberships(block: DistanceBlock, fuzzifier: float) -> Floats:
@@ -189,7 +190,7 @@ def _ratio_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator
 
     A row on a center has 1 there and 0 elsewhere: the limit of the formula, without its 0 / 0.
     """
-    share = _near(fuzzifier)
+    share = near(fuzzifier)
     for block in distance_blocks(points, centred):
         squared, numerators = block.squared, block.closest
         if refine(block, centred, share):
@@ -203,14 +204,14 @@ def _ratio_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator
         yield block
 
 
-def _near(fuzzifier: float) -> float:
+def near(fuzzifier: float) -> float:
     """Return the share of ``|x|^2 + |v|^2`` below which a squared distance is computed by direct differences.
 
     Errors of the distances are multiplied by the exponent 1 / (fuzzifier - 1), so a sharp fuzzifier looks closer.
     """
-    return _NEAR * max(1.0, 1.0 / (fuzzifier - 1.0))
+    return NEAR * max(1.0, 1.0 / (fuzzifier - 1.0))
 
 
-def _check_fuzzifier(fuzzifier: float) -> None:
+def check_fuzzifier(fuzzifier: float) -> None:
     if not (math.isfinite(fuzzifier) and fuzzifier > 1.0):
         raise UsageError(f"the fuzzifier must be a finite number above 1, not {fuzzifier}; 2 is usual")

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,21 +43,7 @@ Columns = npt.NDArray[np.int64]
 class FlowArchitecture:
     """The layers of a flow; the defaults are the footnote's.
 
-    Attributes
-    ----------
-    n_features : int
-        Of the rows; d.
-    couplings : int
-    hidden : tuple of int
-        Widths of a conditioner's hidden layers, all rectified. Two layers follow on the last: s, through tanh, and t.
-    image_width : int, optional
-        Pixels in a row of the image that a row of data is, for the checkerboard. By default the square root of
-        `n_features` if that is whole, else the features alternate as they come.
-
-    Raises
-    ------
-    UsageError
-        If a number is below 1, or there is no hidden layer.
+    Raises UsageError if a number is below 1, or there is no hidden layer.
 
     Examples
     --------
@@ -66,9 +53,12 @@ class FlowArchitecture:
     ([0, 3], [0, 2])
     """
 
-    n_features: int
+    n_features: int  # of the rows; d
     couplings: int = 6
+    #: Widths of a conditioner's hidden layers, all rectified. Two layers follow on the last: s, through tanh, and t.
     hidden: tuple[int, ...] = (512, 512, 512)
+    #: Pixels in a row of the image that a row of data is, for the checkerboard. By default the square root of
+    #: `n_features` if that is whole, else the features alternate as they come.
     image_width: int | None = None
 
     def __post_init__(self) -> None:
@@ -144,11 +134,7 @@ def log_likelihoods(
     >>> round(float(log_likelihoods(still, identity, [[0.0, 0.0]])[0, 0]), 4)  # of a standard Gaussian, -log(2 pi)
     -1.8379
     """
-    require_torch()
-    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
-    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415
-
-    placed = kernels.placed(device)
+    network, kernels, placed = _torch(device)
     rows, _, _ = finite_rows(X, architecture.n_features, "the data")
     models = _fitting(weights, architecture)
     found = np.empty((len(rows), len(models)), dtype=np.float32)
@@ -173,11 +159,7 @@ def generated_rows(
     >>> generated_rows(still, np.zeros((1, still.n_parameters)), [[0.5, -1.0]]).tolist()
     [[[0.5, -1.0]]]
     """
-    require_torch()
-    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
-    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415
-
-    placed = kernels.placed(device)
+    network, kernels, placed = _torch(device)
     codes, _, _ = finite_rows(Z, architecture.n_features, "the codes")
     models = _fitting(weights, architecture)
     with kernels.one_thread():
@@ -214,11 +196,7 @@ def train_flows(
     >>> [bool(log_likelihoods(shape, w, rows).mean() > -2.0) for w in (before, after)]
     [False, True]
     """
-    require_torch()
-    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
-    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415
-
-    placed = kernels.placed(device)
+    network, kernels, placed = _torch(device)
     models = _fitting(weights, architecture)
     if len(samples) != len(models) or len(rngs) != len(models):
         raise UsageError(f"{len(models)} models need as many clusters and generators: {len(samples)}, {len(rngs)}")
@@ -234,6 +212,14 @@ def train_flows(
                 batches = islice(minibatches(len(own), batch, rng), steps)
                 model[:] = network.trained(architecture, model, own, batches, learning_rate, decay, placed)
     return trained
+
+
+def _torch(device: str) -> tuple[Any, Any, Any]:
+    """Return the modules `flow_network` and `stack_kernels`, and the device; torch is an extra, imported here."""
+    require_torch()
+    from p2pclust.clustering import flow_network, stack_kernels  # noqa: PLC0415
+
+    return flow_network, stack_kernels, stack_kernels.placed(device)
 
 
 def _fitting(weights: npt.ArrayLike, architecture: FlowArchitecture) -> Weights:

@@ -21,15 +21,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.clustering.points import Points
+    from p2pclust.clustering.points import Floats, Labels, Points
 
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 
 NUMPY: Final = "numpy"
 C1: Final = "c1"
@@ -62,10 +59,7 @@ def installed() -> tuple[str, ...]:
 def named(asked: str) -> str:
     """Return the kernel that a person asks for; ``"auto"`` is the best that is installed here.
 
-    Raises
-    ------
-    UsageError
-        If there is no such kernel, or it is not installed here.
+    Raises UsageError if there is no such kernel, or it is not installed here.
 
     Examples
     --------
@@ -77,26 +71,14 @@ def named(asked: str) -> str:
 
 def instruction_sets() -> tuple[str, ...]:
     """Return the instruction sets of this CPU that the extension can use, the fastest last; all give the same bits."""
-    extension = _extension()
-    return () if extension is None else tuple(extension.instruction_sets())
+    return () if _extension() is None else tuple(_extension().instruction_sets())
 
 
 @dataclass(frozen=True)
 class Kernel:
     """Which kernel does the passes over some rows, and with how many threads.
 
-    Parameters
-    ----------
-    name : {"numpy", "c1"}
-    threads : int
-        1 to 256. NumPy uses one.
-    instruction_set : str, optional
-        One of :func:`instruction_sets`; by default the fastest.
-
-    Raises
-    ------
-    UsageError
-        If this installation has no such kernel, or the number of threads is out of range.
+    Raises UsageError if this installation has no such kernel, or the number of threads is out of range.
 
     Examples
     --------
@@ -104,9 +86,9 @@ class Kernel:
     ('numpy', False)
     """
 
-    name: str = NUMPY
-    threads: int = 1
-    instruction_set: str = ""
+    name: str = NUMPY  # "numpy" or "c1"
+    threads: int = 1  # 1 to 256; NumPy uses one
+    instruction_set: str = ""  # one of :func:`instruction_sets`; by default the fastest
 
     def __post_init__(self) -> None:
         if self.name not in KERNELS:

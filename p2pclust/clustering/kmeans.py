@@ -13,11 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.distances import DistanceBlock, direct, distance_blocks
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Labels, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 
 # Squared distances that differ by less than this, relatively, count as equal in the expanded form.
 _TIE = 1e-10

@@ -19,12 +19,9 @@ import numpy.typing as npt
 from p2pclust.clustering.distances import distance_blocks
 from p2pclust.clustering.kmeans import nearest
 from p2pclust.clustering.mixtures import fit_mixture
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Labels, Points
 from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 
 _RUNS, _FITS = 10, 5
 _COMPONENTS = 30

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Labels, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 
 _MAX_STEPS = 100
 # Of the mean log likelihood of a row, in one step: less than this is the end.
@@ -30,22 +27,12 @@ _FEWEST_ROWS = 1e-9
 # Compared by identity: the truth value of comparing arrays is ambiguous.
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Gaussians, and how much of all rows is each one's.
+    """Gaussians, and how much of all rows is each one's."""
 
-    Attributes
-    ----------
-    weights : float64 array, shape (K,)
-    means : float64 array, shape (K, d)
-    covariances : float64 array, shape (K, d, d)
-    log_likelihood : float
-        Mean over the rows that it was fitted to, natural logarithm, before the last step.
-    n_steps : int
-    """
-
-    weights: Floats
-    means: Floats
-    covariances: Floats
-    log_likelihood: float
+    weights: Floats  # shape (K,)
+    means: Floats  # shape (K, d)
+    covariances: Floats  # shape (K, d, d)
+    log_likelihood: float  # mean over the rows that it was fitted to, natural logarithm, before the last step
     n_steps: int
 
     def log_densities(self, X: Floats) -> Floats:

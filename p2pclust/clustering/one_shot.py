@@ -7,15 +7,12 @@ Heterogeneity for the Win: One-Shot Federated Clustering, Algorithm 1.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from p2pclust.clustering.distances import distance_blocks
 from p2pclust.clustering.kmeans import kmeans_plusplus
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.clustering.steps import lloyd_step, run_steps
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 _SEEDINGS = 10
 _MAX_STEPS = 300

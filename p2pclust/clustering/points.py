@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.errors import DataError, UsageError
 
 Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
 
 # A block of rows and its distances should stay in cache; and numpy copies a broadcast operand into a buffer, at twice
 # the cost, unless its inner loop has at least 8192 steps (``np.getbufsize()``). Wide blocks are cut for the cache. The
@@ -62,17 +65,12 @@ class Points:
 
     Attributes
     ----------
-    X : float64 array, shape (n_samples, n_features)
-        The points' coordinates.
-    shift : float64 array, shape (n_features,)
-    n_samples, n_features : int
     block_rows : int
         Rows of one block; fixed, because sums over blocks depend on it in their last bits.
     source : float64 array, shape (n_samples, n_features)
         The rows as they were given.
     subtracted : float64 array, shape (n_features,)
         What is subtracted from each of them in a pass: the shift, or the origin.
-    kernel : Kernel
 
     Raises
     ------
@@ -142,13 +140,7 @@ class Points:
         return f"Points(n_samples={self.n_samples}, n_features={self.n_features})"
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
-        """Yield the centred rows block by block, in order; the rows of a block live in a scratch that is reused.
-
-        Parameters
-        ----------
-        rows : int, optional
-            How many rows a block has; default: `block_rows`.
-        """
+        """Yield the centred rows in order, `rows` or `block_rows` at a time, in a scratch that is reused."""
         height = min(self.block_rows if rows is None else rows, self.n_samples)
         # Subtracting one long vector from the flat block is a single vectorised loop; broadcasting over rows
         # would start a new loop of n_features steps for every row.
@@ -164,20 +156,10 @@ class Points:
             yield Block(start, stop, centred, self._squares[start:stop])
 
     def centred(self, centers: npt.ArrayLike) -> Floats:
-        """Check centers that are given in the units of `X`, and return them minus the shift.
+        """Check centers (n_clusters, n_features) that are given in the units of `X`, and return them minus the shift.
 
-        Parameters
-        ----------
-        centers : array, shape (n_clusters, n_features)
-
-        Returns
-        -------
-        float64 array, shape (n_clusters, n_features)
-
-        Raises
-        ------
-        UsageError
-            If there is no center, the number of columns differs from that of the data, or a number is not finite.
+        Raises UsageError if there is no center, the number of columns differs from that of the data, or a number is not
+        finite.
         """
         given = np.asarray(centers, dtype=np.float64)
         if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != self.n_features:
@@ -191,6 +173,13 @@ class Points:
         moved: Floats = given - self.shift
         if np.maximum.reduce(np.abs(moved), axis=None) > math.sqrt(_LARGEST_SQUARE / self.n_features):
             raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
+        return moved
+
+    def means(self, sums: Floats, totals: npt.NDArray[Any], centers: Floats) -> Floats:
+        """Return sums (C, F) of shifted rows over their weights (C,), in the units of `X`; without weight centers stay."""
+        moved = np.array(centers)
+        heard = totals > 0
+        moved[heard] = self.shift + sums[heard] / totals[heard, np.newaxis]
         return moved
 
     def _one_per_column(self, what: str, numbers: npt.ArrayLike) -> Floats:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,10 @@ from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: s
 
 from p2pclust.clustering.autoencoders import Architecture
 from p2pclust.clustering.stack_layers import LayerStack, Pass, Views, WeightLayout, activate
-from p2pclust.clustering.stacks import Schedule
 from p2pclust.errors import UsageError
 
 Floats32 = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
 
 
 def placed(device: str) -> torch.device:
@@ -67,26 +66,6 @@ def adam_step(
     )  # fmt: skip
 
 
-class Adam:
-    """Adam over the rows of a chunk, in one fused pass; all rows have taken the same number of steps."""
-
-    def __init__(self, layout: WeightLayout, n_models: int, device: torch.device) -> None:
-        self.weights, self.gradients, self._first, self._second = (layout.rows(n_models, device) for _ in range(4))
-        self._steps = torch.zeros((), device=device)
-
-    def restart(self, learning_rate: float) -> None:
-        """Forget all moments and steps."""
-        self._rate = learning_rate
-        for part in (self._first, self._second, self._steps):
-            part.zero_()
-
-    def move(self, n_models: int) -> None:
-        """Move the first `n_models` rows; the others have taken their last step."""
-        rows = (self.weights, self.gradients, self._first, self._second)
-        weights, gradients, first, second = (part[:n_models] for part in rows)
-        adam_step(weights, gradients, first, second, self._steps, self._rate)
-
-
 _kept = threading.local()
 
 
@@ -118,44 +97,53 @@ class Trainer:
         self.height = height = max(height, self._fewest)
         self._network = LayerStack(architecture, height, width, device)
         self._layout = WeightLayout(architecture.shapes)
-        self._adam = Adam(self._layout, height, device)
+        # Of each model: weights, gradients, and the first and second moments of Adam. All have taken as many steps.
+        self._rows = [self._layout.rows(height, device) for _ in range(4)]
+        self._count = torch.zeros((), device=device)
         # Zeros, because a partner without rows of its own is left with them.
         self._batch = torch.zeros((height, width, self._features), device=device)
         self._dense = np.empty((height, architecture.n_parameters), dtype=np.float32)
-        self._active: dict[int, _Active] = {}
+        self._active: dict[int, tuple[Views, Pass, torch.Tensor]] = {}
 
     @torch.inference_mode()
     def run(
-        self,
-        weights: Floats32,
-        chunk: Sequence[int],
-        samples: Sequence[Floats32],
-        schedule: Schedule,
+        self, weights: Floats32, chunk: Sequence[int], samples: Sequence[Floats32], picked: Integers, filled: Integers,
         learning_rate: float,
-    ) -> None:
-        """Take every step of the schedule with the models of `chunk`, rows of `weights` (M, P), which are replaced."""
+    ) -> None:  # fmt: skip
+        """Take every step of a schedule with the models of `chunk`, rows of `weights` (M, P), which are replaced.
+
+        `picked` (steps, A, width) are the rows that each model takes, and `filled` (steps, A) how many of them count.
+        """
         n_models = len(chunk)
         dense = self._dense[:n_models]
-        rows, picks = self._placed(samples, schedule.picks)
+        rows, picks = self._placed(samples, picked)
         padded = max(n_models, self._fewest)
         scales = torch.zeros((len(picks), padded, picks.shape[2], 1), device=self._device)
-        scales[:, :n_models] = torch.from_numpy(_scales(schedule, self._features))
+        # Each row's share of the mean squared error's slope: 0 for padding.
+        share = 1.0 / (np.maximum(filled, 1) * self._features)
+        counts = np.arange(picked.shape[2]) < filled[:, :, np.newaxis]
+        shares = np.where(counts, share[:, :, np.newaxis], 0.0).astype(np.float32)
+        scales[:, :n_models] = torch.from_numpy(shares[..., np.newaxis])
         np.take(weights, chunk, axis=0, out=dense, mode="clip")  # other modes take memory
-        self._layout.pack(dense, self._first(n_models).weights)
-        self._adam.restart(learning_rate)
-        moving = (schedule.filled > 0).sum(axis=1)
+        self._layout.pack(dense, self._first(n_models)[0])
+        for part in (*self._rows[2:], self._count):
+            part.zero_()
+        moving = (filled > 0).sum(axis=1)
         # Models leave the program when they have taken all their steps; between two that leave, nothing changes.
         changes = np.flatnonzero(np.diff(moving)) + 1
         for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(moving)], strict=True):
             count = int(moving[start])
-            self._steps(rows, picks[start:stop, :count], scales[start:stop, : max(count, self._fewest)])
-        self._layout.unpack(self._first(n_models).weights, dense)
+            some = scales[start:stop, : max(count, self._fewest)]
+            self._steps(rows, picks[start:stop, :count], some, learning_rate)
+        self._layout.unpack(self._first(n_models)[0], dense)
         weights[chunk] = dense
 
-    def _steps(self, rows: Sequence[torch.Tensor], picks: torch.Tensor, scales: torch.Tensor) -> None:
+    def _steps(
+        self, rows: Sequence[torch.Tensor], picks: torch.Tensor, scales: torch.Tensor, learning_rate: float
+    ) -> None:
         """Take steps in which the first models move, as many as there are picks; a partner of them does not."""
-        moving, adam, active = picks.shape[1], self._adam, self._first(scales.shape[1])
-        X, models = active.X, active.models
+        moving, (_, models, X) = picks.shape[1], self._first(scales.shape[1])
+        weights, gradients, first, second = (part[:moving] for part in self._rows)
         taken = [X[:moving].flatten(0, 1)] if len(rows) == 1 else X[:moving].unbind()
 
         for pick, scale in zip(picks.view(len(picks), len(taken), -1), scales.unbind(), strict=True):
@@ -165,11 +153,9 @@ class Trainer:
             # Twice the difference, times each row's scale.
             torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=models.slope)
             models.backward()
-            adam.move(moving)
+            adam_step(weights, gradients, first, second, self._count, learning_rate)
 
-    def _placed(
-        self, samples: Sequence[Floats32], picks: npt.NDArray[np.int64]
-    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+    def _placed(self, samples: Sequence[Floats32], picks: Integers) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Move rows and picks to the device: each model's rows where they are, or on a GPU all in one piece."""
         rows = [torch.from_numpy(each) for each in samples]
         if self._device.type == "cpu":
@@ -177,32 +163,13 @@ class Trainer:
         firsts = np.cumsum([0, *map(len, samples[:-1])])
         return [torch.cat(rows).to(self._device)], torch.from_numpy(picks + firsts[:, np.newaxis]).to(self._device)
 
-    def _first(self, n_models: int) -> _Active:
-        """Return views of the first models of the chunk."""
+    def _first(self, n_models: int) -> tuple[Views, Pass, torch.Tensor]:
+        """Return the weights, passes and minibatches of the first models of the chunk, which are still being trained."""
         if n_models not in self._active:
-            weights, gradients = (
-                self._layout.views(part, n_models) for part in (self._adam.weights, self._adam.gradients)
-            )
+            weights, gradients = (self._layout.views(part, n_models) for part in self._rows[:2])
             models = self._network.bound(weights, gradients)
-            self._active[n_models] = _Active(weights, models, self._batch[:n_models])
+            self._active[n_models] = (weights, models, self._batch[:n_models])
         return self._active[n_models]
-
-
-@dataclass(frozen=True, eq=False)
-class _Active:
-    """The models of a chunk that are still being trained: their weights, passes and minibatches."""
-
-    weights: Views
-    models: Pass
-    X: torch.Tensor
-
-
-def _scales(schedule: Schedule, n_features: int) -> Floats32:
-    """Return each row's share of the mean squared error's slope, (steps, A, width, 1): 0 for padding."""
-    filled = schedule.filled[:, :, np.newaxis]
-    counts = np.arange(schedule.picks.shape[2]) < filled
-    scales = np.where(counts, 1.0 / (np.maximum(filled, 1) * n_features), 0.0)
-    return scales[..., np.newaxis].astype(np.float32)
 
 
 @torch.inference_mode()

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -49,22 +48,6 @@ _BLOCK_WEIGHTS = {"cpu": 800_000, "cuda": 20_000_000}
 # Rows of a batch are padded to a multiple of this: every model's activations then fill whole vector registers, two at a
 # time. What does not is left to scalar code, whose exponential has other bits.
 _ALIGNED = 32
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule:
-    """The minibatches of a chunk of models, which come longest first.
-
-    Attributes
-    ----------
-    picks : int64 array, shape (steps, A, width)
-        Which of its rows each model takes.
-    filled : int64 array, shape (steps, A)
-        How many of `width` count; 0 where a model has taken all its steps.
-    """
-
-    picks: Integers
-    filled: Integers
 
 
 def require_torch() -> None:
@@ -128,7 +111,7 @@ def train(
         for start in range(0, len(order), height):
             chunk = order[start : start + height]
             plan = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], epochs, batch, width)
-            trainer.run(trained, chunk, [rows[m] for m in chunk], plan, learning_rate)
+            trainer.run(trained, chunk, [rows[m] for m in chunk], *plan, learning_rate)
     return ModelStack(stack.architecture, trained)
 
 
@@ -177,11 +160,12 @@ def reconstructions(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu")
 
 def _schedule(
     sizes: Sequence[int], rngs: Sequence[np.random.Generator], epochs: int, batch: int, width: int
-) -> Schedule:
+) -> tuple[Integers, Integers]:
     """Lay out every step of a chunk whose models come longest first.
 
-    The same width for all, so that a model's operands have the same shape in every stack; what a model does not use of
-    it points at its first row with weight zero.
+    Returns which of its rows each model takes, (steps, A, width), and how many of these count, (steps, A): none where a
+    model has taken all its steps. The same width for all, so that a model's operands have the same shape in every stack;
+    what a model does not use of it points at its first row with weight zero.
     """
     per_epoch = [-(-n // batch) for n in sizes]
     steps = epochs * per_epoch[0]
@@ -194,7 +178,7 @@ def _schedule(
             shuffled[epoch, :n] = rng.permutation(n)
         picks[:mine, m, :batch] = shuffled.reshape(mine, batch)
         filled[:mine, m] = np.tile(np.minimum(batch, n - batch * np.arange(per_epoch[m])), epochs)
-    return Schedule(picks, filled)
+    return picks, filled
 
 
 def minibatches(n_rows: int, batch: int, rng: np.random.Generator) -> Iterator[Integers]:

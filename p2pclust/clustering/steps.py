@@ -1,41 +1,32 @@
-"""One step of a pooled algorithm, and a run of such steps: what federated rounds are compared with."""
+"""Steps of an algorithm on the rows of one peer or of the pool: one, a run of them, and local fuzzy c-means to its end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.fcm import fuzzy_sums
+from p2pclust.clustering.fcm import fuzzy_sums, membership_blocks
 from p2pclust.clustering.kmeans import sums_and_counts
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Points
+from p2pclust.errors import UsageError
 
-Floats = npt.NDArray[np.float64]
+# Memberships of the last iteration are kept up to so many numbers (16 MiB), and computed again beyond: the same bits.
+_KEPT = 2**21
 
 
 # Compared by identity: the truth value of comparing arrays is ambiguous.
 @dataclass(frozen=True, eq=False)
 class ClusteringResult:
-    """The end of a pooled clustering algorithm.
+    """The end of a pooled clustering algorithm."""
 
-    Attributes
-    ----------
-    centers : float64 array, shape (C, F)
-        In the data's own units.
-    n_rounds : int
-        How many times the centers were updated.
-    converged : bool
-        Whether the last update moved the centers by less than the tolerance.
-    shifts : tuple of float
-        How far each round moved the centers: Frobenius norm, in the data's units.
-    """
-
-    centers: Floats
-    n_rounds: int
-    converged: bool
-    shifts: tuple[float, ...]
+    centers: Floats  # shape (C, F): in the data's own units
+    n_rounds: int  # how many times the centers were updated
+    converged: bool  # whether the last update moved the centers by less than the tolerance
+    shifts: tuple[float, ...]  # how far each round moved the centers: Frobenius norm, in the data's units
 
 
 def lloyd_step(points: Points, centers: Floats) -> Floats:
@@ -48,8 +39,7 @@ def lloyd_step(points: Points, centers: Floats) -> Floats:
     >>> lloyd_step(Points([[0.0], [1.0], [5.0]]), np.array([[0.0], [4.0], [99.0]])).tolist()
     [[0.5], [5.0], [99.0]]
     """
-    sums, counts = sums_and_counts(points, centers)
-    return _divided(points, centers, sums, counts.astype(np.float64))
+    return points.means(*sums_and_counts(points, centers), centers)
 
 
 def fuzzy_step(points: Points, centers: Floats, fuzzifier: float) -> Floats:
@@ -61,7 +51,7 @@ def fuzzy_step(points: Points, centers: Floats, fuzzifier: float) -> Floats:
     [[0.0], [3.0]]
     """
     weights, sums = fuzzy_sums(points, centers, fuzzifier)
-    return _divided(points, centers, sums, weights)
+    return points.means(sums, weights, centers)
 
 
 def run_steps(
@@ -83,8 +73,79 @@ def run_steps(
     return ClusteringResult(centers, len(shifts), converged, tuple(shifts))
 
 
-def _divided(points: Points, centers: Floats, sums: Floats, totals: Floats) -> Floats:
-    moved = np.array(centers)
-    heard = totals > 0
-    moved[heard] = points.shift + sums[heard] / totals[heard, np.newaxis]
-    return moved
+# Compared by identity: the truth value of comparing arrays is ambiguous.
+@dataclass(frozen=True, eq=False)
+class LocalFuzzyResult:
+    """The end of a local fuzzy c-means."""
+
+    centers: Floats  # shape (C, F): in the units of the points
+    #: Shape (C,): ``sum over rows of u^m`` of the memberships that made these centers: the support of each cluster
+    weights: Floats
+    plain_weights: Floats  # shape (C,): ``sum over rows of u`` of the same memberships
+    n_steps: int
+    converged: bool  # whether the last step changed the memberships by less than the tolerance
+
+
+def local_fuzzy_c_means(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float, *, tol: float, max_steps: int
+) -> LocalFuzzyResult:
+    """Alternate memberships and centers until ``||U(t+1) - U(t)||_F < tol``, or `max_steps` times.
+
+    The (n, C) memberships are never held at once for large data: each step reads the rows block by block. The norm of
+    their change grows with the number of rows. Raises UsageError if the fuzzifier is not above 1, `max_steps` is below
+    1, or the centers (C, F) do not fit the points.
+
+    Examples
+    --------
+    >>> points = Points([[0.0], [1.0], [9.0], [10.0]])
+    >>> local_fuzzy_c_means(points, [[0.0], [9.0]], 1.1, tol=1e-6, max_steps=50).centers.round(6).tolist()
+    [[0.5], [9.5]]
+    """
+    if max_steps < 1:
+        raise UsageError(f"max_steps must be at least 1, not {max_steps}")
+    current = points.centred(centers)
+    keep = points.n_samples * current.shape[0] <= _KEPT
+    kept: list[Floats] = []
+    previous: Floats | None = None
+    weights = plain_weights = np.zeros(current.shape[0])
+    steps, converged = 0, False
+    # The change that a step makes shows in the memberships that the next pass computes.
+    while steps < max_steps:
+        raised, plain, sums, change, fresh = _pass(points, previous, kept, current, fuzzifier, keep)
+        converged = change < tol
+        if converged:
+            break
+        kept, previous = fresh, current
+        weights, plain_weights = raised, plain
+        current = np.array(current)
+        heard = weights > 0
+        current[heard] = sums[heard] / weights[heard, np.newaxis]
+        steps += 1
+    return LocalFuzzyResult(current + points.shift, weights, plain_weights, steps, converged)
+
+
+def _pass(
+    points: Points, previous: Floats | None, kept: list[Floats], current: Floats, fuzzifier: float, keep: bool
+) -> tuple[Floats, Floats, Floats, float, list[Floats]]:
+    """Return sums of u^m, of u and of u^m x (centred) over the rows, and how far the memberships moved (first: inf)."""
+    raised = np.zeros(current.shape[0])
+    plain = np.zeros(current.shape[0])
+    sums = np.zeros(current.shape)
+    squares = 0.0
+    fresh: list[Floats] = []
+    before: Iterator[Floats] | None = None  # the memberships before the last step: kept, or computed again
+    if previous is not None:
+        before = iter(kept) if kept else (block[3] for block in membership_blocks(points, previous, fuzzifier))
+    # Far centers have memberships so small that their powers underflow: to zero, as they should.
+    with np.errstate(under="ignore"):
+        for start, stop, rows, shares in membership_blocks(points, current, fuzzifier):
+            if before is not None:
+                difference = shares - next(before)
+                squares += float(np.einsum("ij,ij->", difference, difference))
+            if keep:
+                fresh.append(shares.copy())
+            plain += shares @ np.ones(stop - start)
+            powers = shares * shares if fuzzifier == 2.0 else np.power(shares, fuzzifier)
+            raised += powers @ np.ones(stop - start)
+            sums += powers @ rows
+    return raised, plain, sums, math.inf if before is None else math.sqrt(squares), fresh

@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.kmeans import nearest, squared_to_nearest
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 _MAX_STEPS = 300
 # Costs that differ by less, relatively, are of the same result.
@@ -28,30 +26,15 @@ _SAME = 1e-9
 # Compared by identity: the truth value of comparing arrays is ambiguous.
 @dataclass(frozen=True, eq=False)
 class WeightedResult:
-    """The end of a weighted k-means.
+    """The end of a weighted k-means."""
 
-    Attributes
-    ----------
-    centers : float64 array, shape (k, F)
-        In the units of the points.
-    cost : float
-        Sum over points of weight times squared distance to the nearest center.
-    n_steps : int
-        How many times the centers were updated.
-    """
-
-    centers: Floats
-    cost: float
-    n_steps: int
+    centers: Floats  # shape (k, F): in the units of the points
+    cost: float  # sum over points of weight times squared distance to the nearest center
+    n_steps: int  # how many times the centers were updated
 
 
 def weighted_kmeans(
-    X: npt.ArrayLike,
-    weights: npt.ArrayLike,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int = 10,
+    X: npt.ArrayLike, weights: npt.ArrayLike, n_clusters: int, rng: np.random.Generator, *, n_init: int = 10
 ) -> WeightedResult:
     """Cluster points by k-means from k-means++ seeds, `n_init` times, and return the first of the cheapest results.
 
@@ -65,12 +48,7 @@ def weighted_kmeans(
 
 
 def weighted_optima(
-    X: npt.ArrayLike,
-    weights: npt.ArrayLike,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int,
+    X: npt.ArrayLike, weights: npt.ArrayLike, n_clusters: int, rng: np.random.Generator, *, n_init: int
 ) -> list[WeightedResult]:
     """Do what :func:`weighted_kmeans` does, and return every different result, the cheapest first.
 
@@ -147,28 +125,11 @@ def weighted_lloyd(points: Points, weights: npt.ArrayLike, centers: npt.ArrayLik
         if np.array_equal(found, labels):
             break
         labels, steps = found, steps + 1
-        current = _means(points, mass, labels, current)
-    return WeightedResult(current, _cost(points, mass, current), steps)
-
-
-def _means(points: Points, mass: Floats, labels: npt.NDArray[np.int64], centers: Floats) -> Floats:
-    totals = np.bincount(labels, weights=mass, minlength=len(centers))
-    # Sums of differences from the shift: points far from the origin lose no digits.
-    sums = np.stack(
-        [
-            np.bincount(labels, weights=mass * (column - middle), minlength=len(centers))
-            for column, middle in zip(points.X.T, points.shift, strict=True)
-        ],
-        axis=1,
-    )
-    means = np.array(centers)
-    heard = totals > 0
-    means[heard] = points.shift + sums[heard] / totals[heard, np.newaxis]
-    return means
-
-
-def _cost(points: Points, mass: Floats, centers: Floats) -> float:
-    return float((mass * squared_to_nearest(points, centers)).sum())
+        # Sums of differences from the shift: points far from the origin lose no digits.
+        columns = zip(points.X.T, points.shift, strict=True)
+        sums = [np.bincount(labels, mass * (column - middle), len(current)) for column, middle in columns]
+        current = points.means(np.stack(sums, axis=1), np.bincount(labels, mass, len(current)), current)
+    return WeightedResult(current, float((mass * squared_to_nearest(points, current)).sum()), steps)
 
 
 def _drawn(shares: Floats, rng: np.random.Generator, count: int) -> list[int]:

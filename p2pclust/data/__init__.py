@@ -12,14 +12,12 @@ from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
     from p2pclust.data.dataset import DataSet
-    from p2pclust.data.partition import SCHEMES, deal, split
+    from p2pclust.data.partition import SCHEMES, deal, split, split_columns
     from p2pclust.data.readers import read
     from p2pclust.data.registry import BUILT_IN, load
-    from p2pclust.data.vertical import split_columns
 
 __all__ = ["BUILT_IN", "SCHEMES", "DataSet", "deal", "load", "read", "split", "split_columns"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, dataset="DataSet", partition="SCHEMES deal split", readers="read", registry="BUILT_IN load",
-    vertical="split_columns",
+    __name__, dataset="DataSet", partition="SCHEMES deal split split_columns", readers="read", registry="BUILT_IN load",
 )  # fmt: skip

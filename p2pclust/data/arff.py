@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from p2pclust.data.dataset import DataSet
-from p2pclust.data.table import Choice, TextRows, unreadable
+from p2pclust.data.table import TextRows, text_of
 from p2pclust.errors import DataError
-from p2pclust.tools.files import regular
 
 _ATTRIBUTE = re.compile(
     r"""@attribute\s+ (?: "(?P<double>[^"]*)" | '(?P<single>[^']*)' | (?P<plain>[^\s{]+) ) \s*(?P<type>\S.*)$""",
@@ -26,33 +24,13 @@ _CELL = re.compile(
 )
 
 
-def read_arff(file: Path, choice: Choice) -> DataSet:
-    """Read what `choice` takes of a dense ARFF file in UTF-8; ``?`` is a missing value.
-
-    Raises
-    ------
-    DataError
-        As `read_arff_table`, or if a cell cannot be used.
-    """
-    return read_arff_table(file).to_data(choice)
-
-
 def read_arff_table(file: Path) -> TextRows:
-    """Return the attributes' names and the cells of a dense ARFF file. Rows are counted as an editor counts lines.
+    """Return the attributes' names and the cells of a dense ARFF file in UTF-8, rows counted as an editor counts lines.
 
-    Raises
-    ------
-    DataError
-        If the file is missing, is not ARFF or is a sparse one, or a row has another number of cells than there are
-        attributes.
+    ``?`` is a missing value. Raises DataError if the file is missing, is not ARFF or is a sparse one, or a row has
+    another number of cells than there are attributes.
     """
-    try:
-        text = regular(file).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(unreadable(file, error)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
-    lines = text.splitlines()
+    lines = text_of(file).splitlines()
     names, start = _header(file, lines)
     numbers, rows = [], []
     for number, line in enumerate(lines[start:], start=start + 1):

@@ -29,21 +29,11 @@ Ints = NDArray[np.int64]
 # Compared by identity, because it holds arrays.
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The rows of one peer.
+    """The rows of one peer."""
 
-    Attributes
-    ----------
-    rows : int64 array, shape (n,)
-        Row indices, shuffled: their order does not reveal their classes.
-    labels : int64 array, shape (n,)
-        Of each row, the index of its class in `classes`.
-    classes : ndarray, shape (K,)
-        The peer's classes, as they are called in the data, in ascending order.
-    """
-
-    rows: Ints
-    labels: Ints
-    classes: NDArray[Any]
+    rows: Ints  # shape (n,): row indices, shuffled: their order does not reveal their classes
+    labels: Ints  # shape (n,): of each row, the index of its class in `classes`
+    classes: NDArray[Any]  # shape (K,): the peer's classes, as they are called in the data, in ascending order
 
 
 def draw_by_class(
@@ -59,14 +49,8 @@ def draw_by_class(
 
     `y` are the classes of all rows. Each number of classes within `classes_per_peer`, the fewest and the most, is equally
     likely; by default from 2 to half the classes of the data. `overlap` (O) is the share, in [0, 1], of a class's rows that
-    is the same at all peers that see it, rounded to whole rows.
-
-    Raises
-    ------
-    DataError
-        If the classes have too few rows for what is asked.
-    UsageError
-        If a number is out of range.
+    is the same at all peers that see it, rounded to whole rows. Raises DataError if the classes have too few rows for
+    what is asked, and UsageError if a number is out of range.
 
     Examples
     --------

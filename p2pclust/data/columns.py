@@ -67,33 +67,17 @@ _ID: Final = re.compile(r"-?\d+(\.0*)?", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class ReadColumn:
-    """A column as it was read.
+    """A column as it was read."""
 
-    Attributes
-    ----------
-    kind : {"numbers", "text", "times", "empty", "unclear"}
-        Numbers, if at least half of the cells that are there are numbers.
-    cells : sequence of str
-        As they are in the file.
-    values : float64 array
-        One for each cell; NaN where it is no finite number, everywhere if the column is not one of numbers.
-    decimal : str
-        The decimal mark that the column's own cells prove; empty if they prove none.
-    convention : str
-        The decimal mark by which numbers were read, and the mark between thousands.
-    how : str
-        In words, for people.
-    problem : str
-        Why it is unclear: two cells, and what to do.
-    """
-
+    #: "numbers" (if at least half of the cells that are there are numbers), "text", "times", "empty" or "unclear"
     kind: str
-    cells: Sequence[str]
+    cells: Sequence[str]  # as they are in the file
+    #: One for each cell; NaN where it is no finite number, everywhere if the column is not one of numbers
     values: NDArray[np.float64]
-    decimal: str = ""
-    convention: str = ".,"
-    how: str = ""
-    problem: str = ""
+    decimal: str = ""  # the decimal mark that the column's own cells prove; empty if they prove none
+    convention: str = ".,"  # the decimal mark by which numbers were read, and the mark between thousands
+    how: str = ""  # in words, for people
+    problem: str = ""  # why it is unclear: two cells, and what to do
 
     @property
     def written(self) -> list[str]:
@@ -105,15 +89,9 @@ class ReadColumn:
 
 
 def read_column(cells: Sequence[str], separator: str = ",", decimal: str = "") -> ReadColumn:
-    """Read a column of stripped cells.
+    """Read a column of stripped cells of a file with this separator: where it is a semicolon, decimal commas are usual.
 
-    Parameters
-    ----------
-    cells : sequence of str
-    separator : str
-        What separates the cells of a row. Where it is a semicolon, decimal commas are usual.
-    decimal : str
-        The decimal mark that other columns of the file prove; empty if they prove none.
+    `decimal` is the decimal mark that other columns of the file prove; empty if they prove none.
 
     Examples
     --------
@@ -129,7 +107,27 @@ def read_column(cells: Sequence[str], separator: str = ",", decimal: str = "") -
         return ReadColumn("empty", cells, np.full(len(cells), np.nan), how="no values")
     if len(there) < len(cells) and (found := _plain_numbers(cells, there, separator, decimal)) is not None:
         return found
-    return _looked_at(cells, there, separator, decimal)
+    # Cell by cell: find the convention by which all of its numbers can be read.
+    forms = {cell: _forms(cell) for cell in dict.fromkeys(there)}
+    nothing = np.full(len(cells), np.nan)
+    if sum(bool(forms[cell]) for cell in there) < _LEAST_NUMBERS * len(there):
+        timed = sum(map(is_time, there)) >= _LEAST_NUMBERS * len(there)
+        kind = "times" if timed else "text"
+        return ReadColumn(kind, cells, nothing, how=kind)
+    numbers = {cell: own for cell, own in forms.items() if own}
+    plain = [_plain(cell) for cell in numbers]
+    common = frozenset.intersection(*numbers.values())
+    marks = {convention[0] for convention in common}
+    proved = next(iter(marks)) if len(marks) == 1 else ""
+    mark = proved or _chosen(plain, separator, decimal)
+    if not common or not mark:
+        problem = _twofold(plain) if common else _mixed(numbers)
+        return ReadColumn("unclear", cells, nothing, how="unclear", problem=problem)
+    convention = min(own for own in common if own[0] == mark)
+    read = {cell: float(_with_point(cell, convention)) for cell in numbers}
+    values = np.array([read.get(cell, np.nan) for cell in cells])
+    values[np.isinf(values)] = np.nan
+    return ReadColumn("numbers", cells, values, proved, convention, "numbers" + _marks(plain, common, mark))
 
 
 def _plain_numbers(cells: Sequence[str], there: Sequence[str], separator: str, decimal: str) -> ReadColumn | None:
@@ -153,30 +151,6 @@ def _plain_numbers(cells: Sequence[str], there: Sequence[str], separator: str, d
     values[np.isinf(values)] = np.nan  # 1e400
     commas = " with decimal commas" if mark == "," else ""
     return ReadColumn("numbers", cells, values, proved, ",." if commas else ".,", "numbers" + commas)
-
-
-def _looked_at(cells: Sequence[str], there: list[str], separator: str, decimal: str) -> ReadColumn:
-    """Read a column cell by cell: find the convention by which all of its numbers can be read."""
-    forms = {cell: _forms(cell) for cell in dict.fromkeys(there)}
-    nothing = np.full(len(cells), np.nan)
-    if sum(bool(forms[cell]) for cell in there) < _LEAST_NUMBERS * len(there):
-        timed = sum(map(is_time, there)) >= _LEAST_NUMBERS * len(there)
-        kind = "times" if timed else "text"
-        return ReadColumn(kind, cells, nothing, how=kind)
-    numbers = {cell: own for cell, own in forms.items() if own}
-    plain = [_plain(cell) for cell in numbers]
-    common = frozenset.intersection(*numbers.values())
-    marks = {convention[0] for convention in common}
-    proved = next(iter(marks)) if len(marks) == 1 else ""
-    mark = proved or _chosen(plain, separator, decimal)
-    if not common or not mark:
-        problem = _twofold(plain) if common else _mixed(numbers)
-        return ReadColumn("unclear", cells, nothing, how="unclear", problem=problem)
-    convention = min(own for own in common if own[0] == mark)
-    read = {cell: float(_with_point(cell, convention)) for cell in numbers}
-    values = np.array([read.get(cell, np.nan) for cell in cells])
-    values[np.isinf(values)] = np.nan
-    return ReadColumn("numbers", cells, values, proved, convention, "numbers" + _marks(plain, common, mark))
 
 
 def _forms(cell: str) -> frozenset[str]:
@@ -316,12 +290,8 @@ def row_ids(
 ) -> NDArray[Any]:
     """Return the ids of a file's rows, shape (n_rows,), as `codes` does.
 
-    `where` is the column, and `rows` are the names of the rows, in messages; `absent` cells, in small letters, are missing.
-
-    Raises
-    ------
-    DataError
-        If an id is missing, or two rows have the same one: the first such row is named.
+    `where` is the column, and `rows` are the names of the rows, in messages; `absent` cells, in small letters, are
+    missing. Raises DataError if an id is missing, or two rows have the same one: the first such row is named.
 
     Examples
     --------

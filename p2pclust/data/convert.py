@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,7 @@ class Converted:
 def convert(entry: Entry, files: Sequence[Path]) -> Converted:
     """Make arrays of the files of a data set, in the order of ``entry.files``, or of the one that was given by hand.
 
-    Raises
-    ------
-    DataError
-        If a file is not what the catalogue says, or has another number of rows, columns or classes.
+    Raises DataError if a file is not what the catalogue says, or has another number of rows, columns or classes.
     """
     try:
         arrays = CONVERTERS[entry.convert](entry, files)
@@ -77,13 +75,13 @@ def _arff(entry: Entry, files: Sequence[Path]) -> Converted:
     return Converted(data.X, _numbered(data.y), features=data.feature_names)
 
 
-def _labelled(table: NDArray[np.float64]) -> Converted:
-    """Use the last column of a table as the labels."""
+def _table(
+    entry: Entry, files: Sequence[Path], *, members: Sequence[str] = (), delimiter: str | None = None
+) -> Converted:
+    """Read a table whose last column has the labels, from the file itself or from these members of an archive."""
+    parts = [io.BytesIO(part) for part in _members(files[0], members)] if members else files[:1]
+    table = np.concatenate([np.loadtxt(part, delimiter=delimiter, ndmin=2) for part in parts])
     return Converted(np.ascontiguousarray(table[:, :-1]), _numbered(table[:, -1]))
-
-
-def _comma_separated(entry: Entry, files: Sequence[Path]) -> Converted:
-    return _labelled(np.loadtxt(files[0], delimiter=",", ndmin=2))
 
 
 def _members(archive: Path, names: Sequence[str]) -> list[bytes]:
@@ -95,16 +93,6 @@ def _members(archive: Path, names: Sequence[str]) -> list[bytes]:
         if missing:
             raise DataError(f"{archive}: {missing[0]} is not in it")
         return [opened.read(member) for member in found if member is not None]
-
-
-def _pendigits(entry: Entry, files: Sequence[Path]) -> Converted:
-    parts = _members(files[0], ("pendigits.tra", "pendigits.tes"))
-    return _labelled(np.concatenate([np.loadtxt(io.BytesIO(part), delimiter=",", ndmin=2) for part in parts]))
-
-
-def _satellite(entry: Entry, files: Sequence[Path]) -> Converted:
-    parts = _members(files[0], ("sat.trn", "sat.tst"))
-    return _labelled(np.concatenate([np.loadtxt(io.BytesIO(part), ndmin=2) for part in parts]))
 
 
 def _rice(entry: Entry, files: Sequence[Path]) -> Converted:
@@ -128,18 +116,12 @@ def _wisdm(entry: Entry, files: Sequence[Path]) -> Converted:
 
 
 def _library(entry: Entry, files: Sequence[Path]) -> Converted:
-    rows = [
-        line.replace(",", ".").split() for line in files[0].read_text(encoding="ascii").splitlines() if line.strip()
-    ]
-    table = np.array(rows)
+    lines = files[0].read_text(encoding="ascii").replace(",", ".").splitlines()
+    table = np.array([line.split() for line in lines if line.strip()])
     names = ("internal temperature", "internal voltage", "humidity", "temperature", "PAR", "TSR")
     # Columns: time, node, sequence number, then the six readings.
-    return Converted(
-        table[:, 3:].astype(np.float64),
-        np.full(len(table), -1, dtype=np.int64),
-        table[:, 1].astype(np.int64),
-        names,
-    )
+    y, node = np.full(len(table), -1, dtype=np.int64), table[:, 1].astype(np.int64)
+    return Converted(table[:, 3:].astype(np.float64), y, node, names)
 
 
 def _motes(entry: Entry, files: Sequence[Path]) -> Converted:
@@ -151,9 +133,7 @@ def _motes(entry: Entry, files: Sequence[Path]) -> Converted:
                 X.append([float(cells[2]), float(cells[3])])
                 y.append(int(cells[4]))
                 group.append(mote)
-    return Converted(
-        np.array(X), np.array(y, dtype=np.int64), np.array(group, dtype=np.int64), ("humidity", "temperature")
-    )
+    return Converted(np.array(X), np.array(y, np.int64), np.array(group, np.int64), ("humidity", "temperature"))
 
 
 def _g2(entry: Entry, files: Sequence[Path]) -> Converted:
@@ -224,7 +204,7 @@ def _leaf(entry: Entry, files: Sequence[Path]) -> Converted:
 
 CONVERTERS: dict[str, Callable[[Entry, Sequence[Path]], Converted]] = {
     "arff": _arff,
-    "comma_separated": _comma_separated,
+    "comma_separated": partial(_table, delimiter=","),
     "emnist": _emnist,
     "g2": _g2,
     "idx": _idx,
@@ -232,9 +212,9 @@ CONVERTERS: dict[str, Callable[[Entry, Sequence[Path]], Converted]] = {
     "library": _library,
     "motes": _motes,
     "npz_pairs": _npz_pairs,
-    "pendigits": _pendigits,
+    "pendigits": partial(_table, members=("pendigits.tra", "pendigits.tes"), delimiter=","),
     "rice": _rice,
-    "satellite": _satellite,
+    "satellite": partial(_table, members=("sat.trn", "sat.tst")),
     "wisdm": _wisdm,
 }
 """By the name that the catalogue uses."""

@@ -18,37 +18,8 @@ _BY_ROW = ("y", "group", "id", "row", "file")  # arrays with one value for each 
 class DataSet:
     """Rows with what is known about them, checked when it is made.
 
-    Parameters
-    ----------
-    name : str
-        How error messages call it: a registered name or a file.
-    X : ndarray of shape (n_rows, n_features), float64
-        Finite numbers; at least one row and one feature.
-    y : ndarray of shape (n_rows,) or None
-        Labels: used to split rows among peers and to score a result, never by a protocol.
-    group : ndarray of shape (n_rows,) or None
-        The device or person that each row came from.
-    id : ndarray of shape (n_rows,) or None
-        The id of each row, as whole numbers or text: by this, peers that hold different columns of the same rows see
-        that the rows are the same.
-    feature_names : tuple of str
-        One per feature; left empty, they become ``x1``, ``x2``, ...
-    dropped : int
-        How many rows a reader left out because a value was missing.
-    row : ndarray of shape (n_rows,), int64, or None
-        The number of each row in its own file, from 0, rows that were left out counted; None means 0 to n_rows - 1.
-    file : ndarray of shape (n_rows,) or None
-        The name of the file that each row came from, where several were read as one.
-    reading : str
-        How the columns of a text file were read, in words; empty for other files.
-    filled : ndarray of shape (n_rows, n_features), bool, or None
-        Where a reader filled in a value that was missing; None: nowhere.
-
-    Raises
-    ------
-    DataError
-        If the shapes do not fit together, nothing is in it, or a value is not finite (named by row and column, both
-        counted from 1).
+    Raises DataError if the shapes do not fit together, nothing is in it, or a value is not finite (named by row and
+    column, both counted from 1).
 
     Examples
     --------
@@ -60,16 +31,23 @@ class DataSet:
     array([[2., 3.]])
     """
 
-    name: str
-    X: NDArray[np.float64]
+    name: str  # how error messages call it: a registered name or a file
+    X: NDArray[np.float64]  # shape (n_rows, n_features): finite numbers; at least one row and one feature
+    #: Shape (n_rows,): labels, used to split rows among peers and to score a result, never by a protocol
     y: NDArray[Any] | None = None
-    group: NDArray[Any] | None = None
-    feature_names: tuple[str, ...] = ()
-    dropped: int = 0
+    group: NDArray[Any] | None = None  # shape (n_rows,): the device or person that each row came from
+    feature_names: tuple[str, ...] = ()  # one per feature; left empty, they become ``x1``, ``x2``, ...
+    dropped: int = 0  # how many rows a reader left out because a value was missing
+    #: Shape (n_rows,): the id of each row, as whole numbers or text: by this, peers that hold different columns of
+    #: the same rows see that the rows are the same
     id: NDArray[Any] | None = None
+    #: Shape (n_rows,): the number of each row in its own file, from 0, rows that were left out counted; None means 0
+    #: to n_rows - 1
     row: NDArray[np.int64] | None = None
+    #: Shape (n_rows,): the name of the file that each row came from, where several were read as one
     file: NDArray[Any] | None = None
-    reading: str = ""
+    reading: str = ""  # how the columns of a text file were read, in words; empty for other files
+    #: Shape (n_rows, n_features): where a reader filled in a value that was missing; None: nowhere
     filled: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +66,7 @@ class DataSet:
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        return int(self.X.shape[0])
+        return len(self.X)
 
     @property
     def n_features(self) -> int:

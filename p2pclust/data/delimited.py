@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.columns import ABSENT, is_infinite, is_number, short
-from p2pclust.data.table import TextRows, unreadable
+from p2pclust.data.table import TextRows, text_of
 from p2pclust.errors import DataError
-from p2pclust.tools.files import regular
 
 _SEPARATORS: Final = "\t;,"  # of two that fit equally well the first: commas also stand within cells
 # The first line of files for Excel; programs that have read and written it since add empty cells.
@@ -50,20 +49,10 @@ def read_csv_table(file: Path, names: Collection[str] = ()) -> TextRows:
     Commas, semicolons or tabs separate cells. Blank lines are skipped, and so are ``sep=;`` in the first line, lines that
     begin with ``#`` above the header, or among the rows if they have another number of cells, and empty cells at the end
     of all rows. Rows are counted as an editor counts lines. A first row that has all of the given `names` is a header.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or empty, is not UTF-8 text, a row has another number of cells than the others, or the first
-        row may be names or values.
+    Raises DataError if the file is missing or empty, is not UTF-8 text, a row has another number of cells than the
+    others, or the first row may be names or values.
     """
-    try:
-        with regular(file).open(encoding="utf-8-sig", newline="") as opened:
-            text = opened.read()
-    except OSError as error:
-        raise DataError(unreadable(file, error)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
+    text = text_of(file)
     if "\0" in text:
         raise DataError(f"{file}: not UTF-8 text (it has null characters, as UTF-16 has): save it as UTF-8")
     cut = _best(text)
@@ -171,10 +160,7 @@ def _uneven(cut: _Cut) -> str:
 def _has_header(table: TextRows) -> bool:
     """Return whether the first row has the names of the columns; they may be numbers, such as years.
 
-    Raises
-    ------
-    DataError
-        If it may as well be a row.
+    Raises DataError if it may as well be a row.
     """
     first = table.rows[0]
     if not any(map(is_number, first)):
@@ -194,7 +180,10 @@ def _has_header(table: TextRows) -> bool:
     outside, steps = may_be_names and _outside(X), may_be_names and _in_steps(X)
     if (outside and (differ or steps)) or (steps and (differ or len(same) >= _STEPS)):
         return True
-    if outside or (may_be_names and differ) or (steps and _finer(X)):
+    with np.errstate(invalid="ignore"):
+        whole = np.isnan(X) | (np.rint(X) == X)
+    finer = whole[0].all() and not whole[1:].all(axis=0).any()  # below whole numbers each column has others too
+    if outside or (may_be_names and differ) or (steps and finer):
         at, below = (f"row {table.lines[n]} ({', '.join(map(short, table.rows[n][:4]))})" for n in (0, 1))
         raise DataError(
             f"{table.file}: {at} may be the names of the columns or a row as {below}: write names that are not numbers, "
@@ -220,13 +209,6 @@ def _outside(X: NDArray[np.float64]) -> bool:
     low, high = np.nanmin(rest, axis=0), np.nanmax(rest, axis=0)
     margin = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
     return bool(((X[0] < low - margin) | (X[0] > high + margin)).all())
-
-
-def _finer(X: NDArray[np.float64]) -> bool:
-    """Whether the first row has whole numbers only, and each column below it others, too."""
-    with np.errstate(invalid="ignore"):
-        whole = np.isnan(X) | (np.rint(X) == X)
-    return bool(whole[0].all() and not whole[1:].all(axis=0).any())
 
 
 def _in_steps(X: NDArray[np.float64]) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data.catalogue import ENTRIES, Entry, Remote, canonical, find
 from p2pclust.data.convert import convert
-from p2pclust.data.npz import write_npz
+from p2pclust.data.readers import write_npz
 from p2pclust.data.registry import BUILT_IN, cache_dir
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
@@ -54,29 +54,21 @@ def fetch(
 ) -> Fetched:
     """Download a data set, convert it, and store it as ``NAME.npz``.
 
-    Parameters
-    ----------
-    name : str
-        Of the catalogue, in any spelling.
-    to : str or Path, optional
-        The folder; default: the cache directory. Downloads are kept below it in ``downloads/``, which may be deleted.
-    given : str or Path, optional
-        The file that the home offers, or the folder that holds several, already here: nothing is downloaded.
-    unverified : bool, default False
-        Download a file whose checksum is not known, too; every later download has to equal the first.
-    on_progress : callable, optional
-        See `OnProgress`.
+    Raises UsageError if there is no such data set, a checksum is not known and `unverified` is False, Pooch is missing,
+    nothing can be reached, or a server refuses, and DataError if a file has another checksum than it should have, or is
+    not what the catalogue describes. What was stored before is as it was.
 
-    Raises
-    ------
-    UsageError
-        If there is no such data set, a checksum is not known and `unverified` is False, Pooch is missing,
-        nothing can be reached, or a server refuses.
-    DataError
-        If a file has another checksum than it should have, or is not what the catalogue describes. What was stored
-        before is as it was.
+    `name` is that of the catalogue, in any spelling; `to` the folder, by default the cache directory: downloads are kept
+    below it in ``downloads/``, which may be deleted. With `given`, the file that the home offers or the folder that holds
+    several, nothing is downloaded. With `unverified` a file whose checksum is not known is downloaded too; every later
+    download has to equal the first.
     """
-    entry = _entry(name)
+    entry = find(name)
+    if entry is None:
+        if canonical(name) in BUILT_IN:
+            raise UsageError(f"{name}: always there, nothing to fetch")
+        meant = did_you_mean(canonical(name), ENTRIES)
+        raise UsageError(f"unknown data set {name!r}{meant}: p2pclust data list shows all that can be fetched")
     folder = expanded(to) if to is not None else cache_dir()
     target = folder / f"{entry.name}.npz"
     if target.is_file():
@@ -108,16 +100,6 @@ def fetch(
     return Fetched(entry.name, target, new=True)
 
 
-def _entry(name: str) -> Entry:
-    entry = find(name)
-    if entry is not None:
-        return entry
-    if canonical(name) in BUILT_IN:
-        raise UsageError(f"{name}: always there, nothing to fetch")
-    meant = did_you_mean(canonical(name), ENTRIES)
-    raise UsageError(f"unknown data set {name!r}{meant}: p2pclust data list shows all that can be fetched")
-
-
 def _given(entry: Entry, given: Path) -> list[Path]:
     """Return the files of an entry from where a person put them, checked where a checksum is known."""
     if not given.exists():
@@ -146,21 +128,20 @@ def _checksum(file: Path, kind: str) -> str:
         return f"{kind}:{hashlib.file_digest(content, kind).hexdigest()}"
 
 
-def _record(remote: Remote, folder: Path) -> Path:
-    """Return the file that keeps the checksum of the first download."""
-    return folder / f"{remote.name}.checksum"
-
-
 def _known(remote: Remote, folder: Path) -> str:
     """Return a file's checksum: the catalogue's, else that of the first download, else an empty text."""
-    record = _record(remote, folder)
+    record = folder / f"{remote.name}.checksum"  # of the first download
     return remote.checksum or (record.read_text(encoding="ascii").strip() if record.is_file() else "")
 
 
 def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgress | None) -> Path:
     """Return one file of an entry, downloaded unless it is there already as it should be."""
-    pooch = _pooch(entry)
-    record, known = _record(remote, folder), _known(remote, folder)
+    try:
+        import pooch  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError(f"{entry.name}: downloading needs pooch: pip install 'p2pclust[fetch]'") from error
+    pooch.get_logger().setLevel("WARNING")  # what it would say is said here, in one line
+    record, known = folder / f"{remote.name}.checksum", _known(remote, folder)
     problems = []
     for url in remote.urls:
         receive = _Resumed(folder / f"{remote.name}.part", safe=bool(known), name=remote.name, on_progress=on_progress)
@@ -190,15 +171,6 @@ def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgres
     raise kind(f"{entry.name}: {'; '.join(problems)}")
 
 
-def _pooch(entry: Entry) -> Any:
-    try:
-        import pooch  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise UsageError(f"{entry.name}: downloading needs pooch: pip install 'p2pclust[fetch]'") from error
-    pooch.get_logger().setLevel("WARNING")  # what it would say is said here, in one line
-    return pooch
-
-
 class _DownloadError(Exception):
     """A download that cannot be done now; the message is for people, without the address."""
 
@@ -206,13 +178,8 @@ class _DownloadError(Exception):
 class _Resumed:
     """Pooch's downloader over HTTP, which resumes a broken download.
 
-    Parameters
-    ----------
-    part : Path
-        The part downloaded so far; its validator (ETag or date) is kept beside it.
-    safe : bool
-        Whether a checksum detects that the file changed in between: without one, and without a validator, a download
-        begins anew.
+    `part` is what was downloaded so far; its validator (ETag or date) is kept beside it. Without it, and without a
+    checksum that detects that the file changed in between (`safe`), a download begins anew.
     """
 
     def __init__(self, part: Path, *, safe: bool, name: str, on_progress: OnProgress | None) -> None:

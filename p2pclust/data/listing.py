@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from p2pclust.data.catalogue import ENTRIES, Entry, canonical
 from p2pclust.data.generate import GENERATORS
-from p2pclust.data.npz import shape_of
+from p2pclust.data.readers import shape_of
 from p2pclust.data.registry import cached_files
 from p2pclust.tools.units import size
 
@@ -31,10 +30,6 @@ class Item:
     home: str = ""
     licence: str = ""
     citation: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 # What scikit-learn ships; written down, because loading all of it for a list would take a second.
@@ -68,15 +63,14 @@ def listing() -> list[Item]:
     """
     files = {canonical(file.stem): file for file in cached_files()}
     generated = [Item(name, _GENERATED[name], *_sizes(name), "generated", "") for name in sorted(GENERATORS)]
-    known = [
-        _item(entry, files.get(entry.name))
-        for entry in ENTRIES.values()  # those of the G2 family last
-        if entry.archive != "g2" or entry.name in files
-    ]
-    family = _item(
-        replace(ENTRIES["g2_2_10"], name="g2_D_SD", title="G2: D = 2, 4 ... 1024, SD = 10, 20 ... 100", columns=0), None
-    )
-    own = [_own(file) for name, file in files.items() if name not in ENTRIES]
+    every = [entry for entry in ENTRIES.values() if entry.archive != "g2" or entry.name in files]  # G2 last
+    known = [_item(entry, files.get(entry.name)) for entry in every]
+    title = "G2: D = 2, 4 ... 1024, SD = 10, 20 ... 100"
+    family = _item(replace(ENTRIES["g2_2_10"], name="g2_D_SD", title=title, columns=0), None)
+    own = []
+    for file in (file for name, file in files.items() if name not in ENTRIES):
+        rows, columns = shape if len(shape := shape_of(file)) == 2 else (0, 0)
+        own.append(Item(file.stem, "a file of yours", rows, columns, 0, 0, "yes", size(file.stat().st_size)))
     return [*_BUILT_IN, *generated, *known, family, *own]
 
 
@@ -95,9 +89,3 @@ def _item(entry: Entry, file: Path | None) -> Item:
         entry.name, entry.title, entry.rows, entry.columns, entry.classes, entry.groups, here, shown, entry.home,
         entry.licence, entry.citation,
     )  # fmt: skip
-
-
-def _own(file: Path) -> Item:
-    shape = shape_of(file)
-    rows, columns = shape if len(shape) == 2 else (0, 0)
-    return Item(file.stem, "a file of yours", rows, columns, 0, 0, "yes", size(file.stat().st_size))

@@ -20,21 +20,14 @@ from p2pclust.tools.files import regular
 def read_parquet(file: Path, choice: Choice) -> DataSet:
     """Read the chosen columns of a Parquet file; null and NaN are missing values.
 
-    Raises
-    ------
-    DataError
-        If the file is missing or damaged, a feature is not a column of numbers, or a value is missing or not finite.
-    UsageError
-        If pyarrow is not installed.
+    Raises DataError if the file is missing or damaged, a feature is not a column of numbers, or a value is missing or
+    not finite, and UsageError if pyarrow is not installed.
     """
-    with _opened(file) as opened:
-        names = _names(file, opened)
+    with _opened(file) as (opened, names):
         titles = Titles(file, names, len(names))
         chosen = titles.chosen(choice)
         wanted = [i for i in (*chosen.features, chosen.label, chosen.group, chosen.id) if i is not None]
         table = opened.read(columns=[names[i] for i in dict.fromkeys(wanted)])
-    if table.num_rows == 0:
-        raise DataError(f"{file}: no rows: expected at least one")
     named = tuple(names[i] for i in chosen.features)
     fills = choice.fills(file, named)
     X = np.empty((table.num_rows, len(named)))
@@ -53,18 +46,10 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
 def read_parquet_table(file: Path) -> TextRows:
     """Return the names of all columns and their cells as text: null and NaN are empty, true is 1, false 0.
 
-    Raises
-    ------
-    DataError
-        If the file is missing, damaged or empty.
-    UsageError
-        If pyarrow is not installed.
+    Raises DataError if the file is missing, damaged or empty, and UsageError if pyarrow is not installed.
     """
-    with _opened(file) as opened:
-        names = _names(file, opened)
+    with _opened(file) as (opened, names):
         table = opened.read()
-    if table.num_rows == 0:
-        raise DataError(f"{file}: no rows: expected at least one")
     columns = [[_text(value) for value in table.column(i).to_pylist()] for i in range(len(names))]
     return TextRows(file, names, list(range(1, table.num_rows + 1)), [list(row) for row in zip(*columns, strict=True)])
 
@@ -75,18 +60,9 @@ def _text(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _names(file: Path, opened: Any) -> list[str]:
-    """Return the names of the columns; refuse two of one name."""
-    names = list(opened.schema_arrow.names)
-    if len(names) != len(dict.fromkeys(names)):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{file}: two columns are called {twice!r}: rename one of them")
-    return names
-
-
 @contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    """Open a Parquet file; raise DataError for one that is missing or damaged, UsageError without pyarrow."""
+def _opened(file: Path) -> Iterator[tuple[Any, list[str]]]:
+    """Open a Parquet file with rows, and give the names of its columns, of which no two may be equal."""
     try:
         regular(file).open("rb").close()  # pyarrow waits for a pipe, and says less
     except OSError as error:
@@ -98,7 +74,13 @@ def _opened(file: Path) -> Iterator[Any]:
         raise UsageError(f"{file}: Parquet needs pyarrow: {install_line('parquet')}") from error
     try:
         with pyarrow.parquet.ParquetFile(file) as opened:
-            yield opened
+            names = list(opened.schema_arrow.names)
+            if len(names) != len(dict.fromkeys(names)):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise DataError(f"{file}: two columns are called {twice!r}: rename one of them")
+            if opened.metadata.num_rows == 0:
+                raise DataError(f"{file}: no rows: expected at least one")
+            yield opened, names
     except (pyarrow.ArrowException, OSError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{file}: damaged or not a Parquet file ({said})") from error

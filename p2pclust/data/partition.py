@@ -1,4 +1,4 @@
-"""Partition a data set: assign each row to exactly one peer.
+"""Partition a data set: assign each row, or each column, to exactly one peer.
 
 A partition is made once, before anything runs, from all the data of an experiment. It may look at labels
 and groups; the protocols never do.
@@ -16,7 +16,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.errors import UsageError
 
 SCHEMES = ("iid", "dirichlet", "labels", "distance", "by-group", "by-file")
-"""How rows can be split; columns are split by `p2pclust.data.vertical.split_columns`."""
+"""How rows can be split; columns are split by `split_columns`."""
 
 Rows = NDArray[np.int64]
 
@@ -38,17 +38,6 @@ def deal(
     locations: Sequence[Sequence[float]] | None = None,
 ) -> tuple[Rows, ...]:
     """Split a data set among peers: `split` with the labels, groups or rows that the scheme looks at.
-
-    Parameters
-    ----------
-    data : DataSet
-    n_peers, scheme, rng, beta, labels_per_peer, locations
-        See `split`.
-
-    Returns
-    -------
-    tuple of ndarray, int64
-        The row indices of each peer.
 
     Examples
     --------
@@ -87,19 +76,17 @@ def split(
     Parameters
     ----------
     y_or_group : ndarray of shape (n_rows,) or None
-        The labels for ``dirichlet`` and ``labels``, the groups for ``by-group``, the files for ``by-file``; not read
-        by ``iid`` and ``distance``.
+        The labels for ``dirichlet`` and ``labels``, the groups for ``by-group``, the files for ``by-file``.
     n_rows, n_peers : int
         At least one row for every peer.
     scheme : {"iid", "dirichlet", "labels", "distance", "by-group", "by-file"}
         ``iid``: shuffled, sizes differ by one row at most. ``dirichlet``: each class is shared out by proportions
-        drawn from Dirichlet(beta, ..., beta), as in Hsu et al. (2019). ``labels``: every peer holds exactly
-        `labels_per_peer` classes, sizes as equal as the classes dealt to them allow. ``distance``: peers have
-        locations and see what is near, as in Garst and Reinders (2023): see `nearby`. ``by-group``: whole groups, the
-        largest first to the peer with the fewest rows. ``by-file``: the same with the files of a folder.
+        drawn from Dirichlet(beta, ..., beta) [1]_. ``labels``: every peer holds exactly `labels_per_peer` classes, sizes
+        as equal as the classes dealt to them allow. ``distance``: peers have locations and see what is near [2]_: see
+        `nearby`. ``by-group``: whole groups, the largest first to the peer with the fewest rows. ``by-file``: the same
+        with the files of a folder.
     rng : numpy.random.Generator
-        The only source of chance: the same generator state gives the same partition. ``by-group`` and ``by-file``
-        draw nothing.
+        The only source of chance. ``by-group`` and ``by-file`` draw nothing.
     beta : float
         For ``dirichlet`` and ``distance``: positive; the smaller, the more a peer's rows differ from the others'.
     labels_per_peer : int
@@ -245,11 +232,18 @@ def _distance(
     """Return each row's peer, and refuse a partition in which some peer sees nothing."""
     if points is None or points.ndim != 2 or len(points) != n_rows:
         raise UsageError("partition 'distance': needs the rows themselves, as points")
-    n_features = points.shape[1]
+    shape = (n_peers, points.shape[1])
     if locations is None:
-        places = rng.uniform(points.min(axis=0), points.max(axis=0), size=(n_peers, n_features))
+        places = rng.uniform(points.min(axis=0), points.max(axis=0), size=shape)
     else:
-        places = _places(locations, n_peers, n_features)
+        try:
+            places = np.array(locations, dtype=np.float64)
+        except (TypeError, ValueError):
+            places = np.empty(0)
+        if places.shape != shape or not np.isfinite(places).all():
+            raise UsageError(
+                f"partition 'distance': expected {n_peers} locations, one for each peer, of {shape[1]} coordinates each"
+            )
     owner = nearby(points, places, beta, rng)
     alone = np.flatnonzero(np.bincount(owner, minlength=n_peers) == 0)
     if len(alone):
@@ -258,18 +252,6 @@ def _distance(
             "the rows, or choose another seed"
         )
     return owner
-
-
-def _places(locations: Any, n_peers: int, n_features: int) -> NDArray[np.float64]:
-    try:
-        places = np.array(locations, dtype=np.float64)
-    except (TypeError, ValueError):
-        places = np.empty(0)
-    if places.shape != (n_peers, n_features) or not np.isfinite(places).all():
-        raise UsageError(
-            f"partition 'distance': expected {n_peers} locations, one for each peer, of {n_features} coordinates each"
-        )
-    return places
 
 
 def _dirichlet(codes: Rows, n_peers: int, beta: float, rng: np.random.Generator) -> Rows:
@@ -380,3 +362,46 @@ def _balanced_counts(held: NDArray[np.bool_], sizes: Rows) -> Rows:
         for _ in range(-missing):
             counts[label, counts[label].argmax()] -= 1
     return counts
+
+
+def split_columns(n_features: int, n_peers: int, widths: Sequence[int] | None = None) -> tuple[NDArray[np.int64], ...]:
+    """Split columns among peers that all have all rows: a vertical partition.
+
+    Parameters
+    ----------
+    n_features, n_peers : int
+        At least one column for every peer.
+    widths : sequence of int, optional
+        How many columns each peer gets; by default as equal as can be, the first peers having the larger numbers.
+
+    Returns
+    -------
+    tuple of ndarray, int64
+        The column indices of each peer, in the order of the data set.
+
+    Raises
+    ------
+    UsageError
+        If the columns cannot be shared out so.
+
+    Examples
+    --------
+    >>> [len(columns) for columns in split_columns(16, 3)]
+    [6, 5, 5]
+    >>> [columns.tolist() for columns in split_columns(4, 2, [1, 3])]
+    [[0], [1, 2, 3]]
+    """
+    if n_peers < 1:
+        raise UsageError(f"partition 'vertical': {n_peers} peers: expected at least 1")
+    if n_features < n_peers:
+        raise UsageError(
+            f"partition 'vertical': {n_features} columns for {n_peers} peers: every peer needs at least one column"
+        )
+    if widths is None:
+        return tuple(np.array_split(np.arange(n_features, dtype=np.int64), n_peers))
+    if len(widths) != n_peers or any(width < 1 for width in widths) or sum(widths) != n_features:
+        raise UsageError(
+            f"partition 'vertical': widths {', '.join(map(str, widths))}: expected {n_peers} numbers of at least 1 with "
+            f"the sum {n_features}, the number of columns"
+        )
+    return tuple(np.split(np.arange(n_features, dtype=np.int64), np.cumsum(widths)[:-1]))

@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,62 +33,33 @@ _RESERVED: Final = ("aggregator", "all")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is to be done with a file.
+    """What is to be done with a file."""
 
-    Attributes
-    ----------
-    split_by : str or None
-        The column that says which device a row is of; without one, rows are dealt out to `devices`.
-    id_column : str or None
-        The column that names the rows; without one their numbers do.
-    columns : sequence of str or None
-        The features; by default all columns that can be.
-    omit : sequence of str
-        Columns that are not features.
-    labels : sequence of str
-        Others that are not, because they probably hold true classes.
-    missing : {"drop", "omit"} or float
-        Leave out rows with a missing value, or columns that have one, or put this number in its place.
-    text : {"omit", "encode"}
-        Leave out columns of text, or make each of their values a column of 0 and 1.
-    """
-
+    #: The column that says which device a row is of; without one, rows are dealt out to `devices`
     split_by: str | None = None
     devices: int = 4
-    id_column: str | None = None
-    columns: Sequence[str] | None = None
-    omit: Sequence[str] = ()
-    labels: Sequence[str] = ()
+    id_column: str | None = None  # the column that names the rows; without one their numbers do
+    columns: Sequence[str] | None = None  # the features; by default all columns that can be
+    omit: Sequence[str] = ()  # columns that are not features
+    labels: Sequence[str] = ()  # others that are not, because they probably hold true classes
+    #: "drop" rows with a missing value, "omit" columns that have one, or put this number in its place
     missing: str | float = "drop"
-    text: str = "omit"
+    text: str = "omit"  # "omit" columns of text, or "encode": make each of their values a column of 0 and 1
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The features of all rows, which rows each device has, and what was done.
-
-    Attributes
-    ----------
-    features : tuple of str
-    cells : mapping of str to list of str
-        By feature, its cells in the order of the file; an empty one is missing.
-    ids : list of str
-        What the rows are called, of the column `id_column`: one of the file, or made of the numbers of its rows.
-    devices : mapping of str to int64 array
-        By device, the numbers of its rows.
-    missing_values : str or mapping
-        What a scenario and a peer do with an empty cell.
-    notes : tuple of str
-        What was done, a sentence each.
-    """
+    """The features of all rows, which rows each device has, and what was done."""
 
     features: tuple[str, ...]
+    #: By feature, its cells in the order of the file; an empty one is missing
     cells: Mapping[str, list[str]] = field(repr=False)
+    #: What the rows are called, of the column `id_column`: one of the file, or made of the numbers of its rows
     ids: list[str] = field(repr=False)
     id_column: str
-    devices: Mapping[str, NDArray[np.int64]] = field(repr=False)
-    missing_values: str | Mapping[str, Any]
-    notes: tuple[str, ...]
+    devices: Mapping[str, NDArray[np.int64]] = field(repr=False)  # by device, the numbers of its rows
+    missing_values: str | Mapping[str, Any]  # what a scenario and a peer do with an empty cell
+    notes: tuple[str, ...]  # what was done, a sentence each
 
     def matrix(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the features of some rows as a peer will read them, shape (n, F): incomplete rows left out, or filled."""
@@ -103,12 +74,8 @@ class Prepared:
 def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepared:
     """Apply wishes to a file; `rng` deals the rows out where no column says which device they are of.
 
-    Raises
-    ------
-    UsageError
-        If a column is not there, or has no use in that place.
-    DataError
-        If no feature, or fewer than two devices with a complete row, are left.
+    Raises UsageError if a column is not there, or has no use in that place, and DataError if no feature, or fewer than
+    two devices with a complete row, are left.
     """
     columns = {column.name: column for column in survey(table)}
     _check_names(table.file, columns, wishes)
@@ -120,7 +87,11 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
         if name in chosen and columns[name].kind == "numbers":
             made[name] = table.column(place).written
         elif name in chosen:
-            made |= _encoded(columns[name], cells[name])
+            # A column of 0 and 1 for each value; where the value is missing, all of them are empty.
+            made |= {
+                f"{name}={value}": ["" if cell.lower() in ABSENT else str(int(cell == value)) for cell in cells[name]]
+                for value in columns[name].values
+            }
     if not made:
         raise DataError(
             f"{table.file}: no column of numbers is left to cluster: encode text columns, or name the columns"
@@ -128,11 +99,14 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
     missing: str | dict[str, Any] = "error"
     if any("" in column for column in made.values()):
         missing = "drop" if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
-    id_column = wishes.id_column or _unused("row", [*columns, *made])
-    ids = named(cells[id_column]) if wishes.id_column else [str(number) for number in range(len(table.rows))]
-    if len(set(ids)) < len(ids):
-        raise UsageError(f"--id-column {id_column}: two rows have the same id")
-    if not wishes.id_column:
+    if wishes.id_column:
+        id_column, ids = wishes.id_column, named(cells[wishes.id_column])
+        if len(set(ids)) < len(ids):
+            raise UsageError(f"--id-column {id_column}: two rows have the same id")
+    else:
+        id_column, ids = "row", [str(number) for number in range(len(table.rows))]
+        while id_column in columns or id_column in made:
+            id_column += "_"
         notes.append(f"{id_column}: names the rows: their number in the file, from 0")
     devices = _devices(table, wishes, cells, rng, notes)
     found = Prepared(tuple(made), made, ids, id_column, devices, missing, ())
@@ -141,29 +115,15 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
         raise DataError(
             f"{table.file}: fewer than two devices have a row without a missing value: fill in a number instead"
         )
-    return Prepared(found.features, made, ids, id_column, kept, missing, tuple(notes))
-
-
-def _unused(name: str, names: Sequence[str]) -> str:
-    """Return a name that is none of these, which begins with `name`."""
-    while name in names:
-        name += "_"
-    return name
+    return replace(found, devices=kept, notes=tuple(notes))
 
 
 def write_device(path: Path, prepared: Prepared, rows: NDArray[np.int64]) -> None:
-    """Write the rows of a device as CSV, readable by their owner only: the ids, then the features.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Write the rows of a device as CSV, readable by their owner only: the ids, then the features; or raise OSError."""
     columns = [prepared.ids, *(prepared.cells[name] for name in prepared.features)]
-    header = [prepared.id_column, *prepared.features]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow([prepared.id_column, *prepared.features])
     writer.writerows([column[row] for column in columns] for row in rows.tolist())
     with replacing(path, mode=0o600) as file:
         file.write(text.getvalue().encode())
@@ -219,10 +179,7 @@ def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
             column.kind == "text" and wishes.text == "omit",
             f"text ({n_values} {'value' if n_values == 1 else 'values'})",
         ),
-        (
-            column.kind == "text" and n_values > MOST_VALUES,
-            f"text with more than {MOST_VALUES} values",
-        ),
+        (column.kind == "text" and n_values > MOST_VALUES, f"text with more than {MOST_VALUES} values"),
         (named, "its numbers name something, as its name says (--columns to take it)"),
         (column.n_missing > 0 and wishes.missing == "omit", missing),
         (sparse, f"{missing}, more than half"),
@@ -245,14 +202,6 @@ def _what_is_done(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> list[str
         what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
         done.append(f"{column.name}: {column.n_missing} of {n_rows} values are missing: {what}")
     return done
-
-
-def _encoded(column: ColumnSurvey, cells: Sequence[str]) -> dict[str, list[str]]:
-    """Return a column of 0 and 1 for each value; where the value is missing, all of them are empty."""
-    return {
-        f"{column.name}={value}": ["" if cell.lower() in ABSENT else str(int(cell == value)) for cell in cells]
-        for value in column.values
-    }
 
 
 def _devices(

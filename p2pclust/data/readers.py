@@ -1,4 +1,4 @@
-"""Readers of data files: CSV, NPY, NPZ, ARFF, Parquet, and folders of these.
+"""Readers of data files: CSV, NPY, NPZ, ARFF, Parquet, and folders of these; and how an NPZ file is written.
 
 A file is read wholly or refused with one line that says which row and column is at fault, and nothing in a file is
 ever executed: Python objects inside NumPy files are refused.
@@ -10,7 +10,7 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet, filled_in
 from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
 from p2pclust.errors import DataError
-from p2pclust.tools.files import regular
+from p2pclust.tools.files import regular, replacing
 
 # All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
 _DAMAGED = (
@@ -102,14 +102,8 @@ def read_chosen(file: Path, choice: Choice) -> DataSet:
 
 def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
     """Read one file in the format of a suffix, whatever its name."""
-    if suffix == ".csv":
-        from p2pclust.data.delimited import read_csv_table  # noqa: PLC0415 - a peer reads one format
-
-        return read_csv_table(file, choice.names).to_data(choice)
-    if suffix == ".arff":
-        from p2pclust.data.arff import read_arff  # noqa: PLC0415 - few peers have such a file
-
-        return read_arff(file, choice)
+    if suffix in (".csv", ".arff"):
+        return _text_rows(file, suffix, choice.names).to_data(choice)
     if suffix == ".parquet":
         from p2pclust.data.parquet import read_parquet  # noqa: PLC0415
 
@@ -177,20 +171,12 @@ def _joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
 def read_table(file: Path) -> TextRows:
     """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
 
-    Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. NaN is an empty cell.
-
-    Raises
-    ------
-    DataError
-        If it is missing, a folder, damaged, or of another kind.
+    Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. NaN is an empty cell. Raises DataError if it is
+    missing, a folder, damaged, or of another kind.
     """
     suffix = file.suffix.lower()
     if file.is_dir():
         raise DataError(f"{file}: a folder: expected one file")
-    if suffix == ".arff":
-        from p2pclust.data.arff import read_arff_table  # noqa: PLC0415 - few have such a file
-
-        return read_arff_table(file)
     if suffix == ".parquet":
         from p2pclust.data.parquet import read_parquet_table  # noqa: PLC0415
 
@@ -199,9 +185,17 @@ def read_table(file: Path) -> TextRows:
         raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
     if suffix in (".npz", ".npy"):
         return _numpy_table(file, named=suffix == ".npz")
-    from p2pclust.data.delimited import read_csv_table  # noqa: PLC0415
+    return _text_rows(file, suffix)
 
-    return read_csv_table(file)
+
+def _text_rows(file: Path, suffix: str, names: Collection[str] = ()) -> TextRows:
+    if suffix == ".arff":
+        from p2pclust.data.arff import read_arff_table  # noqa: PLC0415 - few peers have such a file
+
+        return read_arff_table(file)
+    from p2pclust.data.delimited import read_csv_table  # noqa: PLC0415 - a peer reads one format
+
+    return read_csv_table(file, names)
 
 
 def _numpy_table(file: Path, *, named: bool) -> TextRows:
@@ -271,3 +265,36 @@ def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     if wanted[0] not in arrays:
         raise DataError(f"{file}: no array {wanted[0]!r}: it holds {found}")
     return arrays
+
+
+def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o644) -> None:
+    """Write arrays by name, compressed; the folder is made if need be. Rows of a device want the mode 0600.
+
+    The file has its name only when all of it is on disk, and equal arrays make equal files. Raises DataError if it
+    cannot be written; what was there before is as it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_npz(Path(folder, "d.npz"), {"X": np.zeros((3, 2))})
+    ...     shape_of(Path(folder, "d.npz"))
+    (3, 2)
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target, mode=mode, durable=True) as file:
+            np.savez_compressed(file, **content)  # type: ignore[arg-type]
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written ({error.strerror}): choose another folder") from error
+
+
+def shape_of(file: Path) -> tuple[int, ...]:
+    """Return the shape of ``X`` in an NPZ file from its header alone; empty if it cannot be read."""
+    try:
+        with zipfile.ZipFile(regular(file)) as archive, archive.open("X.npy") as array:
+            version = np.lib.format.read_magic(array)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            return tuple(int(size) for size in read(array)[0])
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return ()

@@ -28,8 +28,6 @@ from p2pclust.tools.spelling import did_you_mean
 NO_LABEL = -1
 """The value of an unknown label in a cached set."""
 
-_SCIKIT_LEARN = ("breast_cancer", "digits", "iris", "wine")
-
 
 def load(
     source: str,
@@ -47,19 +45,15 @@ def load(
     Parameters
     ----------
     source : str
-        A built-in name, the NAME of a ``NAME.npz`` in the cache directory, a data file, or a folder of data files
-        (with a "/" where a data set has the same name). In a name, capitals equal small letters and "-" equals "_".
+        A built-in name, the NAME of a ``NAME.npz`` in the cache directory (the environment variable ``P2PCLUST_DATA``, else
+        the user's cache), a data file, or a folder of data files (with a "/" where a data set has the same name). In a
+        name, capitals equal small letters and "-" equals "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
     label_column, group_column, columns, missing_values, id_column
         For files: see `p2pclust.data.readers.read`.
     options : mapping, optional
         For generated sets: see `p2pclust.data.generate`.
-
-    Returns
-    -------
-    DataSet
-        With ``X`` in float64.
 
     Raises
     ------
@@ -68,10 +62,6 @@ def load(
         do.
     DataError
         If a file cannot be used.
-
-    Notes
-    -----
-    The cache directory is the one named by the environment variable ``P2PCLUST_DATA``, else the user's cache.
 
     Examples
     --------
@@ -102,17 +92,20 @@ def load(
 
 
 def cached(source: str) -> Path:
-    """Return the file of a data set in the cache directory.
-
-    Raises
-    ------
-    UsageError
-        If it is not there.
-    """
+    """Return the file of a data set in the cache directory, or raise UsageError: where it was looked for, and what to do."""
     file = _find(source)
-    if file is None:
-        raise UsageError(_absent(source))
-    return file
+    if file is not None:
+        return file
+    entry = find(source)
+    if entry is not None:
+        # On one line, so that it can be copied. Pooch is an extra, so its installation is part of the advice.
+        first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
+        raise UsageError(f"{source} is not in {cache_in_words()}: get it with: {first}p2pclust data fetch {entry.name}")
+    meant = did_you_mean(canonical(source), available())
+    raise UsageError(
+        f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
+        f"y) from {cache_in_words()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
+    )
 
 
 def _find(source: str) -> Path | None:
@@ -184,20 +177,6 @@ def _scikit_learn(name: str) -> DataSet:
     )
 
 
-_SHIPPED: dict[str, Callable[..., DataSet]] = {name: partial(_scikit_learn, name) for name in _SCIKIT_LEARN}
-BUILT_IN = dict(sorted((_SHIPPED | GENERATORS).items()))
+_SHIPPED = {name: partial(_scikit_learn, name) for name in ("breast_cancer", "digits", "iris", "wine")}
+BUILT_IN: dict[str, Callable[..., DataSet]] = dict(sorted((_SHIPPED | GENERATORS).items()))
 """What is always there, by name."""
-
-
-def _absent(source: str) -> str:
-    """Return the message for a missing data set: where it was looked for, the nearest name, and what to do."""
-    entry = find(source)
-    if entry is not None:
-        # On one line, so that it can be copied. Pooch is an extra, so its installation is part of the advice.
-        first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
-        return f"{source} is not in {cache_in_words()}: get it with: {first}p2pclust data fetch {entry.name}"
-    meant = did_you_mean(canonical(source), available())
-    return (
-        f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
-        f"y) from {cache_in_words()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
-    )

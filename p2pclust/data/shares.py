@@ -1,10 +1,11 @@
-"""A split on disk: one NPZ file per peer, and a manifest that says how it was made."""
+"""A split: which rows and classes each peer holds, and on disk one NPZ file per peer with a manifest of how it was made."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.holdings import Holdings
-from p2pclust.data.npz import write_npz
-from p2pclust.data.readers import SUFFIXES
+from p2pclust.data.readers import SUFFIXES, write_npz
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import regular
 
 MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """How a data set is split by rows, or features."""
+
+    peers: tuple[str, ...]
+    #: The classes of a split by rows, the features of one by columns; empty if there are no labels
+    columns: tuple[str, ...]
+    #: Shape (n_peers, n_columns): the rows of each class at each peer; by columns, 1 where a peer holds a feature
+    counts: NDArray[np.int64]
+    sizes: NDArray[np.int64]  # shape (n_peers,): the rows, or features, of each peer
+    what: str = "rows"
+
+    @property
+    def held(self) -> NDArray[np.int64]:
+        """How many classes each peer holds, shape (n_peers,)."""
+        return np.asarray((self.counts > 0).sum(axis=1), dtype=np.int64)
+
+
+def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.int64]], *, vertical: bool) -> Holdings:
+    """Count the rows and classes of each peer; `shares` are row indices, or column indices of a `vertical` split.
+
+    Examples
+    --------
+    >>> data = DataSet("d", np.zeros((4, 1)), np.array([7, 7, 8, 8]))
+    >>> found = holdings(data, ("a", "b"), (np.array([0]), np.array([1, 2, 3])), vertical=False)
+    >>> found.columns, found.counts.tolist(), found.held.tolist()
+    (('7', '8'), [[1, 0], [1, 2]], [1, 2])
+    """
+    sizes = np.array([len(share) for share in shares], dtype=np.int64)
+    if vertical:
+        counts = np.zeros((len(shares), data.n_features), dtype=np.int64)
+        for peer, share in enumerate(shares):
+            counts[peer, share] = 1
+        return Holdings(tuple(peers), data.feature_names, counts, sizes, "features")
+    if data.y is None:
+        return Holdings(tuple(peers), (), np.zeros((len(shares), 0), dtype=np.int64), sizes)
+    names, codes = np.unique(data.y, return_inverse=True)
+    rows = [np.bincount(codes.reshape(-1)[share], minlength=len(names)) for share in shares]
+    return Holdings(tuple(peers), tuple(str(name) for name in names), np.array(rows, dtype=np.int64), sizes)
 
 
 def peer_names(n_peers: int) -> tuple[str, ...]:
@@ -44,17 +84,10 @@ def write_shares(
 ) -> dict[str, Any]:
     """Write each peer's part of a data set, and the manifest last; return the manifest, which begins with `made`.
 
-    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers.
+    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers. Raises
+    UsageError if there is something in the folder, or with `overwrite` something that is not of an earlier split, and
+    DataError if it cannot be written.
 
-    Raises
-    ------
-    UsageError
-        If there is something in the folder, or with `overwrite` something that is not of an earlier split.
-    DataError
-        If it cannot be written.
-
-    Notes
-    -----
     Each file has ``X``, ``features``, ``id`` (the row's own id where the source has ids, else its number in the source,
     from 0, rows that were left out counted; of a folder ``FILE:NUMBER``), and ``y`` and ``group`` where the source has
     them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
@@ -67,12 +100,19 @@ def write_shares(
         raise DataError(f"{out}: cannot be made ({error.strerror}): choose another folder") from error
     for file in _of_a_split(out):
         file.unlink()
-    peers, called, by_columns = [], _called(data), held.what == "features"
+    peers, called, by_columns = [], data.row_names, held.what == "features"
+    if data.id is None and data.file is not None:  # numbers are unique within their file only
+        called = np.array([f"{file}:{row}" for file, row in zip(data.file.tolist(), called.tolist(), strict=True)])
     for name, share, counts in zip(held.peers, shares, held.counts, strict=True):
         part = data.take_columns(share) if by_columns else data.take(share)
-        file, ids = out / f"{name}.npz", called if by_columns else called[share]
+        ids = called if by_columns else called[share]
+        content = {"X": np.ascontiguousarray(part.X), "features": np.array(part.feature_names), "id": ids}
+        content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
+        file = out / f"{name}.npz"
+        write_npz(file, content, 0o600)
         peer: dict[str, Any] = {"name": name, "file": file.name, "rows": part.n_rows, "columns": part.n_features}
-        peer["sha256"] = _write_share(file, part, ids)
+        with file.open("rb") as written:
+            peer["sha256"] = hashlib.file_digest(written, "sha256").hexdigest()
         if by_columns:
             peer["features"] = list(part.feature_names)
         elif held.columns:
@@ -84,15 +124,6 @@ def write_shares(
     except OSError as error:
         raise DataError(f"{out / MANIFEST}: cannot be written ({error.strerror})") from error
     return manifest
-
-
-def _write_share(file: Path, part: DataSet, ids: NDArray[Any]) -> str:
-    """Write a peer's rows, and return the checksum of the file."""
-    content = {"X": np.ascontiguousarray(part.X), "features": np.array(part.feature_names), "id": ids}
-    content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
-    write_npz(file, content, 0o600)
-    with file.open("rb") as written:
-        return hashlib.file_digest(written, "sha256").hexdigest()
 
 
 def _check_empty(out: Path, *, overwrite: bool) -> None:
@@ -121,10 +152,3 @@ def _of_a_split(out: Path) -> list[Path]:
         return []  # not a manifest: do not replace it
     files = [out / name for name in names if isinstance(name, str) and Path(name).name == name]
     return [manifest, *(file for file in files if file.is_file())]
-
-
-def _called(data: DataSet) -> NDArray[Any]:
-    """Return a name for each row, shape (n_rows,); unique if the source has no ids of its own."""
-    if data.id is not None or data.file is None:
-        return data.row_names
-    return np.array([f"{file}:{row}" for file, row in zip(data.file.tolist(), data.row_names.tolist(), strict=True)])

@@ -34,28 +34,24 @@ MAX_MB = 256.0
 _PIECE = 1 << 16
 _LOOK_S = 0.1  # how soon a cancelled command is ended
 _MAX_SAID = 200
+_ITS_OWN = {
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+}  # what only the peer itself is to say to its service manager
 
 
 def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambda: False) -> DataSet:
     """Read a peer's rows as its configuration says, again whenever it is called.
 
-    Parameters
-    ----------
-    config : mapping
-        ``data``: the path of a file or a folder, or a table with ``command`` (the program and its arguments), ``format``
-        (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs); ``columns``,
-        ``missing_values`` and ``id_column`` as `p2pclust.data.readers.read` takes them.
-    cancelled : callable
-        Whether the peer leaves; then a command is ended.
+    Raises DataError if the file cannot be used, or the command cannot be started, fails, takes too long or writes too
+    much; in one line, with the last line that the command wrote to its standard error.
 
-    Raises
-    ------
-    DataError
-        If the file cannot be used, or the command cannot be started, fails, takes too long or writes too much; in one
-        line, with the last line that the command wrote to its standard error.
+    In `config`, ``data`` is the path of a file or a folder, or a table with ``command`` (the program and its arguments),
+    ``format`` (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs);
+    ``columns``, ``missing_values`` and ``id_column`` are as `p2pclust.data.readers.read` takes them. A command is ended
+    when `cancelled` says that the peer leaves.
 
-    Notes
-    -----
     A command is started without a shell: its arguments arrive as they are written. It has no input. When it is ended
     before it is ready, so is what it started.
 
@@ -101,7 +97,7 @@ def _run(data: Mapping[str, Any], named: str, output: IO[bytes], cancelled: Call
     try:
         process = subprocess.Popen(
             data["command"], cwd=data.get("cwd"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True, env=_environment(),
+            stderr=subprocess.PIPE, start_new_session=True, env={k: v for k, v in os.environ.items() if k not in _ITS_OWN},
         )  # fmt: skip
     except OSError as error:
         raise DataError(f"{named}: cannot be started ({error.strerror})") from None
@@ -113,13 +109,7 @@ def _run(data: Mapping[str, Any], named: str, output: IO[bytes], cancelled: Call
     if process.returncode != 0:
         code = process.returncode
         how = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
-        raise DataError(f"{named}: {how}: {said or 'it said nothing'}")
-
-
-def _environment() -> dict[str, str]:
-    """The peer's own environment, but for what only the peer itself is to say to its service manager."""
-    kept = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
-    return {name: value for name, value in os.environ.items() if name not in kept}
+        raise DataError(f"{named}: {how}: {said}")
 
 
 def _drain(
@@ -137,7 +127,7 @@ def _drain(
         while selector.get_map():
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said) or 'it said nothing'}")
+                raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said)}")
             if cancelled():
                 raise DataError(f"{named}: ended, because the peer leaves")
             for key, _ in selector.select(min(left_s, _LOOK_S)):
@@ -155,7 +145,7 @@ def _drain(
     while process.poll() is None and time.monotonic() < deadline:  # it closed its output and continues
         select.select([], [], [], _LOOK_S)
     if process.poll() is None:
-        raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said) or 'it said nothing'}")
+        raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said)}")
     return _last_line(said)
 
 
@@ -168,7 +158,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _last_line(said: bytes) -> str:
-    """Return the last line that is not empty, printable."""
+    """Return the last line that is not empty, printable, or that there is none."""
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    last = lines[-1] if lines else ""
+    last = lines[-1] if lines else "it said nothing"
     return (last if last.isprintable() else repr(last))[:_MAX_SAID]

@@ -24,36 +24,19 @@ _MOST_DEVICES: Final = 200
 
 @dataclass(frozen=True)
 class ColumnSurvey:
-    """What one column holds.
+    """What one column holds."""
 
-    Attributes
-    ----------
-    name : str
-        As in the header; ``x1``, ``x2``, ... where the file has none.
-    kind : {"numbers", "text", "times", "empty", "unclear"}
-        As :class:`p2pclust.data.columns.ReadColumn` has it, and there is `how`.
-    n_missing : int
-        Cells that are empty or say so (``NA``, ``?``, ...); of a column of numbers also all that are not finite numbers.
-    n_odd : int
-        How many of these are text or infinite.
-    odd : str
-        The first such cell.
-    values : tuple of str
-        The different values that are there, in the order in which they come; numbers with a decimal point.
-    how : str
-        How it was read, in words.
-    problem : str
-        Why it is unclear how to read it.
-    """
-
-    name: str
-    kind: str
+    name: str  # as in the header; ``x1``, ``x2``, ... where the file has none
+    kind: str  # this and `how`: as :class:`p2pclust.data.columns.ReadColumn` has them
+    #: Cells that are empty or say so (``NA``, ``?``, ...); of a column of numbers also all that are not finite
+    #: numbers
     n_missing: int
-    n_odd: int
-    odd: str
+    n_odd: int  # how many of these are text or infinite
+    odd: str  # the first such cell
+    #: The different values that are there, in the order in which they come; numbers with a decimal point
     values: tuple[str, ...]
     how: str = ""
-    problem: str = ""
+    problem: str = ""  # why it is unclear how to read it
 
     @property
     def constant(self) -> bool:
@@ -64,10 +47,7 @@ class ColumnSurvey:
 def survey(table: TextRows) -> tuple[ColumnSurvey, ...]:
     """Return what each column holds; one without a name in the header is called by its number, ``column3``.
 
-    Raises
-    ------
-    DataError
-        If two columns have one name.
+    Raises DataError if two columns have one name.
 
     Examples
     --------

@@ -30,6 +30,7 @@ from p2pclust.data.columns import (
 )
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
+from p2pclust.tools.files import regular
 from p2pclust.tools.spelling import did_you_mean
 
 Column = str | int
@@ -53,11 +54,9 @@ _LARGEST = 1e300  # compared, not converted: an integer may be too large for a f
 class Choice:
     """What to take of a file, and what to do where a value is missing: see `p2pclust.data.readers.read`.
 
-    Raises
-    ------
-    DataError
-        If `missing_values` is not a rule. Filling in means is refused: a peer knows the mean of its own rows only, so
-        its rows would not be those that pooling would have clustered. A declared value is the same on all devices.
+    Raises DataError if `missing_values` is not a rule. Filling in means is refused: a peer knows the mean of its own
+    rows only, so its rows would not be those that pooling would have clustered. A declared value is the same on all
+    devices.
     """
 
     columns: Sequence[Column] | None = None
@@ -87,10 +86,7 @@ class Choice:
     def fills(self, file: Path, titles: Sequence[str]) -> NDArray[np.float64]:
         """Return what is filled in, shape (n_features,): NaN where nothing is.
 
-        Raises
-        ------
-        DataError
-            If a value is declared for a column that is not a feature of this file.
+        Raises DataError if a value is declared for a column that is not a feature of this file.
 
         Examples
         --------
@@ -160,10 +156,7 @@ class Titles:
     def find(self, what: str, column: Column) -> int:
         """Return the index of a column given by name or by number from 1.
 
-        Raises
-        ------
-        DataError
-            If there is none, with the nearest name, or with all of them; or if there are several.
+        Raises DataError if there is none, with the nearest name, or with all of them; or if there are several.
         """
         if isinstance(column, bool) or not isinstance(column, int | str):
             raise DataError(f"{self.file}: {what} = {column!r}: expected a column's name, or its number counted from 1")
@@ -196,10 +189,7 @@ class Titles:
     def chosen(self, choice: Choice) -> Chosen:
         """Return which columns are the features, the label, the group and the id.
 
-        Raises
-        ------
-        DataError
-            If one of them is not there, is wanted twice, or two features have one name.
+        Raises DataError if one of them is not there, is wanted twice, or two features have one name.
         """
         label, group, id = (
             None if column is None else self.find(what, column)
@@ -272,11 +262,8 @@ class TextRows:
     def to_data(self, choice: Choice) -> DataSet:
         """Return the data set that `choice` takes of it.
 
-        Raises
-        ------
-        DataError
-            For a cell that is not a finite number, a column that can be read in two ways or is not there, or an id that
-            two rows have.
+        Raises DataError for a cell that is not a finite number, a column that can be read in two ways or is not there,
+        or an id that two rows have.
         """
         chosen = self.titles.chosen(choice)
         features, named = chosen.features, tuple(self.titles.title(i) for i in chosen.features)
@@ -359,12 +346,8 @@ def finished(
 ) -> DataSet:
     """Return the data set: where a value is missing (NaN), its row left out or the declared value in its place.
 
-    `by_row` has the label, group and id of each row, as far as they are known.
-
-    Raises
-    ------
-    DataError
-        If no row is left, or the rest is not a matrix of finite numbers.
+    `by_row` has the label, group and id of each row, as far as they are known. Raises DataError if no row is left, or
+    the rest is not a matrix of finite numbers.
     """
     found: dict[str, Any] = dict(by_row or {})
     dropped, row, filled = 0, None, None
@@ -395,6 +378,17 @@ def unreadable(file: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{file}: no such file"
     return f"{file}: cannot be read ({error.strerror or error})"
+
+
+def text_of(file: Path) -> str:
+    """Read a text file in UTF-8, with its own ends of lines; raise DataError, in one line, if it cannot be read."""
+    try:
+        with regular(file).open(encoding="utf-8-sig", newline="") as opened:
+            return opened.read()
+    except OSError as error:
+        raise DataError(unreadable(file, error)) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
 
 
 def _fault(cell: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from p2pclust.estimators.any_protocol import FederatedClustering
 from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
+from p2pclust.estimators.base import FederatedClustering
 from p2pclust.estimators.fedcref import FedCRef
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.estimators.models import UIFCA

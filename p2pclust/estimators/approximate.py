@@ -15,9 +15,10 @@ class FFCM(RowsEstimator, FuzzyEstimator):
 
     M. Stallmann, A. Wilbik: Towards federated clustering: a federated fuzzy c-means algorithm (FFCM).
 
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
+
     Parameters
     ----------
-    n_clusters : int, default 8
     fuzzifier : float, default 2.0
         The paper's m, above 1.
     averaging : {"weighted", "kmeans"}, default "weighted"
@@ -36,13 +37,9 @@ class FFCM(RowsEstimator, FuzzyEstimator):
     privacy_gate : bool or "job", default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains: its centers would give its rows away; with
         ``"job"``, `max_rounds` times as many.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`.
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
     suppressed_ : int
         Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
 
@@ -69,10 +66,10 @@ class FFCM(RowsEstimator, FuzzyEstimator):
 class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """GDF-FCM: each round is one gradient step of the fuzzy c-means objective, summed over the peers.
 
+    Parameters and attributes that are not listed: see :class:`FFCM`.
+
     Parameters
     ----------
-    n_clusters : int, default 8
-    fuzzifier : float, default 2.0
     learning_rate : float, default 0.005
         Of the step. The right size falls with the number of rows of the largest peers: a run that diverges fails and
         says so.
@@ -81,16 +78,6 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30
-    privacy_gate : bool or "job", default True
-    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`.
-
-    Attributes
-    ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
-    suppressed_ : int
-        See :class:`FFCM`.
 
     Examples
     --------
@@ -114,25 +101,13 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """C2F-FCM: each peer runs fuzzy c-means from the global centers, and the local centers are clustered.
 
+    Parameters and attributes that are not listed: see :class:`FFCM`.
+
     Parameters
     ----------
-    n_clusters : int, default 8
-    fuzzifier : float, default 2.0
-    local_iterations : int, optional
-        Steps of local fuzzy c-means per round. None: until the memberships are stable, at most 1000.
     init : {"careful", "split-merge", "k-means++", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30
-    privacy_gate : bool or "job", default True
-    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`.
-
-    Attributes
-    ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
-    suppressed_ : int
-        See :class:`FFCM`.
 
     Examples
     --------
@@ -156,9 +131,10 @@ class FederatedKMeans(RowsEstimator):
 
     S. Garst, M. Reinders: Federated K-means clustering.
 
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
+
     Parameters
     ----------
-    n_clusters : int, default 8
     init : {"own", "split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform"} or array (n_clusters, F)
         "own": as the paper has it, k-means++ and one step at every peer, clustered by the aggregator.
     tol : float, default 5e-3
@@ -167,13 +143,9 @@ class FederatedKMeans(RowsEstimator):
         The paper's p: means of fewer rows are not sent.
     n_init : int, default 10
         How many seedings the aggregator's k-means tries.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`.
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
     suppressed_ : int
         Means that were not sent, over all rounds, and ranges of peers of one or two rows.
 
@@ -199,21 +171,18 @@ class KFed(RowsEstimator):
 
     D. Dennis, T. Li, V. Smith: Heterogeneity for the win: one-shot federated clustering.
 
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
+
     Parameters
     ----------
-    n_clusters : int, default 8
     n_local_clusters : int or "search", optional
         How many clusters each peer has, 1 if each holds one cluster. None: as many as all have together; "search": each
         peer chooses from 2 on by silhouette. `doubts_` says where peers split clusters because it is too large.
     min_cluster_size : int, default 2
         Means of fewer rows are not sent.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`.
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
     suppressed_ : int
         Means that were not sent, and ranges of peers of one or two rows.
 

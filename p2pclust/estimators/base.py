@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -31,18 +31,20 @@ from p2pclust.estimators.inputs import (
     seed_from,
 )
 from p2pclust.estimators.pictures import Pictures
-from p2pclust.estimators.running import Course, run_job
+from p2pclust.estimators.running import run_job
 from p2pclust.protocols.centers.robust import limited_peers
 from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.base import ByColumns, Clustering
+from p2pclust.protocols.engine.compose import cluster_job, clustering_class
 from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
-from p2pclust.protocols.engine.runner import conclude
+from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects, with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
+from p2pclust.tools.laboratory import laboratory
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
@@ -57,7 +59,7 @@ class LabellingEstimator(
 ):
     """An estimator that labels the rows of peers by a job of the protocol ``protocol_id``."""
 
-    protocol_id: ClassVar[str]
+    protocol_id: ClassVar[str] = ""
     _usual_partition: ClassVar[str] = "iid"
 
     random_state: Any = None
@@ -76,10 +78,6 @@ class LabellingEstimator(
             A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -100,9 +98,7 @@ class LabellingEstimator(
 
     def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
         """Return the peers' rows, with the number of threads that may work on them."""
-        return self._with_threads(self._peers(arrays, parts))
-
-    def _with_threads(self, locals: list[Local]) -> list[Local]:
+        locals = self._peers(arrays, parts)
         for local in locals:
             local.threads = self.threads
         return locals
@@ -111,32 +107,25 @@ class LabellingEstimator(
         return [Local(rows) for rows in arrays]
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
-        """Run the job and store what it found."""
         self._learn(job, self._run_job(job, locals), locals, parts)
         self._warn_of_no_end(job)
 
     def _run_job(self, job: Job, locals: list[Local]) -> JobState:
         """Run the job, keep how it went for pictures, and return its last state."""
-        course = Course()
-        state = run_job(job, locals, self.fleet, self._secured(), course)
-        self._course = course
+        state, self._course = run_job(job, locals, self.fleet, self._secured())
         return state
 
     def _job(self, seed: int, n_features: int) -> Job:
-        """Return the job, with the kernel that was asked for."""
-        return self._stages(seed, n_features).here(Kernel(named(self.kernel), self.threads).name)
-
-    def _stages(self, seed: int, n_features: int) -> Job:
         options = self._options()
         if "bounds" in options:
             options["bounds"] = bounds_of_each(options["bounds"], n_features)
         if secured := self._secured():
             options |= {"secure": True, "groups": secured.get("groups", 0)}
-        return cluster_job(self.protocol_id, seed=seed, **options)
+        return cluster_job(seed=seed, **options).here(Kernel(named(self.kernel), self.threads).name)
 
     def _options(self) -> dict[str, Any]:
-        """Return the parameters of the job."""
-        return {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
+        own = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
+        return {"protocol": self.protocol_id, **own}
 
     def _secured(self) -> dict[str, Any]:
         """Return the fields of the treatment of a job with secure sums; empty without."""
@@ -157,7 +146,7 @@ class LabellingEstimator(
             return arrays, None
         together = matrix(X, "X")
         if isinstance(X, list | tuple) and self.n_peers is None:
-            warnings.warn(ONE_ARRAY, UserWarning, stacklevel=_to_the_caller())
+            _warn(ONE_ARRAY, UserWarning)
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
         self._named = column_names(X)
         parts = dealt(together, y, self.n_peers, self.partition, seed)
@@ -190,11 +179,12 @@ class LabellingEstimator(
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
         rounds = [record for record in state.log if record.stage == job.main]
-        numbered = enumerate(state.log)
+        numbered, protocol = enumerate(state.log), job.protocols[job.main]
         self._clustered = [number for number, record in numbered if record.stage == job.main and record.contributors]
         # Those of the job: a parameter that is set after the fit is for the next one.
-        self._tol = float(getattr(job.protocols[job.main], "tol", 0.0) or 0.0)
-        self._moves = str(getattr(job.protocols[job.main], "moves", "centers"))
+        self._tol = float(getattr(protocol, "tol", 0.0) or 0.0)
+        self._moves = str(getattr(protocol, "moves", "centers"))
+        self._fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
         self.seed_ = job.seed
         self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
@@ -213,21 +203,20 @@ class LabellingEstimator(
             self.center_deviations_ = np.array(state.arrays["deviations"]) * np.array(state.arrays["scale"])
         self._warn_of_absent(state, job.main)
         for doubt in self.doubts_:
-            warnings.warn(doubt, SuspectResultWarning, stacklevel=_to_the_caller())
+            _warn(doubt, SuspectResultWarning)
 
     def _warn_of_no_end(self, job: Job) -> None:
         """Warn that max_rounds was reached; with ``tol=0`` that is intended."""
         protocol = job.protocols[job.main]
         most = getattr(protocol, "max_rounds", None)
         if most is not None and getattr(protocol, "tol", 0.0) > 0 and not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} did not converge in max_rounds = {most} rounds: give it more, or a larger tol",
+            name = type(self).__name__
+            _warn(
+                f"{name} did not converge in max_rounds = {most} rounds: give it more, or a larger tol",
                 ConvergenceWarning,
-                stacklevel=_to_the_caller(),
             )
 
     def _warn_of_absent(self, state: JobState, stage: int) -> None:
-        """Warn about peers whose rows are not in the result."""
         took_part = {peer for record in state.log if record.stage == stage for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
@@ -239,11 +228,7 @@ class LabellingEstimator(
             )
             more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
             whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
-            warnings.warn(
-                f"the result is without the rows of {whose} ({reasons}{more})",
-                LeftOutWarning,
-                stacklevel=_to_the_caller(),
-            )
+            _warn(f"the result is without the rows of {whose} ({reasons}{more})", LeftOutWarning)
 
     def _fitting(self, X: ArrayLike) -> Floats:
         """Return rows of the columns that the estimator was fitted on."""
@@ -278,10 +263,7 @@ class FederatedEstimator(
     def transform(self, X: ArrayLike) -> Floats:
         """Return each row's distance to each center in working coordinates, shape (n, C)."""
         points = self._points(X)
-        distances = np.empty((len(points.X), len(self._centers)))
-        for number, center in enumerate(self._centers):
-            distances[:, number] = np.sqrt(((points.X - center) ** 2).sum(axis=1))
-        return distances
+        return np.column_stack([np.sqrt(((points.X - center) ** 2).sum(axis=1)) for center in self._centers])
 
     def objective(self, X: ArrayLike) -> float:
         """Return the objective of the algorithm on these rows, in working coordinates."""
@@ -301,18 +283,12 @@ class FederatedEstimator(
         self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
 
-    def _learn_rounds(self, job: Job, state: JobState) -> None:
-        super()._learn_rounds(job, state)
-        # That of the job: a parameter that is set after the fit is for the next one.
-        self._fuzzifier: float | None = getattr(job.protocols[job.main], "fuzzifier", None)
-
     def _learn_objective(self, value: float | None) -> None:
         """Store the objective that the peers added up, if the protocol has one."""
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
-        rows = self._fitting(X)
-        return in_working_coordinates(np.ascontiguousarray(rows), self.origin_, self.scale_)
+        return in_working_coordinates(np.ascontiguousarray(self._fitting(X)), self.origin_, self.scale_)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -341,12 +317,59 @@ class FuzzyEstimator(FederatedEstimator):
         return self.memberships(X)
 
 
-def _to_the_caller() -> int:
-    """Return the stack level of the code that called an estimator, for warnings."""
+@dataclass(eq=False, repr=False)
+class _WithProtocol:
+    """The first parameter, before those of every estimator."""
+
+    protocol: str = "llf-cm"
+
+
+@dataclass(eq=False, repr=False)
+class FederatedClustering(FederatedEstimator, _WithProtocol):
+    """A clustering by any protocol over peers that hold different rows: one of p2pclust's, or of an installed plug-in.
+
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
+
+    Parameters
+    ----------
+    protocol : str, default "llf-cm"
+        Its id; see ``p2pclust protocols``. It has to end with centers.
+    parameters : mapping of str to value, optional
+        The protocol's own parameters, by name.
+    init, tol, max_rounds
+        By default the protocol's own.
+
+    Examples
+    --------
+    >>> model = FederatedClustering("llf-cm", 2, init=[[0.0], [9.0]], parameters={"suppress_singletons": False})
+    >>> model.fit([[[0.0], [1.0]], [[8.0], [9.0]]]).cluster_centers_.tolist()
+    [[0.5], [8.5]]
+    """
+
+    _: KW_ONLY
+    parameters: Mapping[str, Any] | None = None
+    init: str | ArrayLike | None = None
+    tol: float | None = None
+    max_rounds: int | None = None
+    participation: float = 1.0
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+
+    def _options(self) -> dict[str, Any]:
+        kind = clustering_class(self.protocol)
+        if not issubclass(kind, Clustering) or issubclass(kind, ByColumns):
+            raise UsageError(
+                f"protocol = {self.protocol!r}: it does not end with the centers of rows: use its own class"
+            )
+        options = super()._options()
+        return options | (options.pop("parameters") or {})
+
+
+def _warn(text: str, kind: type[Warning]) -> None:
+    """Warn at the line that called an estimator."""
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    return level
+    warnings.warn(text, kind, stacklevel=level + 1)
 
 
 def in_order(parts: list[Rows], labels: list[Rows]) -> Rows:
@@ -355,3 +378,46 @@ def in_order(parts: list[Rows], labels: list[Rows]) -> Rows:
     for part, own in zip(parts, labels, strict=True):
         together[part] = own
     return together
+
+
+def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: float = 20.0) -> list[Any]:
+    """Fit an estimator in this process, then do what a curious peer could do with the contributions that it got.
+
+    For an estimator whose peers exchange models, a fifth of each peer's rows is withheld from the fit: how well a model
+    recognises rows that it was trained on is measured with both.
+
+    Parameters
+    ----------
+    estimator : LabellingEstimator
+        With its parameters; it is copied and not fitted. `X` and `y` are as for ``fit``.
+    patience_s : float
+        How long to try to solve for the rows of one peer.
+
+    Returns
+    -------
+    list of `p2pclust.lab.attacks.findings.AttackResult`
+        One for each attack, with the number of rows that came back exactly.
+
+    Raises
+    ------
+    UsageError
+        If the estimator's peers hold columns, or add noise to their sums.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from p2pclust import LosslessCMeans, audit
+    >>> peers = [np.random.default_rng(n).normal(n / 2, 1.0, size=(30, 2)) for n in range(3)]
+    >>> found = audit(LosslessCMeans(n_clusters=3, tol=0.0, random_state=1), peers)
+    >>> [(one.attack, one.observer, one.rows) for one in found][0]
+    ('rows that move alone', 'aggregator', 90)
+    """
+    attacks = laboratory("attacks.audit", "audit")
+    copy: LabellingEstimator = clone(estimator)
+    seed = seed_from(copy.random_state)
+    arrays, parts = copy._held(X, y, seed)
+    job = copy._job(seed, arrays[0].shape[1])
+    copy._check(arrays)
+    locals_ = copy._locals(arrays, parts)
+    log = () if attacks.exchanges_models(job) else run_in_process(job, locals_).log
+    return cast("list[Any]", attacks.audit_job(attacks.Audit(job, locals_, log, patience_s=patience_s)))

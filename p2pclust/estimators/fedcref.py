@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from p2pclust.clustering.stacks import reconstruction_errors, refuse_device
-from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import LabellingEstimator, in_order
-from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each
+from p2pclust.estimators.inputs import Floats, Rows, is_whole
 from p2pclust.estimators.judges import Judges
-from p2pclust.estimators.running import Course, result_of
+from p2pclust.estimators.running import Course, done, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.compose import cluster_job, require_extras
+from p2pclust.protocols.engine.compose import require_extras
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.runner import Workspaces, one_thread, run_in_process
@@ -28,8 +28,6 @@ from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_note import own_clusters_of, without_gaps
 from p2pclust.tools.workers import n_cores
 
-_OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state", "kernel", "threads")
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FedCRef(LabellingEstimator):
@@ -37,6 +35,7 @@ class FedCRef(LabellingEstimator):
 
     The number of communities is found, not given. After M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
     Unsupervised Cluster-Wise Training for Decentralized Data Distributions. It needs torch.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`; there are no centers.
 
     Parameters
     ----------
@@ -77,8 +76,6 @@ class FedCRef(LabellingEstimator):
     scaling : {"minmax", "none", "zscore"}, default "minmax"
     bounds : pair of numbers, or of sequences of one number per feature, optional
         Declared bounds of the features. For images declare one pair for all pixels, such as (0, 255).
-    random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`.
 
     Attributes
     ----------
@@ -103,7 +100,7 @@ class FedCRef(LabellingEstimator):
         rows. In mode "paper" peers that came to rest have models of their own of their clusters in a community.
     history_ : list of dict
         One per refinement: groups, isolated clusters, links, rows that changed, of how many.
-    n_iterations_, n_rounds_, converged_, contributors_, abstained_, origin_, scale_, seed_
+    n_iterations_ : int
 
     Examples
     --------
@@ -148,7 +145,7 @@ class FedCRef(LabellingEstimator):
     bounds: tuple[Any, Any] | None = None
 
     def predict(self, X: ArrayLike, peer: int | None = None) -> NDArray[np.int64]:
-        """Return the label of each row: that of the model with the least reconstruction error.
+        """Return the label of each row, shape (n,): that of the model with the least error; -1 where there is no model.
 
         Parameters
         ----------
@@ -158,11 +155,6 @@ class FedCRef(LabellingEstimator):
             communities and own clusters that it has rows of. By default a row that the fit saw is judged as the peer that
             held it judges, and any other row by all models, those of clusters that only one peer has among them.
 
-        Returns
-        -------
-        int64 array, shape (n,)
-            -1 where there is no model.
-
         Raises
         ------
         UsageError
@@ -170,14 +162,13 @@ class FedCRef(LabellingEstimator):
         """
         check_is_fitted(self)
         errors, rows = self.reconstruction_errors(X), self._fitting(X)
-        if peer is None:
-            return self._judges.call(errors, self._judges.holders_of(rows))
         n_peers = len(self._judges.of_peer)
-        if not _is_whole(peer) or not 0 <= peer < n_peers:
+        if peer is not None and (not is_whole(peer) or not 0 <= peer < n_peers):
             raise UsageError(
                 f"peer = {peer!r}: expected a whole number from 0 to {n_peers - 1}: the fit had {n_peers} peers"
             )
-        return self._judges.call(errors, np.full(len(rows), peer, np.int64))
+        holders = self._judges.holders_of(rows) if peer is None else np.full(len(rows), peer, np.int64)
+        return self._judges.call(errors, holders)
 
     def reconstruction_errors(self, X: ArrayLike) -> Floats:
         """Return the mean squared error of each row under each model of `models_`, shape (n, M), in working units."""
@@ -191,17 +182,18 @@ class FedCRef(LabellingEstimator):
         """Return the negative mean error of the rows under their best models: greater is better, -inf without a model."""
         return -float(self.reconstruction_errors(X).min(axis=1, initial=np.inf).mean())
 
-    def _stages(self, seed: int, n_features: int) -> Job:
+    def _options(self) -> dict[str, Any]:
         given = not isinstance(self.initial, str)
         if not given and self.initial == "given":
             raise UsageError("initial = 'given': give the labels themselves, as a list with one array per peer")
-        options = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
-        options = {name: value for name, value in options.items() if value is not None}
-        if _is_whole(self.n_local_clusters):
-            options["n_local_clusters"] = int(self.n_local_clusters)  # type: ignore[arg-type] # it is a number
-        if self.bounds is not None:
-            options["bounds"] = bounds_of_each(self.bounds, n_features)
-        job = cluster_job(self.protocol_id, seed=seed, initial="given" if given else self.initial, **options)
+        options = {name: value for name, value in super()._options().items() if value is not None}
+        if given:
+            options["initial"] = "given"
+        number = options.pop("n_local_clusters", None)
+        return options | ({"n_local_clusters": int(number)} if is_whole(number) else {})
+
+    def _job(self, seed: int, n_features: int) -> Job:
+        job = super()._job(seed, n_features)
         require_extras([job])
         return job
 
@@ -211,14 +203,14 @@ class FedCRef(LabellingEstimator):
         if not isinstance(self.initial, str):
             labels = [*self._given_labels([len(rows) for rows in arrays], parts)]
         numbers: list[int | None] = [None] * n
-        if not (self.n_local_clusters is None or _is_whole(self.n_local_clusters)):
+        if not (self.n_local_clusters is None or is_whole(self.n_local_clusters)):
             each: Any = self.n_local_clusters
             if np.ndim(each) == 0:
                 raise UsageError(
                     f"n_local_clusters = {each!r}: expected a whole number, one for each of the {n} peers, or None: "
                     "what the rows look like"
                 )
-            if len(each) != n or not all(_is_whole(number) and number >= 1 for number in each):
+            if len(each) != n or not all(is_whole(number) and number >= 1 for number in each):
                 raise UsageError(f"n_local_clusters: expected one number from 1 on for each of the {n} peers")
             numbers = [int(number) for number in each]
         return [Local(rows, labels=own, n_clusters=k) for rows, own, k in zip(arrays, labels, numbers, strict=True)]
@@ -251,59 +243,45 @@ class FedCRef(LabellingEstimator):
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
         state, spaces, blobs = self._ended(job, locals)
         self._learn_rounds(job, state)
-        n_communities = self._learn_communities(state)
-        with one_thread():
-            own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
-        ends = without_gaps(n_communities, own)
-        self._learn_models(job, state, ends, blobs, [local.X for local in locals])
-        found = [np.array(end["labels"]) for end in ends]
-        self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
-
-    def _ended(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Workspace], Mapping[bytes, bytes]]:
-        """Return the last state, each peer's workspace, and the models of groups by digest."""
-        course = Course()
-        if self.fleet is None:
-            workspaces = Workspaces(n_cores())
-            state: JobState | None = run_in_process(job, locals, None, workspaces)
-            spaces, blobs = [workspaces.of(peer) for peer in range(len(locals))], dict(workspaces.blobs)
-        else:
-            found = result_of(job, locals, self.fleet, course)
-            state, blobs = found.state, dict(found.blobs)
-            spaces = [found.workspace(name) for name in found.roster]
-        if state is None:
-            raise FleetError("no peer finished the job")
-        if state.status != "done":
-            raise FleetError(state.reason or f"the job ended as {state.status!r}")
-        self._course = course
-        return state, spaces, blobs
-
-    def _learn_communities(self, state: JobState) -> int:
-        """Store the agreed communities and return their number."""
         agreed = Agreed.of(state.arrays)
-        association = agreed.association
-        nodes = association.clusters.nodes
+        association, nodes = agreed.association, agreed.association.clusters.nodes
         groups = [association.groups[group] for group in agreed.alive.tolist()]
         self.communities_ = tuple(tuple(nodes[m] for m in members) for members in groups)
         self.isolated_ = tuple(nodes[m] for m in association.isolated)
         self.association_graph_ = association.graph()
         self.history_ = [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history]
         self.n_iterations_ = agreed.iteration
-        return len(groups)
+        with one_thread():
+            own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
+        ends = without_gaps(len(groups), own)
+        self._learn_models(job, state, agreed, ends, blobs, [local.X for local in locals])
+        found = [np.array(end["labels"]) for end in ends]
+        self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
+
+    def _ended(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Workspace], Mapping[bytes, bytes]]:
+        """Return the last state, each peer's workspace, and the models of groups by digest."""
+        if self.fleet is None:
+            workspaces, course = Workspaces(n_cores()), Course()
+            state = done(run_in_process(job, locals, None, workspaces))
+            spaces, blobs = [workspaces.of(peer) for peer in range(len(locals))], dict(workspaces.blobs)
+        else:
+            found, course = result_of(job, locals, self.fleet)
+            state, blobs = done(found.state), dict(found.blobs)
+            spaces = [found.workspace(name) for name in found.roster]
+        self._course = course
+        return state, spaces, blobs
 
     def _learn_models(
-        self, job: Job, state: JobState, ends: list[Arrays], blobs: Mapping[bytes, bytes], arrays: list[Floats]
-    ) -> None:
+        self, job: Job, state: JobState, agreed: Agreed, ends: list[Arrays], blobs: Mapping[bytes, bytes],
+        arrays: list[Floats],
+    ) -> None:  # fmt: skip
         protocol = job.protocols[-1]
         assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
         own = sorted((one.label, peer, one.cluster) for peer, end in enumerate(ends) for one in own_clusters_of(end))
         self.own_clusters_ = tuple((peer, cluster) for label, peer, cluster in own if label >= len(self.communities_))
-        agreed, architecture = Agreed.of(state.arrays), protocol.architecture(state.arrays)
+        architecture = protocol.architecture(state.arrays)
         communities = [agreed.group_model(group) for group in agreed.alive.tolist()]
         self._judges = Judges.of(architecture, protocol.encoding, communities, ends, blobs, arrays)
         self.models_, self.model_labels_ = self._judges.models, self._judges.labels[self._judges.judge]
         # That of the job: a parameter that is set after the fit is for the next one.
         self._device = protocol.device
-
-
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)

@@ -45,9 +45,14 @@ def seed_from(random_state: Any) -> int:
         return int(random_state.randint(0, 2**31 - 1))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(0, random_streams.MAX_SEED))
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
+    if not is_whole(random_state):
         raise UsageError(f"random_state = {random_state!r}: expected a whole number, a numpy generator, or None")
     return int(random_state)
+
+
+def is_whole(number: object) -> bool:
+    """Return whether this is a whole number of Python or NumPy; True and False are none."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def bounds_of_each(bounds: Any, n_features: int) -> Any:
@@ -98,11 +103,19 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
     arrays = {peer: matrix(rows, f"peer {peer}") for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
     if not arrays:
         raise DataError(f"none of the {len(X)} peers has a row: expected at least one array with rows")
+    axis, what = (1, "columns") if same_columns else (0, "rows")
     if same_columns:
         _refuse_other_names(X)
     else:
-        _refuse_other_rows(X)
-    axis, what = (1, "columns") if same_columns else (0, "rows")
+        tables = [
+            (peer, rows.index) for peer, rows in enumerate(X) if hasattr(rows, "columns") and hasattr(rows, "index")
+        ]
+        for peer, index in tables:
+            if not np.array_equal(np.asarray(index), np.asarray(tables[0][1])):
+                raise DataError(
+                    f"peer {peer} has rows of another index than peer {tables[0][0]}: give every peer the same rows in the "
+                    "same order"
+                )
     first = next(iter(arrays))
     wanted = arrays[first].shape[axis]
     for peer, held in arrays.items():
@@ -199,7 +212,9 @@ def _numbers(rows: Any, where: str) -> Floats:
         columns = _columns_by_type(rows)
         given = np.empty((0, 0)) if columns else np.asarray(rows)
         if columns or _is_text_or_time(given):
-            named = _called(columns or _columns_of_text(given), column_names(rows))
+            if given.ndim == 2 and given.dtype.kind == "O":
+                columns = [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
+            named = _called(columns, column_names(rows))
             raise DataError(
                 f"{where}: expected numbers, and there is text or a time{named}: convert or drop these columns"
             )
@@ -214,7 +229,11 @@ def _numbers(rows: Any, where: str) -> Floats:
     except (TypeError, ValueError):
         if cell := _first_non_number(rows):
             raise DataError(f"{where}: {with_columns(cell, column_names(rows))}: mend or leave out that row") from None
-        raise DataError(f"{where}: expected numbers in rows of equal length{_as_a_list(rows)}") from None
+        # For a container of one array per peer that is not a list.
+        advice = ", got an iterator: pass list(X)" if isinstance(rows, Iterator) else ""
+        if isinstance(rows, Mapping):
+            advice = ", got a dict: pass list(X.values()) if it has one array per peer"
+        raise DataError(f"{where}: expected numbers in rows of equal length{advice}") from None
     return converted
 
 
@@ -231,13 +250,6 @@ def _columns_by_type(rows: Any) -> list[int]:
     types = getattr(getattr(rows, "schema", None), "types", None) if types is None else types
     names = [str(kind).lower() for kind in types] if isinstance(types, Iterable) else []
     return [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
-
-
-def _columns_of_text(given: NDArray[Any]) -> list[int]:
-    """Return which columns of a matrix of objects hold text or times."""
-    if given.ndim != 2 or given.dtype.kind != "O":
-        return []
-    return [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
 
 
 def _called(columns: list[int], names: list[str]) -> str:
@@ -261,13 +273,6 @@ def _first_non_number(rows: Any) -> str:
         except (TypeError, ValueError):
             return f"row {row}, column {column} is {str(value)[:30]!r}, not a number"
     return ""
-
-
-def _as_a_list(rows: Any) -> str:
-    """Return advice for a container of one array per peer that is not a list."""
-    if isinstance(rows, Mapping):
-        return ", got a dict: pass list(X.values()) if it has one array per peer"
-    return ", got an iterator: pass list(X)" if isinstance(rows, Iterator) else ""
 
 
 def _is_text_or_time(given: NDArray[Any]) -> bool:
@@ -298,18 +303,6 @@ def _refuse_other_names(X: Any) -> None:
         )
 
 
-def _refuse_other_rows(X: Any) -> None:
-    """Refuse tables whose rows have other names, or another order, than those of the first table."""
-    tables = [(peer, rows) for peer, rows in enumerate(X) if hasattr(rows, "columns") and hasattr(rows, "index")]
-    for peer, rows in tables:
-        other, first = tables[0]
-        if not np.array_equal(np.asarray(rows.index), np.asarray(first.index)):
-            raise DataError(
-                f"peer {peer} has rows of another index than peer {other}: give every peer the same rows in the same "
-                "order"
-            )
-
-
 def _depth(item: ArrayLike | Any) -> int:
     """Return the number of dimensions without converting ragged lists; an empty list is an empty peer."""
     shape = getattr(item, "shape", None)  # tables of polars and Arrow have no `ndim`
@@ -331,6 +324,6 @@ def count_of(n_peers: int | None) -> int:
     """Return a checked number of peers, 1 for None."""
     if n_peers is None:
         return 1
-    if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer) or n_peers < 1:
+    if not is_whole(n_peers) or n_peers < 1:
         raise UsageError(f"n_peers = {n_peers!r}: expected a whole number of at least 1, or None")
     return int(n_peers)

@@ -27,30 +27,20 @@ _NO_PEER: Final = -1
 
 @dataclass(frozen=True, eq=False)
 class Judges:
-    """The models that are left in the end, and which peer judges by which.
+    """The models that are left in the end, and which peer judges by which."""
 
-    Parameters
-    ----------
-    models : ModelStack
-        M models: of communities, and of the peers' own clusters.
-    judge : int64 array, shape (M,)
-        Which judge each model belongs to, ascending. One with two models, each of which has seen one half of the rows, takes
-        the mean of both.
-    labels, owners : int64 arrays, shape (J,)
-        Of each judge: what the rows are called that it judges best, and whose it is; -1: a community's.
-    n_communities : int
-    of_peer : sequence of int64 arrays
-        For each peer the communities whose models have rows of it.
-    digests, holders : uint64 and int64 arrays, shape (N,)
-        Of each different row of the fit, ascending: a digest of its values, and the first peer that holds it.
-    """
-
-    models: ModelStack
+    models: ModelStack  # M models: of communities, and of the peers' own clusters
+    #: Shape (M,): which judge each model belongs to, ascending. One with two models, each of which has seen one half
+    #: of the rows, takes the mean of both.
     judge: Rows
+    #: `labels`, `owners`: shape (J,): for each judge what the rows are called that it judges best, and whose it is;
+    #: -1: a community's
     labels: Rows
     owners: Rows
     n_communities: int
-    of_peer: Sequence[Rows]
+    of_peer: Sequence[Rows]  # for each peer the communities whose models have rows of it
+    #: `digests`, `holders`: shape (N,): of each different row of the fit, ascending: a digest of its values, and the
+    #: first peer that holds it
     digests: NDArray[np.uint64] = field(repr=False)
     holders: Rows = field(repr=False)
 
@@ -59,20 +49,11 @@ class Judges:
         cls, architecture: Architecture, encoding: Encoding, communities: Sequence[bytes], ends: Sequence[Arrays],
         blobs: Mapping[bytes, bytes], arrays: Sequence[Floats],
     ) -> Judges:  # fmt: skip
-        """Return the judges after a job.
+        """Return the judges after a job whose models are of this architecture and encoding.
 
-        Parameters
-        ----------
-        architecture, encoding
-            Of the models.
-        communities : sequence of bytes
-            Of each community the digest of its model.
-        ends : sequence of Arrays
-            The conclusion of each peer; see :func:`p2pclust.protocols.models.fedcref_note.concluded`.
-        blobs : mapping of bytes to bytes
-            The models by digest. A community or cluster whose model is not here has no say.
-        arrays : sequence of float64 arrays
-            Each peer's rows.
+        `communities` has the digest of each community's model, and `blobs` the models by digest; a community or cluster
+        whose model is not there has no say. `ends` are the peers' conclusions, see
+        :func:`p2pclust.protocols.models.fedcref_note.concluded`, and `arrays` their rows.
         """
         all_judges: list[tuple[int, int, tuple[bytes, ...]]]
         all_judges = [(label, _NO_PEER, (digest,)) for label, digest in enumerate(communities)]
@@ -98,14 +79,9 @@ class Judges:
         return found
 
     def call(self, errors: Floats, peers: Rows) -> Rows:
-        """Return the label of each row, shape (n,); -1 where there is no model.
+        """Return the label of each row, shape (n,), from its errors under each model (n, M); -1 where there is no model.
 
-        Parameters
-        ----------
-        errors : array, shape (n, M)
-            Of each row under each model.
-        peers : int64 array, shape (n,)
-            Whose rows they are; -1 where that is not known.
+        `peers` (n,) says whose rows they are; -1 where that is not known.
         """
         if not self.labels.size:
             return np.full(len(errors), UNASSIGNED, np.int64)

@@ -25,11 +25,11 @@ class UIFCA(LabellingEstimator):
     J. Chung, K. Lee, K. Ramchandran: Federated Unsupervised Clustering with Generative Models; models and defaults as in
     FedCRef's comparison with it. With the defaults and images of 784 pixels a run is far beyond a processor of two cores;
     ``cluster_rounds=5, communication_rounds=4, local_steps=25, couplings=4, hidden=(64, 64, 64), learning_rate=1e-3``
-    takes minutes. It needs torch.
+    takes minutes. It needs torch. Densities want features of about unit size: give pixels as numbers from 0 to 1, and scale
+    what has other units. Parameters and attributes that are not listed: see :class:`LosslessCMeans`; there are no centers.
 
     Parameters
     ----------
-    n_clusters : int, default 8
     cluster_rounds, communication_rounds, local_steps : int, default 20, 40, 100
         The paper's T, tau and M: how often rows are assigned; how often, for each assignment, models are averaged; and how
         many steps of Adam a peer takes for each average.
@@ -52,9 +52,6 @@ class UIFCA(LabellingEstimator):
         Models of fewer rows of a peer are not sent.
     device : str, default "cpu"
         Where every peer computes; with "cuda" the same bits are not promised.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`. Densities want features of about unit size: give pixels as numbers from 0 to 1, and
-        scale what has other units.
 
     Attributes
     ----------
@@ -64,8 +61,6 @@ class UIFCA(LabellingEstimator):
         The models' weights; see :class:`p2pclust.clustering.flows.FlowArchitecture`.
     suppressed_ : int
         Models that were not sent, over all rounds, and ranges of peers of one or two rows.
-    n_rounds_, converged_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
 
     Examples
     --------

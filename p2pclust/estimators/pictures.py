@@ -14,33 +14,18 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """Pictures of a fitted estimator; they need matplotlib, which is in the extra ``plots``."""
+    """Pictures of a fitted estimator, in the given Axes or a new figure; they need matplotlib, from the extra ``plots``.
+
+    All raise NotFittedError if the estimator is not fitted, DataError for rows of other columns than those of the fit, and
+    UsageError if matplotlib is not installed.
+    """
 
     def plot_centers(self, X: ArrayLike | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw the centers, and rows in the colours of their clusters.
+        """Draw the centers, and rows X (n, F) in the colours of their clusters, of more than 2400 rows so many, evenly.
 
         More than two columns are projected on their two principal axes: of the rows, or without rows of the centers. If the
-        estimator scaled the data, each column is divided by its range first.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, F), optional
-            Rows of the columns that the estimator was fitted on. Of more than 2400 rows so many are drawn, evenly.
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-        DataError
-            For rows of other columns.
-        UsageError
-            If the estimator has no centers, or matplotlib is not installed.
+        estimator scaled the data, each column is divided by its range first. Raises UsageError for an estimator without
+        centers.
 
         Examples
         --------
@@ -59,25 +44,8 @@ class Pictures:
     def plot_memberships(self, X: ArrayLike, *, ax: Axes | None = None) -> Axes:
         """Draw the fuzzy memberships of rows as stacked bars, sorted by cluster and within one from sure to unsure.
 
-        Parameters
-        ----------
-        X : array_like of shape (n, F)
-            Rows of the columns that the estimator was fitted on. Of more than 2400 rows so many are drawn, evenly.
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-        DataError
-            For rows of other columns.
-        UsageError
-            If a row of the estimator belongs to one cluster only, or matplotlib is not installed.
+        `X` has the shape (n, F); of more than 2400 rows so many are drawn, evenly. Raises UsageError if a row of the
+        estimator belongs to one cluster only.
 
         Examples
         --------
@@ -98,26 +66,9 @@ class Pictures:
         Where a fleet ran the job, lines show the rounds in which another peer became the aggregator. The axis counts all
         rounds of the job, those for scaling and for first centers among them.
 
-        Parameters
-        ----------
-        X : array_like of shape (n, F), optional
-            Draws the objective over these rows too, for the centers at the start of each round, with its scale at the right.
-            The centers of each round are known of a fit in this process.
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-        DataError
-            For rows of other columns.
-        UsageError
-            If the movement, or with rows the centers of each round, are not known, or matplotlib is not installed.
+        With rows X (n, F) the objective over these is drawn too, for the centers at the start of each round, with its scale
+        at the right. Raises UsageError if the movement, or with rows the centers of each round, are not known: those are
+        known of a fit in this process.
 
         Examples
         --------
@@ -134,21 +85,7 @@ class Pictures:
     def plot_overlay(self, *, ax: Axes | None = None) -> Axes:
         """Draw the fleet that ran the last fit: its links, the peers that aggregated, and those that failed.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-        UsageError
-            If no fleet of p2pclust ran the fit, or matplotlib is not installed.
+        Raises UsageError if no fleet of p2pclust ran the fit.
 
         Examples
         --------

@@ -1,20 +1,60 @@
-"""Running the job of an estimator: in this process, or on a fleet."""
+"""Running the job of an estimator, in this process or on a fleet, and how it went."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.estimators.inputs import Floats
-from p2pclust.estimators.trail import Trail
 from p2pclust.jobs.request import JobResult
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.tools.laboratory import has_laboratory, laboratory
+
+_STEPS: Final = 64
+_NUMBERS: Final = 2_000_000  # the most numbers that a trail holds, 16 MB
+
+
+@dataclass(eq=False)
+class Trail:
+    """The centers of a job over its rounds.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> from p2pclust.protocols.engine.local import Local
+    >>> from p2pclust.protocols.engine.runner import run_in_process
+    >>> found = Trail()
+    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
+    >>> state = run_in_process(job, [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])], found.follow)
+    >>> [(number, centers.tolist()) for number, centers in found.steps][:2]
+    [(1, [[0.0], [9.0]]), (2, [[0.5], [8.5]])]
+    """
+
+    #: The centers at the start of at most 64 rounds, in the data's units, among them the first and nearly the last one.
+    steps: list[tuple[int, Floats]] = field(default_factory=list)
+    _every: int = field(default=1, init=False)
+
+    def follow(self, state: JobState) -> None:
+        """Take the state after a round."""
+        arrays = state.arrays
+        if "centers" not in arrays or not arrays.get("proposed", np.True_).all():
+            return
+        if "starts" in arrays:  # several, of which the last round keeps one
+            return
+        if state.round % self._every == 0 and arrays["centers"].size * (len(self.steps) + 1) <= _NUMBERS:
+            self.steps.append((state.round, summaries.raw_centers(state)))
+        if len(self.steps) > _STEPS:
+            # Keep every second one, and from now on add as few.
+            self._every *= 2
+            self.steps = [step for step in self.steps if step[0] % self._every == 0]
 
 
 class _Backend(Protocol):
@@ -39,49 +79,49 @@ class Course:
         self.fleet = laboratory("pictures.estimators", "fleet").FleetRun.of(spec, result)
 
 
-def run_job(
-    job: Job, locals: list[Local], fleet: Any, secured: Mapping[str, Any], course: Course
-) -> JobState:  # fmt: skip
-    """Run a job with these peers and return its last state; raise FleetError if the job was not done.
+def run_job(job: Job, locals: list[Local], fleet: Any, secured: Mapping[str, Any]) -> tuple[JobState, Course]:
+    """Run a job with these peers and return its last state and how it went; raise FleetError if the job was not done.
 
     The fleet is None for the pure functions in this process, the name of a backend, or any object with
     ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as a third argument, and
     for secure sums the treatment of the job as ``treatment``. Only p2pclust's own backends say how it went.
     """
+    course = Course()
     if fleet is None:
-        state = run_in_process(job, locals, course.trail.follow)
-    else:
-        columns = [local.centers for local in locals if local.centers is not None]
-        given: tuple[Any, ...] = (columns,) if columns else ()
-        to = backend_of(fleet)
-        more = _watching(to, course)
-        if secured:
-            more["treatment"] = Treatment(missing="", **secured)
-        state = to.run(job, [local.X for local in locals], *given, **more)
+        return done(run_in_process(job, locals, course.trail.follow)), course
+    columns = [local.centers for local in locals if local.centers is not None]
+    given: tuple[Any, ...] = (columns,) if columns else ()
+    to, more = _watched(fleet, course)
+    if secured:
+        more["treatment"] = Treatment(missing="", **secured)
+    return done(to.run(job, [local.X for local in locals], *given, **more)), course
+
+
+def result_of(job: Job, locals: list[Local], fleet: Any) -> tuple[JobResult, Course]:
+    """Run a job on a fleet and return its whole result and how it went."""
+    course = Course()
+    to, more = _watched(fleet, course)
+    return to.result(job, locals, **more), course
+
+
+def done(state: JobState | None) -> JobState:
+    """Return the last state of a job that was done; raise FleetError for any other."""
+    if state is None:
+        raise FleetError("no peer finished the job")
     if state.status != "done":
         raise FleetError(state.reason or f"the job ended as {state.status!r}")
     return state
 
 
-def result_of(job: Job, locals: list[Local], fleet: Any, course: Course) -> JobResult:
-    """Run a job on a fleet and return its whole result."""
-    to = backend_of(fleet)
-    return to.result(job, locals, **_watching(to, course))
-
-
-def _watching(to: _Backend, course: Course) -> dict[str, Any]:
-    # Another kind of backend comes without the laboratory, perhaps, and takes no such argument.
-    own = has_laboratory() and isinstance(to, laboratory("testbed", "fleet").Backend)
-    return {"on_run": course.keep} if own else {}
-
-
-def backend_of(fleet: Any) -> _Backend:
-    """Return the backend that an estimator was given, by its name or itself."""
+def _watched(fleet: Any, course: Course) -> tuple[_Backend, dict[str, Any]]:
+    """Return the backend that an estimator was given, by its name or itself, and how to let it say how the job went."""
     if isinstance(fleet, str):
         testbed = laboratory("testbed", f"fleet = {fleet!r}")
         if fleet not in testbed.BACKENDS:
             raise UsageError(f"fleet = {fleet!r}: expected None, a backend, or one of {', '.join(testbed.BACKENDS)}")
-        return cast(_Backend, testbed.backend(fleet))
-    if not hasattr(fleet, "run"):
+        fleet = testbed.backend(fleet)
+    elif not hasattr(fleet, "run"):
         raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
-    return cast(_Backend, fleet)
+    # Another kind of backend comes without the laboratory, perhaps, and takes no such argument.
+    own = has_laboratory() and isinstance(fleet, laboratory("testbed", "fleet").Backend)
+    return cast(_Backend, fleet), {"on_run": course.keep} if own else {}

@@ -24,13 +24,11 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """Fuzzy c-means over batches of rows, in the order in which they came, with forgetting and a report of drift.
 
     :meth:`partial_fit` learns from new rows as one batch, :meth:`fit` begins anew and splits each peer's rows into
-    ``n_batches``.
+    ``n_batches``. Parameters and attributes that are not listed: see :class:`LosslessFuzzyCMeans`; the attributes are those
+    of the last call, and what is split over ``n_peers`` is each array by itself.
 
     Parameters
     ----------
-    n_clusters : int, default 8
-    fuzzifier : float, default 2.0
-        Above 1.
     n_batches : int, default 10
         Into how many batches :meth:`fit` splits each peer's rows, in their own order. 1 is fuzzy c-means of all.
     forgetting : float, default 0.9
@@ -43,17 +41,13 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     max_rounds : int, default 10
         Of one batch.
     scaling : {"none", "minmax", "zscore"}, default "none"
-        Working coordinates, found by the federation for the first call and kept from then on.
+        Working coordinates, found for the first call and kept from then on.
     privacy_gate : bool or "job", default True
         A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it; with ``"job"``,
         `max_rounds` times as many.
-    participation, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`. What is split over ``n_peers`` is each array by itself.
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, F)
-        In the data's own units.
     cluster_weights_ : ndarray of shape (n_clusters,)
         The weight of all batches, earlier ones reduced by forgetting.
     drift_ : list of BatchDrift
@@ -61,9 +55,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     n_batches_seen_ : int
     converged_ : bool
         Whether the centers stood still at the end of each batch of the last call.
-    labels_, n_rounds_, history_, contributors_, abstained_, suppressed_, coarse_
-        Of the last call; see :class:`LosslessFuzzyCMeans`.
-    origin_, scale_ : ndarray of shape (F,)
     seed_ : int
         Of the last call's job; each call counts it up by one.
 
@@ -99,10 +90,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         DataError, UsageError, FleetError
@@ -132,14 +119,8 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 
         Parameters
         ----------
-        X : list of array_like, or one array_like
+        X, y
             As for :meth:`fit`. Peers may be others than in the last call, and more or fewer.
-        y : array_like of shape (n,), optional
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -157,7 +138,10 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             raise UsageError(
                 f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
             )
-        job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_)))
+        job = self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_))
+        # What was learned, in the place of scaling and first centers; declared bounds still hold.
+        declared = job.stages[:1] if self.bounds is not None else ()
+        job = replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
         arrays, parts = self._more(X, y, job.seed)
         locals = self._locals(arrays, parts)
         self._learn(job, self._run_job(job, locals), locals, parts)
@@ -167,15 +151,11 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         *before, last = job.stages
         return replace(job, stages=(*before, Stage(last.protocol, {**last.parameters, "n_batches": 1})))
 
-    def _warm(self, job: Job) -> Job:
-        """Put what was learned in the place of scaling and first centers; declared bounds still hold."""
-        declared = job.stages[:1] if self.bounds is not None else ()
-        return replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
-
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         if not is_list_of_peers(X):
             return super()._held(X, y, seed)
-        arrays = self._some_without_rows(X)
+        self._refuse_partition(X)
+        arrays = matrices(X, self.n_peers, may_lack=True)
         self.n_features_in_ = arrays[0].shape[1]
         return arrays, None
 
@@ -185,17 +165,14 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             together = self._fitting(X)
             parts = dealt(together, y, self.n_peers, self.partition, seed)
             return [together[rows] for rows in parts], parts
-        arrays = self._some_without_rows(X)
+        self._refuse_partition(X)
+        arrays = matrices(X, self.n_peers, may_lack=True)
         if arrays[0].shape[1] != self.n_features_in_:
             raise DataError(
                 f"the peers have {arrays[0].shape[1]} columns where {self.n_features_in_} were learned: give the columns "
                 "of the first call"
             )
         return arrays, None
-
-    def _some_without_rows(self, X: Any) -> list[Floats]:
-        self._refuse_partition(X)
-        return matrices(X, self.n_peers, may_lack=True)
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)

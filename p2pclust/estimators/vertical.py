@@ -46,10 +46,6 @@ class _VerticalEstimator(FederatedEstimator):
         y : ignored
             Here because scikit-learn's conventions have it.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         DataError, UsageError, FleetError
@@ -82,25 +78,26 @@ class _VerticalEstimator(FederatedEstimator):
             )
 
     def _peers(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
-        return [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
-
-    def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
-        even = isinstance(self.partition, str) and self.partition == "even"
-        widths = None if even else _widths(self.partition)
-        n_peers = len(widths) if widths is not None and self.n_peers is None else count_of(self.n_peers)
-        return list(split_columns(n_features, n_peers, widths))
-
-    def _given(self) -> list[Floats] | list[None]:
-        """Return each peer's columns of the first centers, or None for each if these were not given."""
-        init = getattr(self, "init", None)
-        if init is None or isinstance(init, str):
-            return [None] * len(self.columns_)
-        centers = np.asarray(init, dtype=np.float64)
+        if isinstance(self.init, str) or self.init is None:
+            return [Local(rows) for rows in arrays]
+        centers = np.asarray(self.init, dtype=np.float64)
         if centers.shape[1] != self.n_features_in_:
             raise UsageError(f"init has {centers.shape[1]} columns, but the data have {self.n_features_in_}")
         if not np.isfinite(centers).all():
             raise UsageError("init: expected finite numbers")
-        return [centers[:, columns] for columns in self.columns_]
+        return [Local(rows, centers=centers[:, columns]) for rows, columns in zip(arrays, self.columns_, strict=True)]
+
+    def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
+        """Return which columns of one array each peer holds."""
+        if isinstance(self.partition, str) and self.partition == "even":
+            return list(split_columns(n_features, count_of(self.n_peers)))
+        try:
+            widths = [operator.index(width) for width in self.partition]
+        except TypeError:
+            raise UsageError(
+                f"partition = {self.partition!r}: expected 'even', or the number of columns of each peer"
+            ) from None
+        return list(split_columns(n_features, len(widths) if self.n_peers is None else count_of(self.n_peers), widths))
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         self._learn_rounds(job, state)
@@ -115,24 +112,15 @@ class _VerticalEstimator(FederatedEstimator):
         self._centers = (self.cluster_centers_ - self.origin_) / self.scale_
 
 
-def _widths(partition: Any) -> list[int]:
-    """Return the number of columns of each peer as plain whole numbers."""
-    try:
-        return [operator.index(width) for width in partition]
-    except TypeError:
-        raise UsageError(f"partition = {partition!r}: expected 'even', or the number of columns of each peer") from None
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class VerticalCMeans(_VerticalEstimator):
     """Vertical LLF-CM: c-means (k-means) over peers that hold different columns of the same rows, equal to pooled.
 
     On a fleet no peer ever holds complete centers: each keeps its own columns of them. Only this class, whose caller
-    has all columns anyway, joins them.
+    has all columns anyway, joins them. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------
-    n_clusters : int, default 8
     init : {"k-means++", "rows", "random"} or array_like of shape (n_clusters, F), default "k-means++"
         First centers: rows picked by k-means++ over all columns, rows drawn from the seed, or each peer's columns drawn
         within their ranges. An array has the columns of the peers one after the other.
@@ -145,18 +133,10 @@ class VerticalCMeans(_VerticalEstimator):
         Of each column, by the peer that holds it.
     transfer : {"float64", "float32"}, default "float64"
         Precision of sent numbers; float32 halves the traffic but is not lossless.
-    random_state : int, numpy Generator or RandomState, or None
     n_peers : int, optional
         Over how many peers the columns of one array are split. None: one peer holds them.
     partition : "even" or sequence of int, default "even"
         How they are split: evenly, or by the number of columns of each peer.
-    fleet : None, str or backend, default None
-        None runs in this process; "simulated" and "processes" run real peers, with the same bits.
-    kernel : {"auto", "numpy", "c1"}, default "auto"
-        What does the passes over the rows: the C extension ("c1"), with the same bits on every kind of CPU, or NumPy. "auto"
-        is "c1" where it is installed.
-    threads : int, default 1
-        How many threads may work on a peer's rows in this process, with "c1"; the results are the same for any number.
     secure : bool or mapping, default False
         Secure sums, on a fleet of at least three peers, with scaled columns: no peer sees the distances of a single other
         one. The rounds end when the assignment of rows moves by less than `tol`. True, or parameters; see
@@ -171,8 +151,6 @@ class VerticalCMeans(_VerticalEstimator):
         Which columns each peer holds.
     n_rounds_ : int
         Rounds of distances; the first is that of the first centers.
-    converged_, contributors_, abstained_, suppressed_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
     history_ : list of float
         How far the distances moved in each round but the first; with secure sums, the memberships, or how many rows changed
         their label.
@@ -192,17 +170,12 @@ class VerticalCMeans(_VerticalEstimator):
 class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
     """Vertical LLF-FCM: fuzzy c-means over peers that hold different columns of the same rows, equal to pooled.
 
+    Parameters and attributes that are not listed: see :class:`VerticalCMeans`. A label is that of the greatest membership.
+
     Parameters
     ----------
-    n_clusters, init, tol, max_rounds, scaling, transfer, random_state, n_peers, partition, fleet, secure
-        See :class:`VerticalCMeans`.
     fuzzifier : float, default 2.0
         The paper's lambda, above 1.
-
-    Attributes
-    ----------
-    cluster_centers_, labels_, columns_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`VerticalCMeans`; a label is the cluster of the greatest membership.
 
     Examples
     --------

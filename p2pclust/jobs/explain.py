@@ -19,15 +19,8 @@ _LINES_MAX = 5
 def explain(where: str, error: ValidationError, model: type[BaseModel], said: Mapping[str, str] | None = None) -> str:
     """Return the errors of a document in words: one line for each of the first few.
 
-    Parameters
-    ----------
-    where : str
-        The file, or another source of the document; begins each line.
-    error : ValidationError
-    model : type
-        The model of the whole document; unknown keys are compared with its keys.
-    said : mapping of str to str, optional
-        The source of values that come from elsewhere, by the document's key.
+    Each line begins with `where`, the file or another source of the document; `model` is that of the whole document, with
+    whose keys unknown ones are compared; `said` has the source of values that come from elsewhere, by the document's key.
     """
     said = said or {}
     lines = [f"{said.get(key, where)}: {line}" for key, line in _lines(error, model)]
@@ -45,11 +38,19 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, st
         if kind == "wrong_table":
             lines += [(top, _table(location) + problem) for problem in detail["msg"].split("\n")]
         elif kind == "extra_forbidden":
-            lines.append((top, f"{_table(location[:-1])}unknown key {location[-1]!r}{_suggestion(location, model)}"))
+            fields = _model_at(location[:-1], model).model_fields.items()
+            known = [field.alias or name for name, field in fields]
+            hint = did_you_mean(location[-1], known, f": expected {', '.join(known)}")
+            lines.append((top, f"{_table(location[:-1])}unknown key {location[-1]!r}{hint}"))
         elif kind == "missing":
-            lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing{_example(location, model)}"))
+            # With an example, if it is a key of the document and its field has one.
+            own = model.model_fields.get(str(location[-1])) if len(location) == 1 else None
+            hint = f": write {own.examples[0]}" if own is not None and own.examples else ""
+            lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing{hint}"))
         else:
-            key, table = _key(location)
+            # In a list the key has its position.
+            of_list = len(location) > 1 and isinstance(location[-1], int)
+            key, table = ".".join(map(str, location[-1 - of_list :])), location[: -1 - of_list]
             lines.append((top, f"{_table(table)}{key} = {shown(detail['input'])}: {_expected(kind, detail, model)}"))
     return lines
 
@@ -58,41 +59,12 @@ def _table(location: Sequence[str | int]) -> str:
     return f"[{'.'.join(str(step) for step in location)}]: " if location else ""
 
 
-def _key(location: Sequence[str | int]) -> tuple[str, Sequence[str | int]]:
-    """Split a location into the key, with its position if it is in a list, and its table."""
-    if len(location) > 1 and isinstance(location[-1], int):
-        return f"{location[-2]}.{location[-1]}", location[:-2]
-    return str(location[-1]), location[:-1]
-
-
-def _suggestion(location: Sequence[str | int], model: type[BaseModel]) -> str:
-    known = _known_keys(location[:-1], model)
-    return did_you_mean(location[-1], known, f": expected {', '.join(known)}")
-
-
-def _example(location: Sequence[str | int], model: type[BaseModel]) -> str:
-    """Return an example for a missing key of the document, if its field has one."""
-    field = model.model_fields.get(str(location[-1])) if len(location) == 1 else None
-    return f": write {field.examples[0]}" if field is not None and field.examples else ""
-
-
-def _known_keys(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Return the keys of the table at a location."""
-    return [field.alias or name for name, field in _model_at(location, model).model_fields.items()]
-
-
 def _model_at(location: Sequence[str | int], model: type[BaseModel]) -> type[BaseModel]:
     """Return the model of the table at a location, found through the annotations of the schema."""
     for step in location:
         if isinstance(step, str) and step in model.model_fields:  # else it is a name in a table of tables
             model = next(_models(model.model_fields[step].annotation))
     return model
-
-
-def _holds_tables(location: Sequence[str | int], model: type[BaseModel]) -> bool:
-    """Return whether the list at a location is one of tables."""
-    field = _model_at(location[:-1], model).model_fields.get(str(location[-1]))
-    return field is not None and any(True for _ in _models(field.annotation))
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -122,8 +94,11 @@ _LIMITS = {
 
 
 def _expected(kind: str, detail: Mapping[str, Any], model: type[BaseModel]) -> str:
-    if kind == "tuple_type" and isinstance(detail["input"], dict) and _holds_tables(detail["loc"], model):
-        return f"expected a list: write [[{'.'.join(str(step) for step in detail['loc'])}]], with two brackets"
+    if kind == "tuple_type" and isinstance(detail["input"], dict):
+        *table, key = detail["loc"]
+        field = _model_at(table, model).model_fields.get(str(key))
+        if field is not None and any(_models(field.annotation)):
+            return f"expected a list: write [[{'.'.join(str(step) for step in detail['loc'])}]], with two brackets"
     if kind in _KINDS:
         return _KINDS[kind]
     context = detail.get("ctx", {})

@@ -45,10 +45,7 @@ class SecureSpec(TomlTable):
 def secure_fields(given: Any) -> dict[str, Any]:
     """Return the fields of a treatment from what a person gives as ``secure``: true or false, or their parameters.
 
-    Raises
-    ------
-    UsageError
-        For an unknown name, or a value that is impossible in every fleet.
+    Raises UsageError for an unknown name, or a value that is impossible in every fleet.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""A job from the options of a command line: the keys of a scenario's ``[[jobs]]``, with the same checks."""
+"""A job from its keys, in a scenario or as options of a command line, with the same checks; and what a fleet is to do."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
@@ -16,8 +16,9 @@ from p2pclust.jobs.explain import explain
 from p2pclust.jobs.fields import wrong_value
 from p2pclust.jobs.job_keys import JobSpec
 from p2pclust.jobs.request import JobRequest
-from p2pclust.jobs.requests import job_of, request_of
-from p2pclust.peer.core.treatment import every_flaw
+from p2pclust.peer.core.treatment import Treatment, every_flaw
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -69,12 +70,7 @@ class Submission(JobSpec):
 def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRequest, Submission]:
     """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    `where` begins each line of an error.
-
-    Raises
-    ------
-    UsageError
-        One line for each of the first few errors.
+    Raises UsageError with one line for each of the first few errors, which begins with `where`.
 
     Examples
     --------
@@ -94,5 +90,23 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
         )
     job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
     if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.with_common_kernel`
-        job = replace(job, kernel=spec.kernel)
+        job = dataclasses.replace(job, kernel=spec.kernel)
     return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec
+
+
+def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: fields.Bounds | None, seed: int) -> Job:
+    """Return the job document, or raise UsageError if the protocol refuses a parameter; `bounds` are of each feature."""
+    return cluster_job(
+        spec.protocol, n_clusters=spec.clusters, scaling=scaling, init=spec.init, tol=spec.tol, max_rounds=spec.max_rounds,
+        bounds=None if bounds is None else ([low for low, _ in bounds], [high for _, high in bounds]),
+        participation=spec.participation, seed=seed, secure=bool(spec.secured), groups=spec.secured.get("groups", 0),
+        privacy=None if spec.privacy is None else spec.privacy.model_dump(), **spec.own,
+    )  # fmt: skip
+
+
+def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0.0) -> JobRequest:
+    """Return a job with how the fleet is to do it; `aggregator` is that of the first term, by default elected."""
+    keys = {name: getattr(spec, name) for name in type(spec).model_fields if name != "secure"}
+    given = {**keys, **spec.secured, "aggregator": aggregator, "every_s": every_s}
+    named = {one.name: given[one.name] for one in dataclasses.fields(Treatment) if given.get(one.name) is not None}
+    return JobRequest(job, Treatment(**named), spec.all_to_all)

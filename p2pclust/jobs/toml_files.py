@@ -18,15 +18,16 @@ _TOO_MUCH = "nested too deeply, or a number of thousands of digits"
 def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file.
 
-    Raises
-    ------
-    UsageError
-        If it is missing or not TOML; with the line and column.
+    Raises UsageError if it is missing or not TOML; with the line and column.
     """
     try:
         return tomllib.loads(regular(file).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file{_near(file)}") from error
+        # Suggest the file of the same folder that was probably meant.
+        names = sorted(other.name for other in file.parent.glob("*.toml"))
+        found = nearest(file.name, names) or next((name for name in names if name == f"{file.name}.toml"), None)
+        meant = f" (did you mean {file.parent / found}?)" if found else ""
+        raise UsageError(f"{file}: no such file{meant}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
     except OSError as error:
@@ -37,13 +38,6 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise UsageError(f"{file}: {place.removesuffix(')')}: {what[:1].lower()}{what[1:]}") from error
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{file}: {_TOO_MUCH}") from error
-
-
-def _near(file: Path) -> str:
-    """Suggest the TOML file of the same folder that was probably meant."""
-    names = sorted(other.name for other in file.parent.glob("*.toml"))
-    found = nearest(file.name, names) or next((name for name in names if name == f"{file.name}.toml"), None)
-    return f" (did you mean {file.parent / found}?)" if found else ""
 
 
 def apply_override(document: dict[str, Any], override: str) -> None:

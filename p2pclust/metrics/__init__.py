@@ -14,28 +14,17 @@ if TYPE_CHECKING:
     from p2pclust.metrics.centers import center_distance, knowledge_gap
     from p2pclust.metrics.labels import accuracy, adjusted_rand_index
     from p2pclust.metrics.separation import soft_davies_bouldin, xie_beni
-    from p2pclust.metrics.silhouettes import silhouette, simplified_silhouette
-    from p2pclust.metrics.spread import inertia, outside_sse, within_sse
+    from p2pclust.metrics.spread import inertia, outside_sse, silhouette, simplified_silhouette, within_sse
 
 __all__ = [
-    "accuracy",
-    "adjusted_rand_index",
-    "center_distance",
-    "inertia",
-    "knowledge_gap",
-    "outside_sse",
-    "silhouette",
-    "simplified_silhouette",
-    "soft_davies_bouldin",
-    "within_sse",
-    "xie_beni",
-]
+    "accuracy", "adjusted_rand_index", "center_distance", "inertia", "knowledge_gap", "outside_sse", "silhouette",
+    "simplified_silhouette", "soft_davies_bouldin", "within_sse", "xie_beni",
+]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     centers="center_distance knowledge_gap",
     labels="accuracy adjusted_rand_index",
     separation="soft_davies_bouldin xie_beni",
-    silhouettes="silhouette simplified_silhouette",
-    spread="inertia outside_sse within_sse",
+    spread="inertia outside_sse silhouette simplified_silhouette within_sse",
 )

@@ -16,18 +16,13 @@ Floats = npt.NDArray[np.float64]
 def center_distance(centers_true: npt.ArrayLike, centers: npt.ArrayLike) -> float:
     """Frobenius norm of the difference of two sets of centers under the best matching.
 
-    The matching minimises the sum of squared distances, which is the square of the norm; matching by plain distances
-    would not give the smallest norm.
+    In the units of the centers. The matching minimises the sum of squared distances, which is the square of the norm;
+    matching by plain distances would not give the smallest norm.
 
     Parameters
     ----------
     centers_true, centers : arrays, shape (C, F)
         In the same units. The order of the rows does not matter.
-
-    Returns
-    -------
-    float
-        In those units.
 
     Raises
     ------
@@ -48,12 +43,12 @@ def knowledge_gap(
 ) -> float:
     """Sum of the distances between true and found centers under the best matching (Stallmann and Wilbik, FFCM).
 
-    The matching minimises the sum of plain distances, not of squared ones as in :func:`center_distance`.
+    In the units of the centers. The matching minimises the sum of plain distances, not of squared ones as in
+    :func:`center_distance`; centers and errors are as there.
 
     Parameters
     ----------
     centers_true, centers : arrays, shape (C, F)
-        In the same units. The order of the rows does not matter.
     normalised : bool or "per-cluster"
         What the sum is divided by:
 
@@ -61,15 +56,8 @@ def knowledge_gap(
         - True: ``sqrt(F)``; the paper's "ngap", as in its Table 5;
         - "per-cluster": ``C sqrt(F)``; what its Table 4 must hold, though it is headed as the plain gap.
 
-    Returns
-    -------
-    float
-        In the units of the centers.
-
     Raises
     ------
-    DataError
-        As in :func:`center_distance`.
     UsageError
         If `normalised` is something else.
 

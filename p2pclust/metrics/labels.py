@@ -13,16 +13,13 @@ Indices = npt.NDArray[np.int64]
 def adjusted_rand_index(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Agreement of two partitions over pairs of rows, corrected for chance (Hubert and Arabie 1985).
 
+    1 for the same partition, about 0 for independent ones; it can be negative. Two trivial partitions of the same kind
+    (all rows together, or all apart) agree: 1.
+
     Parameters
     ----------
     labels_true, labels : arrays, shape (n,)
         Any labels: numbers need not be consecutive. The two may be exchanged.
-
-    Returns
-    -------
-    float
-        1 for the same partition, about 0 for independent ones; it can be negative. Two trivial partitions of the
-        same kind (all rows together, or all apart) agree: 1.
 
     Raises
     ------
@@ -54,20 +51,8 @@ def adjusted_rand_index(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> fl
 def accuracy(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Share of rows labelled rightly under the best one-to-one matching of clusters to classes (Hungarian method).
 
-    Parameters
-    ----------
-    labels_true, labels : arrays, shape (n,)
-        Any labels. The numbers of classes and of clusters may differ: what is left over matches nothing.
-
-    Returns
-    -------
-    float
-        Between 0 and 1.
-
-    Raises
-    ------
-    DataError
-        If the labels are not vectors of the same, positive length.
+    Between 0 and 1. The numbers of classes and of clusters may differ: what is left over matches nothing. Parameters and
+    errors as in :func:`adjusted_rand_index`.
 
     Examples
     --------

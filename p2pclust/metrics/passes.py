@@ -7,46 +7,26 @@ never an array of rows by clusters, let alone by features.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering import Points
-from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
+from p2pclust.clustering.distances import distance_blocks, refine
+from p2pclust.clustering.fcm import NEAR, check_fuzzifier, near
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import DataError, UsageError
-
-Floats = npt.NDArray[np.float64]
-
-# As in p2pclust.clustering.fcm: smaller squared distances, relatively, are computed again by direct differences. That
-# leaves a relative error of 1e-13 to them, and so to their square roots.
-_NEAR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class CrispSums:
-    """Sums over rows x of their distances d to centers; the nearest center is the row's own.
+    """Sums over rows x of their distances d to centers; the nearest center is the row's own."""
 
-    Attributes
-    ----------
-    rows : int
-        Their number.
-    within : float
-        Sum of the distances to the own center; `inertia` is that of their squares.
-    inertia : float
-    distances : float64 array, shape (C,)
-        For each center the sum of the distances of all rows to it.
-    silhouette : float
-        Sum of ``1 - a / b``, a being the distance to the own center and b that to the next one.
-    """
-
-    rows: int
-    within: float
+    rows: int  # their number
+    within: float  # sum of the distances to the own center; `inertia` is that of their squares
     inertia: float
-    distances: Floats
-    silhouette: float
+    distances: Floats  # shape (C,): for each center the sum of the distances of all rows to it
+    silhouette: float  # sum of ``1 - a / b``, a being the distance to the own center and b that to the next one
 
     @property
     def outside(self) -> float:
@@ -56,20 +36,13 @@ class CrispSums:
 
 @dataclass(frozen=True, eq=False)
 class FuzzySums:
-    """Sums over rows, weighted by their memberships u; m is the fuzzifier.
+    """Sums over rows, weighted by their memberships u; m is the fuzzifier."""
 
-    Attributes
-    ----------
-    memberships, weights, spreads : float64 arrays, shape (C,)
-        Sums of u, of ``u^m``, and of ``u^m d``.
-    objective : float
-        Sum over rows and centers of ``u^m d^2``.
-    """
-
+    #: `memberships`, `weights`, `spreads`: shape (C,): sums of u, of ``u^m``, and of ``u^m d``
     memberships: Floats
     weights: Floats
     spreads: Floats
-    objective: float
+    objective: float  # sum over rows and centers of ``u^m d^2``
 
 
 def prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> tuple[Points, Floats]:
@@ -88,12 +61,6 @@ def prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> tuple[Points,
         raise DataError("centers must be a matrix of numbers, one row per cluster") from None
 
 
-def check_fuzzifier(fuzzifier: float) -> None:
-    """Raise UsageError if the fuzzifier is not a finite number above 1."""
-    if not (math.isfinite(fuzzifier) and fuzzifier > 1.0):
-        raise UsageError(f"the fuzzifier must be a finite number above 1, not {fuzzifier}; 2 is usual")
-
-
 def crisp_sums(points: Points, centred: Floats) -> CrispSums:
     """Sum distances to the nearest center and to the others, of rows and centers as :func:`prepared` returns them.
 
@@ -105,14 +72,19 @@ def crisp_sums(points: Points, centred: Floats) -> CrispSums:
     """
     within = inertia = silhouette = 0.0
     totals = np.zeros(centred.shape[0])
-    for block in _exact_blocks(points, centred, _NEAR):
+    for block in distance_blocks(points, centred):
+        refine(block, centred, NEAR)  # squares with a relative error of 1e-13, not negative, zero only on a center
         inertia += float(block.closest.sum())
         distances = np.sqrt(block.squared, out=block.squared)
         totals += distances @ np.ones(block.stop - block.start)
         own = np.sqrt(block.closest, out=block.closest)
         within += float(own.sum())
         if centred.shape[0] > 1:
-            silhouette += _silhouettes(distances, own)
+            # `distances` are used up: without the own one, the least is that of the next center; 0 / 0 counts 0.
+            distances[np.argmin(distances, axis=0), np.arange(own.size)] = np.inf
+            other = distances.min(axis=0)
+            apart = other > 0.0
+            silhouette += float((1.0 - own[apart] / other[apart]).sum())
     return CrispSums(points.n_samples, within, inertia, totals, silhouette)
 
 
@@ -130,9 +102,10 @@ def fuzzy_spreads(points: Points, centred: Floats, fuzzifier: float) -> FuzzySum
     check_fuzzifier(fuzzifier)
     memberships, weights, spreads = np.zeros((3, centred.shape[0]))
     objective = 0.0
-    share = _NEAR * max(1.0, 1.0 / (fuzzifier - 1.0))
+    share = near(fuzzifier)
     with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
-        for block in _exact_blocks(points, centred, share):
+        for block in distance_blocks(points, centred):
+            refine(block, centred, share)
             ratios = np.divide(block.closest, block.squared, out=block.spare)
             on_center = np.flatnonzero(block.closest == 0.0)
             if on_center.size:  # 0 / 0: such a row belongs wholly to the centers it lies on
@@ -147,18 +120,3 @@ def fuzzy_spreads(points: Points, centred: Floats, fuzzifier: float) -> FuzzySum
             spreads += raised.sum(axis=1)
             objective += float((block.closest * divisors ** (1.0 - fuzzifier)).sum())
     return FuzzySums(memberships, weights, spreads, objective)
-
-
-def _exact_blocks(points: Points, centred: Floats, share: float) -> Iterator[DistanceBlock]:
-    """Yield blocks of squared distances that are relatively exact, not negative, and zero only on a center."""
-    for block in distance_blocks(points, centred):
-        refine(block, centred, share)
-        yield block
-
-
-def _silhouettes(distances: Floats, own: Floats) -> float:
-    """Sum ``1 - a / b`` over the columns of distances (C, n), which are used up; 0 on two coinciding centers."""
-    distances[np.argmin(distances, axis=0), np.arange(own.size)] = np.inf
-    other = distances.min(axis=0)
-    apart = other > 0.0
-    return float((1.0 - own[apart] / other[apart]).sum())

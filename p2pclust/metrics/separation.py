@@ -8,11 +8,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import DataError, UsageError
-from p2pclust.metrics.passes import check_fuzzifier, crisp_sums, fuzzy_spreads, prepared
-
-Floats = npt.NDArray[np.float64]
+from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads, prepared
 
 SOFT_KINDS = ("weighted", "product")
 
@@ -20,7 +18,8 @@ SOFT_KINDS = ("weighted", "product")
 def xie_beni(X: npt.ArrayLike | Points, centers: npt.ArrayLike, fuzzifier: float = 2.0) -> float:
     """Fuzzy objective per row over the smallest squared distance of two centers (Xie and Beni 1991).
 
-    ``sum of u^m |x - v|^2 / (n min |v_i - v_j|^2)``. Xie and Beni print u^2; with m = 2 it is the same.
+    ``sum of u^m |x - v|^2 / (n min |v_i - v_j|^2)``; Xie and Beni print u^2, as with m = 2. Smaller is better; infinite
+    if two centers coincide. Two centers that nearly do make it huge, so report medians over runs rather than means.
 
     Parameters
     ----------
@@ -29,12 +28,6 @@ def xie_beni(X: npt.ArrayLike | Points, centers: npt.ArrayLike, fuzzifier: float
         At least two, in the units of `X`.
     fuzzifier : float
         m, above 1.
-
-    Returns
-    -------
-    float
-        Smaller is better; infinite if two centers coincide. Two centers that nearly do make it huge, so report medians
-        over runs rather than means.
 
     Raises
     ------
@@ -50,9 +43,7 @@ def xie_beni(X: npt.ArrayLike | Points, centers: npt.ArrayLike, fuzzifier: float
     >>> xie_beni([[0.0], [1.0]], [[1.0], [1.0]])
     inf
     """
-    check_fuzzifier(fuzzifier)
-    points, centred = prepared(X, centers)
-    _at_least_two("Xie–Beni", centred)
+    points, centred = _prepared(X, centers, "Xie–Beni")
     return xie_beni_of(fuzzy_spreads(points, centred, fuzzifier).objective, points.n_samples, centred)
 
 
@@ -76,35 +67,17 @@ def soft_davies_bouldin(
     None of the definitions that were tried reproduces the values that Corcuera Bárcena et al. print for their lossless
     fuzzy c-means: do not compare with them.
 
-    Parameters
-    ----------
-    X : array, shape (n, F), or Points
-    centers : array, shape (C, F)
-        At least two, in the units of `X`.
-    fuzzifier : float
-        m, above 1.
-    kind : {"weighted", "product"}
-
-    Returns
-    -------
-    float
-        Smaller is better; infinite if two centers coincide.
-
-    Raises
-    ------
-    DataError, UsageError
-        As in :func:`xie_beni`; also a UsageError for an unknown kind.
+    Smaller is better; infinite if two centers coincide. Other parameters and errors as in :func:`xie_beni`; also a
+    UsageError for an unknown kind.
 
     Examples
     --------
     >>> round(soft_davies_bouldin([[0.0], [1.0], [3.0]], [[0.0], [3.0]]), 4)
     0.1557
     """
-    check_fuzzifier(fuzzifier)
     if kind not in SOFT_KINDS:
         raise UsageError(f"kind = {kind!r}: expected one of {', '.join(SOFT_KINDS)}")
-    points, centred = prepared(X, centers)
-    _at_least_two("Davies–Bouldin", centred)
+    points, centred = _prepared(X, centers, "Davies–Bouldin")
     fuzzy = fuzzy_spreads(points, centred, fuzzifier)
     if kind == "weighted":
         return davies_bouldin_of(weighted_scatters(fuzzy.weights, fuzzy.spreads), centred)
@@ -115,8 +88,7 @@ def soft_davies_bouldin(
 def xie_beni_of(objective: float, n_rows: int, centers: Floats) -> float:
     """Return the Xie–Beni index from the fuzzy objective of `n_rows` rows; infinite with fewer than two centers."""
     closest = min(
-        (float(((centers[i + 1 :] - centers[i]) ** 2).sum(axis=1).min()) for i in range(len(centers) - 1)),
-        default=0.0,
+        (float(((centers[i + 1 :] - centers[i]) ** 2).sum(axis=1).min()) for i in range(len(centers) - 1)), default=0.0
     )
     return objective / n_rows / closest if closest > 0.0 else math.inf
 
@@ -138,6 +110,8 @@ def davies_bouldin_of(scatters: Floats, centers: Floats) -> float:
     return float(worst.mean())
 
 
-def _at_least_two(what: str, centers: Floats) -> None:
-    if len(centers) < 2:
-        raise DataError(f"{what} compares centers with each other: give at least two, not {len(centers)}")
+def _prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike, what: str) -> tuple[Points, Floats]:
+    points, centred = prepared(X, centers)
+    if len(centred) < 2:
+        raise DataError(f"{what} compares centers with each other: give at least two, not {len(centred)}")
+    return points, centred

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, local_fcm, local_fuzzy_c_means, memberships
+from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, local_fuzzy_c_means, memberships
 from p2pclust.errors import UsageError
 
 
@@ -45,7 +45,7 @@ def test_large_data_are_not_kept_and_give_the_same_bits(monkeypatch: pytest.Monk
     draw = np.random.default_rng(1)
     points, centers = Points(draw.normal(size=(20_000, 2))), draw.normal(size=(5, 2))
     kept = local_fuzzy_c_means(points, centers, 2.0, tol=1e-2, max_steps=60)
-    monkeypatch.setattr(local_fcm, "_KEPT", 0)
+    monkeypatch.setattr("p2pclust.clustering.steps._KEPT", 0)
     again = local_fuzzy_c_means(points, centers, 2.0, tol=1e-2, max_steps=60)
     assert kept.n_steps == again.n_steps > 2
     assert kept.centers.tobytes() == again.centers.tobytes()

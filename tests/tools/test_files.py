@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.data.fetch import fetch
-from p2pclust.data.npz import shape_of
-from p2pclust.data.readers import read
+from p2pclust.data.readers import read, shape_of
 from p2pclust.errors import P2PClustError
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.scenario.outcome.compare import read_runs

@@ -20,7 +20,7 @@ from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 
 if TYPE_CHECKING:
-    from p2pclust.choose.choice import ChoiceOfClusters
+    from p2pclust.choose.trials import ChoiceOfClusters
     from p2pclust.lab.scenario.file.schema import Scenario
     from p2pclust.lab.testbed.spec import LogLine
 
@@ -95,8 +95,8 @@ def _range(text: str) -> tuple[int, int]:
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
     """Run all trials on one fleet and choose."""
-    from p2pclust.choose.choice import choice  # noqa: PLC0415
     from p2pclust.choose.trials import (  # noqa: PLC0415
+        choice,
         final_states,
         numbers_of_clusters,
         trial_job,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from p2pclust.data import DataSet
     from p2pclust.data.fetch import OnProgress
-    from p2pclust.data.holdings import Holdings
+    from p2pclust.data.shares import Holdings
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -46,7 +47,7 @@ def list_(as_json: AsJson = False) -> None:
 
     found = listing()
     if as_json:
-        put_json({"folder": cache_in_words(), "data": [item.to_dict() for item in found]})
+        put_json({"folder": cache_in_words(), "data": [asdict(item) for item in found]})
         return
     from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
@@ -177,8 +178,11 @@ def split(
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
     from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.holdings import holdings  # noqa: PLC0415
-    from p2pclust.data.shares import peer_names, write_shares  # noqa: PLC0415
+    from p2pclust.data.shares import (  # noqa: PLC0415
+        holdings,
+        peer_names,
+        write_shares,
+    )
     from p2pclust.lab.pictures.canvas import save  # noqa: PLC0415
     from p2pclust.lab.pictures.shares import split_figure  # noqa: PLC0415
 

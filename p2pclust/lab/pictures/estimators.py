@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from p2pclust.choose.choice import ChoiceOfClusters
+    from p2pclust.choose.trials import ChoiceOfClusters
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from p2pclust.data import DataSet
 from p2pclust.data.dataset import fills_outside
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
-from p2pclust.jobs.requests import request_of
+from p2pclust.jobs.submission import request_of
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene

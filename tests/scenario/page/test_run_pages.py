@@ -15,7 +15,7 @@ import pytest
 from tests.happened import happened
 
 from p2pclust.errors import FleetError
-from p2pclust.estimators.trail import Trail
+from p2pclust.estimators.running import Trail
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.outcome.evidence import Evidence

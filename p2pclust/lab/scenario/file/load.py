@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from p2pclust.data import DataSet, deal, load
+from p2pclust.data import DataSet, deal, load, split_columns
 from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import is_file
-from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs.data_keys import PartitionSpec
 from p2pclust.jobs.explain import explain
-from p2pclust.jobs.requests import job_of
+from p2pclust.jobs.submission import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.scenario.file.availability import describes_devices
 from p2pclust.lab.scenario.file.schema import Scenario

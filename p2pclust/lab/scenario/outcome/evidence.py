@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.estimators.trail import Trail
+from p2pclust.estimators.running import Trail
 from p2pclust.lab.attacks.findings import AttackResult
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import labelling_stage
