@@ -154,7 +154,7 @@ def _carry_out(
             outcome = result["failure"] or "all jobs are done"
         finally:
             if shown:
-                shown[0][1].end(outcome)
+                shown[0][1].say(ended=True, outcome=outcome)
         summarise(console, result)
         if not canvas.can_draw():
             console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)

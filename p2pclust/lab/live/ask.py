@@ -180,9 +180,9 @@ class FleetFollower:
             for event in events:
                 with self._shown.changing() as run:
                     run.take(event)
-            self._shown.ask(str(answer["peer"]), "")
+            self._shown.say(asked=str(answer["peer"]), trouble="")
             return
-        self._shown.ask("", f"no peer answers: {why}")
+        self._shown.say(asked="", trouble=f"no peer answers: {why}")
 
     def ask_another(self) -> None:
         """Ask one of the other peers what only it knows; each in turn, and one that was silent not again for a while."""

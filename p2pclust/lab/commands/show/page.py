@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 @contextmanager
 def page_of(picture: FollowedRun | Replay, address: str) -> Iterator[LivePage]:
     """Serve a picture, and say where on standard error."""
-    from p2pclust.lab.live.address import Address  # noqa: PLC0415
-
     try:
-        from p2pclust.lab.live.server import LivePage  # noqa: PLC0415 - aiohttp is in the extra `live`
+        from p2pclust.lab.live.server import Address, LivePage  # noqa: PLC0415 - aiohttp is in the extra `live`
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise
