@@ -18,8 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, protocols, result, submit
+from p2pclust.cli.show.options import ServingCommand as _Serving
 from p2pclust.cli.show.output import complain, put_json
-from p2pclust.cli.show.serving import ServingCommand as _Serving
 from p2pclust.errors import P2PClustError
 from p2pclust.tools.distribution import install_line, missing_module
 from p2pclust.tools.laboratory import has_laboratory, laboratory

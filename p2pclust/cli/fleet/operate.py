@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.output import put_json, stdout
+from p2pclust.cli.show.output import put_json, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.tools.units import duration
 
@@ -294,6 +294,4 @@ def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
     """Return a table for people, whose cells are never cut; the first column is not wrapped, so that it can be copied."""
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415 - imports rich
-
     return table(columns, rows, wrap=columns[1:], gap=2)

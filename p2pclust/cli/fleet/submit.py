@@ -20,8 +20,8 @@ from p2pclust.cli.fleet.operate import (
     RosterOption,
     client_of,
 )
+from p2pclust.cli.show.options import Serve
 from p2pclust.cli.show.output import put_json, stderr, stdout
-from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
 from p2pclust.tools.spelling import command, counted, nearest

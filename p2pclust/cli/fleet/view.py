@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.cli.fleet.operate import OVER, name_of
+from p2pclust.cli.show.output import table
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -158,8 +159,6 @@ def show(peers: Mapping[str, Answer]) -> Group:
     """Return the table for people, followed by a line for each peer with a problem."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
-
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
     numbers = ("pid", "restarts", "linked", "round")
     columns = ("peer", "class", "host", "status", "pid", "up since", "restarts", "linked", "job", "round")

@@ -11,7 +11,7 @@ import typer
 
 from p2pclust.cli.show.options import AsJson, column, group, key_values
 from p2pclust.cli.show.options import columns as columns_of
-from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         put_json({"folder": cache_in_words(), "data": [item.to_dict() for item in found]})
         return
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     numbers = ("rows", "columns", "classes", "groups")
     shown = table(("name", *numbers, "here", "size", "what"), right=(*numbers, "size"), wrap=("what",), gap=2)
     for item in found:
@@ -261,8 +259,6 @@ def _whole(what: str, text: str) -> list[int]:
 
 def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
     """Print how much each peer holds."""
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     by_class = held.what == "rows" and bool(held.columns)
     numbers = (held.what, "classes", "largest class") if by_class else (held.what,)
     shown = table(("peer", *numbers, *(["which"] if held.what == "features" else [])), right=numbers, gap=2)

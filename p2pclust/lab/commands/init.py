@@ -11,6 +11,7 @@ import typer
 
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.own_file import (
     PROTOCOL,
@@ -217,8 +218,6 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
 
 
 def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
-    from p2pclust.cli.show.tables import table as table_of  # noqa: PLC0415
-
     people.print(f"{file}: {_counted(len(table.rows), 'row')}, {_counted(len(found), 'column')}\n", soft_wrap=True)
     shown = table_of(("column", "read as", "missing", "values", "such as"), right=("missing", "values"))
     for column in found[:_SHOWN]:

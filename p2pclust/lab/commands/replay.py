@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from p2pclust.cli.show.serving import Serve
+from p2pclust.cli.show.options import Serve
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 

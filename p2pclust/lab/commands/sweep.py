@@ -64,7 +64,7 @@ def sweep(
       p2pclust topology sweep mine.toml --workers 1 --out runs/mine
       p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
     """
-    from p2pclust.lab.commands.show.examples import list_examples  # noqa: PLC0415
+    from p2pclust.lab.commands.examples import list_examples  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SWEEPS, find_example  # noqa: PLC0415
     from p2pclust.lab.sweep.cells import check  # noqa: PLC0415 - the whole agent
     from p2pclust.lab.sweep.spec import load_sweep  # noqa: PLC0415

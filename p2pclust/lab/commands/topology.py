@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.show.options import AsJson, group, key_values
-from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.sweep import sweep
 from p2pclust.overlay.kinds import KINDS, kind_of
@@ -51,8 +51,6 @@ def kinds(as_json: AsJson = False) -> None:
     if as_json:
         put_json({"kinds": [_plain_kind(name) for name in KINDS]})
         return
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     shown = table(("kind", "option", "default", "what"), wrap=("what",), gap=2)
     for name, kind in KINDS.items():
         shown.add_row(name, "", "", kind.what)
@@ -259,8 +257,6 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
 
 def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
     """Print the measures of several overlays side by side."""
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
                "gossip", "95 %")  # fmt: skip
     shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)

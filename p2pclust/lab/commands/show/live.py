@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.tables import table
+from p2pclust.cli.show.output import table
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import GroupView, JobView, PeerView

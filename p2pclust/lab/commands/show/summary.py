@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.tables import table
+from p2pclust.cli.show.output import table
 from p2pclust.lab.scenario.outcome.compare import shown as in_words
 from p2pclust.lab.scenario.outcome.lines import Result, job_lines
 from p2pclust.tools.units import size
@@ -36,8 +36,8 @@ def summarise(console: Console, result: Result) -> None:
     console.print()
     if console.is_terminal:
         # Where there was a live view, it is gone now, and the title with it.
-        console.print(Text(result["title"] or result["scenario"], style="bold"))
-        console.print(Text(f"{len(result['peers'])} peers, {result['backend']}, seed {result['seed']}", style="dim"))
+        console.print(result["title"] or result["scenario"], style="bold")
+        console.print(f"{len(result['peers'])} peers, {result['backend']}, seed {result['seed']}", style="dim")
         console.print()
     console.print(lines)
     console.print()
@@ -46,13 +46,13 @@ def summarise(console: Console, result: Result) -> None:
         console.print()
         _expectations(console, result["expectations"])
     for fault in result["unfired_faults"]:
-        console.print(Text(f"warning: this fault never happened: {fault}", style="yellow"), soft_wrap=True)
+        console.print(f"warning: this fault never happened: {fault}", style="yellow", soft_wrap=True)
     if any(job["replay_identical"] is False for job in result["jobs"]):
         warning = "warning: the replay of the record has other bits than the fleet: please report this"
-        console.print(Text(warning, style="yellow"), soft_wrap=True)
+        console.print(warning, style="yellow", soft_wrap=True)
     console.print()
-    console.print(Text(f"report: {Path(result['output']) / 'report.html'}"), soft_wrap=True)
-    console.print(Text(f"output: {result['output']}"), soft_wrap=True)
+    console.print(f"report: {Path(result['output']) / 'report.html'}", soft_wrap=True)
+    console.print(f"output: {result['output']}", soft_wrap=True)
 
 
 def _left_out(files: Sequence[Result]) -> str:
