@@ -36,7 +36,6 @@ from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
 from p2pclust.lab.scenario.outcome.evaluate import (
-    RowsLeftOut,
     damage_in,
     empty_entry,
     job_entry,
@@ -45,7 +44,6 @@ from p2pclust.lab.scenario.outcome.evaluate import (
 )
 from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
-from p2pclust.lab.scenario.outcome.folder import write_labels
 from p2pclust.lab.simulation.world.traffic import summary
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.faults import Fault
@@ -108,11 +106,12 @@ def carry_out(
     run = checked_run(scenario)
     spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
     folder.prepare(out)
-    folder.clear(out)
+    for stale in folder.left_by_a_run(out):  # it must not be mistaken for a file of this run
+        stale.unlink()
     if on_ready is not None:
         on_ready(spec)
     left_out = rows_left_out(scenario, run.shares)
-    first = [_scene(scenario, spec, run.features, backend_name, name).event(), *(one.to_event() for one in left_out)]
+    first = [_scene(scenario, spec, run.features, backend_name, name).event(), *map(_left_out_event, left_out)]
     found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
         on_end()
@@ -127,7 +126,7 @@ def carry_out(
     result |= {"expectations": _judge(scenario, result), "output": str(out)}
     attacked = () if attack is None else attack(run, found)
     if attack is not None:
-        folder.write_audit(out, [one for job in attacked for one in job.to_dicts()])
+        folder.write_json(out / "audit.json", {"attacks": [one for job in attacked for one in job.to_dicts()]})
     return _write(out, run, result, found, evidence, events, attacked)
 
 
@@ -157,6 +156,10 @@ def checked_run(scenario: Scenario) -> CheckedRun:
     jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
     require_extras(jobs)
     return CheckedRun(scenario, shares, jobs, given_centers(scenario, shares))
+
+
+def _left_out_event(one: Mapping[str, Any]) -> LogLine:
+    return {"t": 0.0, "peer": one["device"] or "", "verb": "rows-left-out", "file": one["file"], "rows": one["rows"]}
 
 
 def _record(
@@ -203,10 +206,10 @@ def _write(
 
     owned = [job.pop("own_centers", {}) for job in measured["jobs"]]
     result: dict[str, Any] = plain(measured)
-    folder.write_result(out, result)
-    folder.write_centers(out, run.features, result)
+    folder.write_json(out / "result.json", result)
+    folder.write_centers(out, run.features, result["jobs"])
     folder.write_own_centers(out, owned)
-    write_labels(out, run.jobs, found.jobs, run.shares)
+    folder.write_labels(out, run.jobs, found.jobs, run.shares)
     devices, overlay = run.scenario.fleet.members, starting_overlay(run.scenario)
     groups = {device.name: device.group for device in devices}
     strangers = [device.name for device in devices if not device.spec.enrolled]
@@ -314,7 +317,7 @@ def _give_up_s(
 
 
 def _result(
-    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[RowsLeftOut]
+    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return what the run found, as ``result.json`` holds it."""
     jobs, shares = run.jobs, run.shares
@@ -342,7 +345,7 @@ def _result(
             name: {"finished": False, "lost": None, "n_rows": share.n_rows, **found.peers.get(name, {})}
             for name, share in sorted(shares.items())
         },
-        "left_out": [one.to_dict() for one in left_out],
+        "left_out": list(left_out),
         "reading": [*dict.fromkeys(share.reading for share in shares.values() if share.reading)],
         "traffic": summary(found.links),
         "wall_seconds": found.wall_seconds,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -94,6 +93,10 @@ def _recorded(
     roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
     features = next((share.feature_names for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
+    privacy = None
+    if "deviations" in state.arrays:  # one standard deviation of each center due to noise, in the data's units
+        deviations = (state.arrays["deviations"] * state.arrays["scale"]).tolist()
+        privacy = {name: float(state.arrays[name]) for name in ("epsilon", "delta")} | {"deviations": deviations}
     return {
         "rounds": state.round,
         "converged": state.converged and state.status == "done",
@@ -109,7 +112,7 @@ def _recorded(
         "exposed": exposed_in(job, state, roster, rows),
         "suspects": suspects_of_log(state, roster),
         "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()},
-        "privacy": _privacy(state),
+        "privacy": privacy,
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
         "reached": found.reached,
@@ -118,15 +121,6 @@ def _recorded(
         "damaged": [_damaged(one, state, roster) for one in damage],
         "warnings": {roster[peer]: warning for peer, warning in warnings.items()},
     }
-
-
-def _privacy(state: JobState) -> dict[str, Any] | None:
-    """Return what a private job promises, and one standard deviation of each center due to noise, in the data's units."""
-    arrays = state.arrays
-    if "deviations" not in arrays:
-        return None
-    deviations = arrays["deviations"] * arrays["scale"]
-    return {"epsilon": float(arrays["epsilon"]), "delta": float(arrays["delta"]), "deviations": deviations.tolist()}
 
 
 def empty_entry(job: Job) -> dict[str, Any]:
@@ -239,25 +233,14 @@ def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[s
     }
 
 
-@dataclass(frozen=True)
-class RowsLeftOut:
-    """Rows of one file that were left out; `device` is None if the rows of one source were dealt out."""
+def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[dict[str, Any]]:
+    """Return the rows that were left out of each file, as in ``result.json``; complete files are not listed.
 
-    file: str
-    device: str | None
-    rows: int
-
-    def to_dict(self) -> dict[str, str | int | None]:
-        """Return it as in ``result.json``."""
-        return asdict(self)
-
-    def to_event(self) -> dict[str, Any]:
-        """Return it as an event before the start of the run."""
-        return {"t": 0.0, "peer": self.device or "", "verb": "rows-left-out", "file": self.file, "rows": self.rows}
-
-
-def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[RowsLeftOut]:
-    """Return what was left out of each file, in the order of the devices; complete files are not listed."""
-    found = [RowsLeftOut(share.name, device, share.dropped) for device, share in shares.items() if share.dropped]
-    # Where one source was dealt out, every share has the count of the whole source.
-    return found if scenario.data.files is not None else [replace(one, device=None) for one in found[:1]]
+    ``device`` is None if the rows of one source were dealt out: every share has the count of the whole source.
+    """
+    found = [
+        {"file": share.name, "device": device, "rows": share.dropped}
+        for device, share in shares.items()
+        if share.dropped
+    ]
+    return found if scenario.data.files is not None else [one | {"device": None} for one in found[:1]]
