@@ -131,16 +131,8 @@ class AnswerReader:
 class FleetFollower:
     """Asks peers, one at a time, and gives what they answer to a page.
 
-    Parameters
-    ----------
-    clients : sequence of Connection
-        The peers that may be asked, the preferred one first; closed at the end.
-    shown : FollowedRun
-        What is followed.
-    now : callable
-        Returns the time in seconds.
-    job : str
-        The only job that is shown, by its id or that of its series; empty for the newest.
+    The preferred one of `clients` is the first; all are closed at the end. `now` returns the time in seconds. With
+    `job`, the id of a job or of its series, only that one is shown, else the newest.
     """
 
     def __init__(

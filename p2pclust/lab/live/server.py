@@ -123,17 +123,7 @@ def _own_number() -> str:
 class LivePage:
     """Serves one picture until it is closed; use it with ``with``.
 
-    Parameters
-    ----------
-    picture : LivePicture
-        What is shown.
-    address : Address
-        Where; if it is not loopback, browsers need the token in `url`.
-
-    Raises
-    ------
-    UsageError
-        If the address cannot be listened on.
+    If the address is not loopback, browsers need the token in `url`. Raise UsageError if it cannot be listened on.
     """
 
     def __init__(self, picture: LivePicture, address: Address) -> None:

@@ -180,15 +180,8 @@ class FollowedRun:
 class Replay:
     """A run that ended, at any speed: played, paused, and moved to any moment.
 
-    Parameters
-    ----------
-    scene : Scene
-    events : sequence of RunEvent
-        In order of time.
-    speed : float
-        Seconds of the run in one second.
-    now : callable
-        Returns the time in seconds.
+    The events are in order of time. `speed` is the seconds of the run in one second, and `now` returns the time in
+    seconds.
 
     Examples
     --------

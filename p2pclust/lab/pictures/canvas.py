@@ -179,20 +179,10 @@ class Drawing:
         self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
         tip: str = "",
     ) -> None:  # fmt: skip
-        """Describe an artist.
+        """Describe an artist: a line, a patch, a text, or a collection.
 
-        Parameters
-        ----------
-        artist : Artist
-            A line, a patch, a text, or a collection.
-        kind : str
-            A class name for the page's style.
-        peer : str
-            The peer that it belongs to: pointing at it highlights this peer on the whole page.
-        when : sequence of (float, float), optional
-            The spans of time in which it is shown, where the page shows a single moment.
-        tip : str
-            The text that is shown when the reader points at it.
+        `kind` is a class name for the page's style. Pointing at it highlights `peer` on the whole page, and shows the
+        text `tip`. Where the page shows a single moment, it is shown only in the spans of time `when`.
         """
         spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
         pairs = (("class", kind), ("data-peer", peer), ("data-when", spans))

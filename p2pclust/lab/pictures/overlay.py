@@ -44,20 +44,13 @@ def roles_drawing(
     tips: Mapping[str, str] | None = None,
     on: Axes | None = None,
 ) -> Drawing:
-    """Draw the fleet, with the overlay at the start.
+    """Draw the fleet, with the overlay at the start, on a figure of its own or `on` these axes.
 
     A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links that
-    existed for a shorter time are fainter. Each peer has its own colour and the shape of its device class, which `groups`
-    gives; if there are more peers than colours, a peer has the colour of its class.
-
-    Parameters
-    ----------
-    load : mapping of (str, str) to int, optional
-        Bytes that each link carried in both directions, the smaller name first; they set the width of the link.
-    tips : mapping of str to str, optional
-        The description of a peer that is shown when the reader points at it.
-    on : Axes, optional
-        Where to draw, by default on a figure of its own.
+    existed for a shorter time are fainter. Each peer has its own colour and the shape of its device class, which
+    `groups` gives; if there are more peers than colours, a peer has the colour of its class. `load` has the bytes that
+    each link carried in both directions, the smaller name first; they set its width. `tips` describe peers when the
+    reader points at them.
     """
     places = lay_out(overlay)
     places = on_page(places, float(np.clip(math.sqrt(len(places)) + 1.0, 2.6, 7.0)))

@@ -84,20 +84,10 @@ Link = tuple[str, str]
 class RunState:
     """The state of a run, updated by one event at a time.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the peers. Events at others count, but these peers are not shown.
-    stages : sequence of sequence of str
-        For each job that is expected, in the order of submission, the protocols of its stages.
-    groups : mapping of str to str
-        Each peer's device class, by default one for all.
-    links : iterable of (str, str)
-        Those of the overlay at the start; None for a full mesh.
-    strangers : collection of str
-        The peers that are not on the fleet roster.
-    bounded : bool
-        Whether only the newest rounds, marks and lines are kept, as of a fleet that is watched for days.
+    Events at other peers than `names` count, but these peers are not shown. `stages` has the protocols of each job that
+    is expected, in the order of submission; `groups` each peer's device class, by default one for all; `links` those of
+    the overlay at the start, None for a full mesh. `strangers` are not on the fleet roster. If it is `bounded`, only
+    the newest rounds, marks and lines are kept, as of a fleet that is watched for days.
 
     Examples
     --------

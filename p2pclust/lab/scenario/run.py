@@ -85,21 +85,14 @@ def carry_out(
     """Run a scenario and write its output directory, which is made after all input was checked.
 
     `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
-    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of the
-    scenario in the result, by default its title. `backend` replaces the backend of that name. `attack` is called with the
-    finished run; what it found is written to ``audit.json`` and shown in the report.
+    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of
+    the scenario in the result, by default its title. `backend` replaces the backend of that name. `attack` is called
+    with the finished run; what it found is written to ``audit.json`` and shown in the report.
 
-    Returns
-    -------
-    dict
-        The content of ``result.json``. ``failure`` is empty if the fleet finished all jobs; ``expectations`` has what was
-        expected and whether it held.
-
-    Raises
-    ------
-    UsageError, DataError
-        If the backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package
-        that is not installed. Nothing was started or written.
+    Return the content of ``result.json``: ``failure`` is empty if the fleet finished all jobs, and ``expectations`` has
+    what was expected and whether it held. Raise UsageError or DataError, before anything is started or written, if the
+    backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package that is not
+    installed.
     """
     check_backend(scenario, backend_name)
     backend = backend or backend_called(backend_name)

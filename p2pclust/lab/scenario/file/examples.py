@@ -50,12 +50,8 @@ def examples(folder: Path) -> tuple[Example, ...]:
 def find_example(given: Path, folder: Path, command: str) -> Path:
     """Return the given file, or the installed one of that name; one with a suffix or a folder is a file of the caller.
 
-    `command` takes such a name, and lists all names without one.
-
-    Raises
-    ------
-    UsageError
-        If there is neither such a file nor such a name, or if a path is given for an installed name.
+    `command` takes such a name, and lists all names without one. Raise UsageError if there is neither such a file nor
+    such a name, or if a path is given for an installed name.
 
     Examples
     --------
@@ -80,10 +76,7 @@ def find_example(given: Path, folder: Path, command: str) -> Path:
 def copy_example(name: str, to: Path) -> tuple[Path, ...]:
     """Copy an installed scenario or sweep, and the files that it names, into a folder; return the copies, it first.
 
-    Raises
-    ------
-    UsageError
-        If no installed file has the name, a copy would replace a file, or cannot be written.
+    Raise UsageError if no installed file has the name, a copy would replace a file, or cannot be written.
 
     Examples
     --------

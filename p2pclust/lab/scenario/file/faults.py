@@ -21,13 +21,9 @@ _INSTANTS = 1001
 def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
     """Return the faults of a scenario, each with its victims and its moment; random choices depend only on its seed.
 
-    A fault at several devices becomes one fault for each of them; a cut stays one fault, because it has two sides. A rate
-    becomes one fault for each of its instants, each with its own victims. `n_features` are the features of the data.
-
-    Raises
-    ------
-    UsageError
-        If rows of a single column are to be shuffled.
+    A fault at several devices becomes one fault for each of them; a cut stays one fault, because it has two sides. A
+    rate becomes one fault for each of its instants, each with its own victims. Raise UsageError if rows of a single
+    column are to be shuffled; `n_features` are the features of the data.
 
     Examples
     --------

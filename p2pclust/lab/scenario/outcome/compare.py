@@ -71,12 +71,8 @@ class ComparedFigure:
 def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:
     """Read results: output directories of ``p2pclust run``, or their ``result.json``.
 
-    Each is named by the shortest end of its folder's path that no other has.
-
-    Raises
-    ------
-    UsageError
-        If there are fewer than two, or one is not a result; names it.
+    Each is named by the shortest end of its folder's path that no other has. Raise UsageError if there are fewer than
+    two, or one, which it names, is not a result.
     """
     if len(paths) < 2:
         raise UsageError(f"{len(paths)} result: expected two or more")

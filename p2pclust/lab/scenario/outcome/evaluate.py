@@ -42,21 +42,12 @@ def job_entry(
     job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None,
     damage: Sequence[Damage] = (), evidence: Evidence | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return one entry of ``jobs`` in ``result.json``.
+    """Return one entry of ``jobs`` in ``result.json`` for a job and the fleet's result; see scenarios/README.md.
 
-    Parameters
-    ----------
-    job, found : Job, JobResult
-        The job, and the fleet's result.
-    shares, given, damage, evidence
-        As in :class:`p2pclust.lab.scenario.outcome.measures.Done`, but of the whole fleet; see `damage_in`.
-
-    Returns
-    -------
-    dict
-        See scenarios/README.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that
-        moved centers, ``contributors`` and ``abstained`` have one item per round of any stage. If peers hold columns,
-        ``own_centers`` has what each exports; it is written to separate files.
+    The other arguments are those of :class:`p2pclust.lab.scenario.outcome.measures.Done`, but of the whole fleet; see
+    `damage_in`. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that moved centers,
+    ``contributors`` and ``abstained`` have one item per round of any stage. If peers hold columns, ``own_centers`` has
+    what each exports; it is written to separate files.
     """
     entry = empty_entry(job) | {
         "job": found.job_id,
@@ -199,19 +190,11 @@ def suspects_by_report(events: Iterable[RunEvent], job_id: str) -> list[dict[str
 
 
 def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[str, int]) -> dict[str, str]:
-    """Return the exposed devices of a job, by name, and why.
+    """Return the exposed devices of a job with this last state, by name, and why; `rows` has how many rows each device has.
 
     With secure sums these are the peers of small classes (docs/secure-sums.md). Without, the peers of ``llf-cm`` and
-    ``llf-fcm`` whose sums over all rounds and starts are at least as many equations as their rows have values: N rows of F
-    values against C (F + 1) for each.
-
-    Parameters
-    ----------
-    job, state : Job, JobState
-        The last state.
-    roster : sequence of str
-    rows : mapping of str to int
-        How many rows each device has.
+    ``llf-fcm`` whose sums over all rounds and starts are at least as many equations as their rows have values: N rows
+    of F values against C (F + 1) for each.
     """
     if state.secured is not None:
         why = f"sums of fewer than {state.secured.cohort} devices with it can be computed"

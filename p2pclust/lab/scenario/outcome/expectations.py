@@ -36,20 +36,10 @@ class Expectation:
 
 
 def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
-    """Check a result.
+    """Check a result, as in ``result.json``, against the keys that are set, in the order of the schema.
 
-    Parameters
-    ----------
-    expect : ExpectSpec
-        Only the keys that are set are checked.
-    result : mapping
-        As in `result.json`.
-
-    Returns
-    -------
-    list of Expectation
-        In the order of the schema. With several jobs the worst one decides, but `terms_at_least` needs one job
-        only: an election happens in the job in which a fault strikes. ``value`` is None if the result does not have it.
+    With several jobs the worst one decides, but `terms_at_least` needs one job only: an election happens in the job in
+    which a fault strikes. ``value`` is None if the result does not have it.
 
     Examples
     --------

@@ -56,10 +56,7 @@ def left_by_a_run(directory: Path) -> list[Path]:
 def prepare(directory: Path) -> None:
     """Make the output directory before anything starts, so that a run does not fail when it writes its result.
 
-    Raises
-    ------
-    UsageError
-        If it cannot be made, or not be written to.
+    Raise UsageError if it cannot be made, or not be written to.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
