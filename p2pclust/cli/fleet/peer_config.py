@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from p2pclust.cli.fleet.peer_keys import address, local_address, neighbour, reachable, source
 from p2pclust.clustering.kernels import MAX_THREADS
@@ -47,10 +47,8 @@ def _rule(kind: type[Budget | MostJobs]) -> AfterValidator:
     return AfterValidator(check)
 
 
-class PrivacyConfig(BaseModel):
+class PrivacyConfig(fields.TomlTable):
     """``[privacy]``: what this device asks of every job, whatever the job's author asks for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     #: Contribute only to jobs with secure sums.
     secure: bool = False
@@ -76,10 +74,8 @@ class PrivacyConfig(BaseModel):
     ledger: Annotated[str, Field(min_length=1)] | None = None
 
 
-class PeerConfig(BaseModel):
+class PeerConfig(fields.TomlTable):
     """The keys of a peer's file; `peers/device.toml` explains each."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     #: Its name on the fleet roster.
     name: str

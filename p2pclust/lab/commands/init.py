@@ -23,7 +23,7 @@ from p2pclust.lab.commands.own_file import (
     too_few,
     write,
 )
-from p2pclust.tools.spelling import command
+from p2pclust.tools.spelling import command, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,7 +218,7 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
 
 
 def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
-    people.print(f"{file}: {_counted(len(table.rows), 'row')}, {_counted(len(found), 'column')}\n", soft_wrap=True)
+    people.print(f"{file}: {counted(len(table.rows), 'rows')}, {counted(len(found), 'columns')}\n", soft_wrap=True)
     shown = table_of(("column", "read as", "missing", "values", "such as"), right=("missing", "values"))
     for column in found[:_SHOWN]:
         examples = ", ".join(value[:20] for value in column.values[:3])
@@ -236,7 +236,7 @@ def _show_end(
 ) -> None:
     sizes = [len(rows) for rows in prepared.devices.values()]
     people.print(
-        f"\n{_counted(len(prepared.features), 'feature')}: {', '.join(prepared.features[:12])}"
+        f"\n{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}"
         + (" ..." if len(prepared.features) > 12 else ""),
         soft_wrap=True,
     )
@@ -248,10 +248,6 @@ def _show_end(
         if what:
             people.print(f"# {what}", style="dim", soft_wrap=True)
         people.print(step, soft_wrap=True)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _summary(

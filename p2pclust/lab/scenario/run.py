@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ from p2pclust.lab.scenario.outcome.evaluate import (
 from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
 from p2pclust.lab.simulation.world.traffic import summary
+from p2pclust.lab.testbed import Backend
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.power import Rest
@@ -63,25 +64,11 @@ _GIVE_UP_S = 120.0
 _MOST_PLACED: Final = 200  # peers that are laid out here: springs for more take seconds
 
 
-class FleetRunner(Protocol):
-    """Starts peers, submits jobs, carries out faults, and ends the run."""
-
-    def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-        """Run a fleet to its end."""
-
-
 def carry_out(
-    scenario: Scenario,
-    backend_name: str,
-    *,
-    out: Path,
-    on_ready: Callable[[FleetSpec], None] | None = None,
-    on_event: OnEvent | None = None,
-    on_end: Callable[[], None] | None = None,
-    name: str = "",
-    backend: FleetRunner | None = None,
-    attack: Attack | None = None,
-) -> dict[str, Any]:
+    scenario: Scenario, backend_name: str, *, out: Path, on_ready: Callable[[FleetSpec], None] | None = None,
+    on_event: OnEvent | None = None, on_end: Callable[[], None] | None = None, name: str = "",
+    backend: Backend | None = None, attack: Attack | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Run a scenario and write its output directory, which is made after all input was checked.
 
     `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
@@ -109,12 +96,8 @@ def carry_out(
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
-    result = {
-        "scenario": name or scenario.title,
-        "title": scenario.title,
-        "backend": backend_name,
-        "seed": scenario.seed,
-    }
+    title = scenario.title
+    result = {"scenario": name or title, "title": title, "backend": backend_name, "seed": scenario.seed}
     result |= _result(run, found, evidence, left_out)
     result |= {"expectations": _judge(scenario, result), "output": str(out)}
     attacked = () if attack is None else attack(run, found)
@@ -156,7 +139,7 @@ def _left_out_event(one: Mapping[str, Any]) -> LogLine:
 
 
 def _record(
-    backend: FleetRunner, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
+    backend: Backend, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
 ) -> tuple[FleetResult, list[RunEvent]]:
     """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
@@ -213,11 +196,9 @@ def _write(
 
 
 def fleet_spec(
-    scenario: Scenario,
-    shares: Mapping[str, DataSet],
-    jobs: Sequence[Job],
+    scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence[Job],
     given: Mapping[str, NDArray[np.float64]] | None = None,
-) -> FleetSpec:
+) -> FleetSpec:  # fmt: skip
     """Return what a backend is asked to do.
 
     Peers are sorted by name, as every job roster is, so that all backends number them alike.
@@ -242,13 +223,16 @@ def fleet_spec(
 
 
 def _peers(
-    scenario: Scenario,
-    shares: Mapping[str, DataSet],
-    given: Mapping[str, NDArray[np.float64]],
+    scenario: Scenario, shares: Mapping[str, DataSet], given: Mapping[str, NDArray[np.float64]],
     rests: Mapping[str, Rest],
-) -> tuple[PeerSpec, ...]:
+) -> tuple[PeerSpec, ...]:  # fmt: skip
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
-    suited = _fitness(scenario)
+    suited = {
+        device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
+        for device in scenario.fleet.members
+    }
+    if len(set(suited.values())) == 1:  # the usual fitness, which peers need not publish
+        suited = dict.fromkeys(suited, USUAL_FITNESS)
     return tuple(
         PeerSpec(
             device.name,
@@ -274,15 +258,6 @@ def _link(link: LinkSpec | None) -> Shape | None:
         return None
     up, down = _up_mbit(link) or math.inf, link.down_mbit or link.mbit or math.inf
     return Shape.of(latency_ms=link.latency_ms, jitter_ms=link.jitter_ms, loss=link.loss, up_mbit=up, down_mbit=down)
-
-
-def _fitness(scenario: Scenario) -> dict[str, float]:
-    """Return how well each device would aggregate; where all are alike, the usual fitness, which peers need not publish."""
-    found = {
-        device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
-        for device in scenario.fleet.members
-    }
-    return found if len(set(found.values())) > 1 else dict.fromkeys(found, USUAL_FITNESS)
 
 
 def _up_mbit(link: LinkSpec | None) -> float | None:
@@ -329,9 +304,8 @@ def _result(
             abstained = entry["abstained"]
             reasons = [{name: with_columns(why, run.features) for name, why in of.items()} for of in abstained]
             entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], run.features)}
-    failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
-    if len(jobs) == 1:
-        failed = [entry["failure"] for entry in entries if entry["failure"]]
+    failed = [(f"job {number}: " if len(jobs) > 1 else "") + entry["failure"]
+              for number, entry in enumerate(entries, 1) if entry["failure"]]  # fmt: skip
     return {
         "jobs": entries,
         "peers": {
@@ -352,14 +326,13 @@ def _scene(scenario: Scenario, spec: FleetSpec, features: Sequence[str], backend
     """Return what the log of a run begins with, so that it can be shown again by itself. It holds no value of a row."""
     overlay = starting_overlay(scenario)
     groups = {device.name: device.group for device in scenario.fleet.members}
-    placed = overlay is not None and overlay.n_peers <= _MOST_PLACED
-    places = (
-        zip(overlay.names, lay_out(overlay).round(4).tolist(), strict=True) if overlay is not None and placed else ()
-    )
+    places = {}
+    if overlay is not None and overlay.n_peers <= _MOST_PLACED:
+        places = {peer: (x, y) for peer, (x, y) in zip(overlay.names, lay_out(overlay).round(4).tolist(), strict=True)}
     return Scene(
         scenario.title or name, f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}",
         {peer.name: groups[peer.name] for peer in spec.peers},
         [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
         [float(getattr(request.job.protocols[request.job.main], "tol", 0.0)) for request in spec.jobs],
-        None if overlay is None else list(overlay.links), {peer: (x, y) for peer, (x, y) in places}, list(features),
+        None if overlay is None else list(overlay.links), places, list(features),
     )  # fmt: skip

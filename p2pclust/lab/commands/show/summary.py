@@ -12,6 +12,7 @@ from rich.text import Text
 from p2pclust.cli.show.output import table
 from p2pclust.lab.scenario.outcome.compare import shown as in_words
 from p2pclust.lab.scenario.outcome.lines import Result, job_lines
+from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
 _PEERS_SHOWN = 24
@@ -60,7 +61,7 @@ def _left_out(files: Sequence[Result]) -> str:
     parts = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
     more = f" and of {len(parts) - _FILES_SHOWN} more files" if len(parts) > _FILES_SHOWN else ""
     n_rows = sum(one["rows"] for one in files)
-    return f"{n_rows} row{'' if n_rows == 1 else 's'}: {', '.join(parts[:_FILES_SHOWN])}{more}"
+    return f"{counted(n_rows, 'rows')}: {', '.join(parts[:_FILES_SHOWN])}{more}"
 
 
 def _seconds(result: Result) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
+
+_HOW_READ: Final = ("label_column", "group_column", "columns", "missing_values", "id_column")
 
 
 def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
@@ -59,13 +61,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     """
     spec = scenario.data
     names = scenario.fleet.names
-    how: dict[str, Any] = {
-        "label_column": spec.label_column,
-        "group_column": spec.group_column,
-        "columns": spec.columns,
-        "missing_values": spec.missing_values,
-        "id_column": spec.id_column,
-    }
+    how = {key: getattr(spec, key) for key in _HOW_READ}
     if spec.files is not None:
         shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]
     else:

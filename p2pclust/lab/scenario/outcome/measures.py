@@ -35,6 +35,7 @@ from p2pclust.protocols.engine.runner import (
     replayed,
 )
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
+from p2pclust.tools.spelling import counted
 
 Floats = NDArray[np.float64]
 _Measure = TypeVar("_Measure")
@@ -197,16 +198,12 @@ def _why_apart(done: Done) -> str:
     if (suppressed := int(arrays.get("suppressed", 0))) > 0:
         least = max((local.least_cell(2) for local in done.locals_), default=2)
         rows = "one row" if least == 2 else f"fewer than {least} rows"
-        found.append(f"{_times(suppressed, 'sum')} of {rows} {'was' if suppressed == 1 else 'were'} suppressed")
+        found.append(f"{counted(suppressed, 'sums')} of {rows} {'was' if suppressed == 1 else 'were'} suppressed")
     if (coarse := summaries.coarse(done.state)) > 0:
-        found.append(f"{_times(coarse, 'center')} lay too far from all rows for the grid of the sums")
+        found.append(f"{counted(coarse, 'centers')} lay too far from all rows for the grid of the sums")
     if done.tolerance is not None:
         found.append(f"gossip agrees on sums only within {done.tolerance:.1g}")
     return "; ".join(found)
-
-
-def _times(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:

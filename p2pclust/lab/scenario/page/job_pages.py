@@ -51,8 +51,8 @@ def job_sections(story: JobStory) -> list[Section]:
     made = [rounds_section(story) if drawn else None, _terms(story), *communities]
     if drawn and story.rows is not None:
         made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
-    else:
-        made.append(_centers_alone(story))
+    elif table := centers_table(story):  # a page without pictures
+        made.append(Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table))
     made.append(_notes(story))
     return [section for section in made if section is not None]
 
@@ -92,12 +92,12 @@ def _found(story: JobStory, rows: JobRows) -> Section:
     if rows.y is not None and len(rows.classes) <= _CLASSES:
         panels.append(Colouring("true classes", rows.kinds[rows.drawn], rows.classes, _of_classes(rows)))
     if len(rows.names) > 1 and own_colours(story.run.groups):
-        own = peer_colours(story.run.groups)
-        panels.append(
-            Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, [own[peer] for peer in rows.names])
-        )
+        colours = [peer_colours(story.run.groups)[peer] for peer in rows.names]
+        panels.append(Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, colours))
     how = {1: "by their value", 2: "as they are"}.get(rows.X.shape[1], "in their two principal axes")
-    caption = f"{_of(rows)} rows, {how}{', each feature in its range' if scaled and rows.X.shape[1] > 2 else ''}."
+    n_drawn, n_rows = len(rows.drawn), len(rows.labels)
+    of = f"{n_rows}" if n_drawn == n_rows else f"{n_drawn} of {n_rows}"
+    caption = f"{of} rows, {how}{', each feature in its range' if scaled and rows.X.shape[1] > 2 else ''}."
     caption += _without(story)
     if trails is not None:
         caption += " Thin lines show the path of the centers from the first ones (small dots) to the last."
@@ -112,10 +112,9 @@ def _found(story: JobStory, rows: JobRows) -> Section:
         picture_of(drawing, f"rows in a plane: {panel.title}", "")
         for drawing, panel in zip(drawings, panels, strict=True)
     ]
-    shown = (
-        None if centers is None else shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
-    )
-    if shown is not None:
+    if centers is not None and (
+        shown := shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
+    ):
         pictures.append(picture_of(shown, "the centers", "The centers that the fleet agreed on."))
     table = centers_table(story)
     few = len(table) <= _FOLDED_FROM
@@ -123,14 +122,6 @@ def _found(story: JobStory, rows: JobRows) -> Section:
         f"{story.prefix}What it found", caption, pictures, table=table if few else (), folded_table=() if few else table,
         fold="the centers as a table, in the data's own units",
     )  # fmt: skip
-
-
-def _centers_alone(story: JobStory) -> Section | None:
-    """Return the centers as a table, for a page without pictures."""
-    table = centers_table(story)
-    return (
-        Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table) if table else None
-    )
 
 
 def centers_table(story: JobStory) -> list[list[str]]:
@@ -144,16 +135,12 @@ def centers_table(story: JobStory) -> list[list[str]]:
     if found is None or np.ndim(found) != 2 or np.shape(found)[1] != len(features):
         return []
     centers = np.asarray(found, dtype=np.float64)
-    clusters = [str(number) for number in range(len(centers))]
-    table = [["center, in the data's units", *clusters]]
-    table += [
-        [feature, *(f"{value:.6g}" for value in column)] for feature, column in zip(features, centers.T, strict=True)
-    ]
+    table = [["center, in the data's units", *map(str, range(len(centers)))]]
+    for feature, column in list(zip(features, centers.T, strict=True))[:_FEATURES]:
+        table.append([feature, *(f"{value:.6g}" for value in column)])
     if len(features) > _FEATURES:
         files = "centers-PEER.csv" if story.job.by_columns else "centers.csv"
-        table[_FEATURES + 1 :] = [
-            [f"and {len(features) - _FEATURES} more features, in {files}", *("" for _ in clusters)]
-        ]
+        table.append([f"and {len(features) - _FEATURES} more features, in {files}", *[""] * len(centers)])
     return table
 
 
@@ -169,11 +156,6 @@ def _whole_centers(story: JobStory, rows: JobRows) -> NDArray[np.float64] | None
     centers = story.evidence.centers
     fits = centers is not None and centers.shape == (len(rows.clusters), rows.X.shape[1]) and np.isfinite(centers).all()
     return centers if fits else None
-
-
-def _of(rows: JobRows) -> str:
-    drawn, whole = len(rows.drawn), len(rows.labels)
-    return f"{whole}" if drawn == whole else f"{drawn} of {whole}"
 
 
 def _without(story: JobStory) -> str:
@@ -206,9 +188,9 @@ def _holdings(rows: JobRows) -> list[Picture]:
         drawings.append(shares.holdings_drawing(title, rows.dealt, rows.classes, _of_classes(rows), rows.names))
     title, kinds = "the clusters of each peer's rows", [*rows.clusters, "none"]
     drawings.append(shares.holdings_drawing(title, rows.held, kinds, _of_clusters(rows), rows.names))
-    caption = "The rows of each peer by kind. Similar bars mean similar peers."
-    captions = [caption, *("" for _ in drawings[1:])]
-    return [picture_of(drawing, "what each peer holds", said) for drawing, said in zip(drawings, captions, strict=True)]
+    said = "The rows of each peer by kind. Similar bars mean similar peers."
+    alt = "what each peer holds"
+    return [picture_of(drawing, alt, "" if number else said) for number, drawing in enumerate(drawings)]
 
 
 def _confusion(story: JobStory, rows: JobRows) -> Picture | None:
