@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
-from p2pclust.cli.fleet.peer_config import PeerConfig
-from p2pclust.cli.fleet.peer_keys import source
+from p2pclust.cli.fleet.peer_config import PeerConfig, source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.explain import explain

@@ -131,11 +131,7 @@ def _show(outcome: Mapping[str, Any]) -> None:
 
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    from p2pclust.protocols.engine.summaries import (  # noqa: PLC0415
-        absences,
-        array_in_words,
-        suspect_in_words,
-    )
+    from p2pclust.protocols.engine.summaries import absences, array_in_words, suspect_in_words  # noqa: PLC0415
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
