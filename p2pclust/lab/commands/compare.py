@@ -44,8 +44,8 @@ def compare(
         _write(out, runs, lines)
     if as_json:
         put_json({"runs": [run.name for run in runs], "lines": [line.to_dict() for line in lines]})
-        return
-    _print(runs, lines)
+    else:
+        _print(runs, lines)
 
 
 def _write(out: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:

@@ -184,20 +184,14 @@ def split(
         raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
     options = key_values("--option", option, "noise=1.5")
     rows = load(
-        source,
-        label_column=column(label_column),
-        group_column=column(group_column),
-        id_column=column(id_column),
-        columns=columns_of(columns),
-        missing_values=missing_values or "error",
-        options=options,
-    )
+        source, label_column=column(label_column), group_column=column(group_column), id_column=column(id_column),
+        columns=columns_of(columns), missing_values=missing_values or "error", options=options,
+    )  # fmt: skip
     settings = {
-        "beta": beta,
-        "labels_per_peer": labels_per_peer,
+        "beta": beta, "labels_per_peer": labels_per_peer,
         "locations": [_numbers("--location", place) for place in location] if location else None,
         "widths": _whole("--widths", widths) if widths else None,
-    }
+    }  # fmt: skip
     shares = _shares(rows, scheme, peers, settings, seed)
     held = holdings(rows, peer_names(len(shares)), shares, vertical=scheme == "vertical")
     made = {"source": source, "scheme": scheme, "seed": seed, "options": options}

@@ -125,7 +125,13 @@ def init(
     steps = _next(folder, prepared, chosen.clusters)
     _show_end(people, folder, prepared, chosen, steps)
     if as_json:
-        put_json(_summary(folder, files, prepared, chosen, steps))
+        devices = {name: len(rows) for name, rows in prepared.devices.items()}
+        put_json({
+            "folder": str(folder), "files": [str(written) for written in files], "features": list(prepared.features),
+            "id_column": prepared.id_column, "missing_values": prepared.missing_values, "devices": devices,
+            "clusters": chosen.clusters, "reason": chosen.reason, "notes": list(prepared.notes),
+            "next": [step for _, step in steps],
+        })  # fmt: skip
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -168,11 +174,8 @@ def _defaults(wishes: Wishes, found: Sequence[ColumnSurvey], n_rows: int, *, dea
 def _asked(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence[str]) -> Wishes:
     """Ask for what no option says, and only where the file leaves a choice."""
     if "split" in open_:
-        answer = typer.prompt(
-            "Which column says which device a row is of? Or a number of devices",
-            default=wishes.split_by or str(wishes.devices),
-            err=True,
-        )
+        question = "Which column says which device a row is of? Or a number of devices"
+        answer = typer.prompt(question, default=wishes.split_by or str(wishes.devices), err=True)
         names = [column.name for column in found]
         by_number = answer not in names and answer.isascii() and answer.isdigit()
         wishes = replace(wishes, split_by=None, devices=int(answer)) if by_number else replace(wishes, split_by=answer)
@@ -209,12 +212,9 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
         ("", f"{command('p2pclust', 'keys', 'device', *names[:8])}{more} {command('--fleet', keys)}"),
         ("start it", command("p2pclust", "fleet", "up", inventory)),
         ("hand in the job", command("p2pclust", "submit", *job)),
-        (
-            "look at its centers (the only job whose id begins so)",
-            command("p2pclust", "result", "job-", "--peer", peer),
-        ),
+        ("look at its centers (the only job whose id begins so)", command("p2pclust", "result", "job-", "--peer", peer)),
         ("end it", command("p2pclust", "fleet", "down", inventory)),
-    ]
+    ]  # fmt: skip
 
 
 def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
@@ -235,11 +235,9 @@ def _show_end(
     people: Console, folder: Path, prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
 ) -> None:
     sizes = [len(rows) for rows in prepared.devices.values()]
-    people.print(
-        f"\n{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}"
-        + (" ..." if len(prepared.features) > 12 else ""),
-        soft_wrap=True,
-    )
+    more = " ..." if len(prepared.features) > 12 else ""
+    features = f"{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}{more}"
+    people.print(f"\n{features}", soft_wrap=True)
     rows = f"{min(sizes)} rows each" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)} rows"
     people.print(f"{len(sizes)} devices with {rows}", soft_wrap=True)
     people.print(f"{chosen.clusters} clusters: {chosen.reason}", soft_wrap=True)
@@ -248,20 +246,3 @@ def _show_end(
         if what:
             people.print(f"# {what}", style="dim", soft_wrap=True)
         people.print(step, soft_wrap=True)
-
-
-def _summary(
-    folder: Path, files: Sequence[Path], prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
-) -> dict[str, object]:
-    return {
-        "folder": str(folder),
-        "files": [str(file) for file in files],
-        "features": list(prepared.features),
-        "id_column": prepared.id_column,
-        "missing_values": prepared.missing_values,
-        "devices": {name: len(rows) for name, rows in prepared.devices.items()},
-        "clusters": chosen.clusters,
-        "reason": chosen.reason,
-        "notes": list(prepared.notes),
-        "next": [command for _, command in steps],
-    }

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.resources import files
-from types import TracebackType
 from typing import Final
 
 from aiohttp import web
@@ -151,9 +150,7 @@ class LivePage:
         self._began.wait(_START_S)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Send every browser the last snapshot, and end."""
         for event in (self._stop, self._woken):
             self._loop.call_soon_threadsafe(event.set)
