@@ -13,16 +13,7 @@ from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
-from p2pclust.lab.commands.own_file import (
-    PROTOCOL,
-    NumberOfClusters,
-    check_new,
-    doubtful_fills,
-    measurable,
-    propose,
-    too_few,
-    write,
-)
+from p2pclust.lab.commands import own_file
 from p2pclust.tools.spelling import command, counted
 
 if TYPE_CHECKING:
@@ -101,7 +92,7 @@ def init(
     if split_by is not None and devices is not None:
         raise UsageError("--split-by and --devices: a column says how many devices there are: leave one of them out")
     folder = out or Path(file.stem)
-    check_new(folder)
+    own_file.check_new(folder)
     table = read_table(file)
     found = survey(table)
     people = stderr() if as_json else stdout()
@@ -116,12 +107,16 @@ def init(
         given = {"split": split_by or devices, "missing": missing_values, "text": text}
         wishes = _asked(wishes, found, [what for what, value in given.items() if value is None])
     prepared = prepare(table, wishes, splitting(seed))
-    for line in (*prepared.notes, *too_few(prepared)):
+    for line in (*prepared.notes, *own_file.too_few(prepared)):
         people.print(f"  {line}", soft_wrap=True)
-    for line in doubtful_fills(prepared):
+    for line in own_file.doubtful_fills(prepared):
         note(f"warning: {line}", style="yellow")
-    chosen = NumberOfClusters(clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
-    files = write(folder, file, prepared, chosen, seed, port)
+    chosen = (
+        own_file.NumberOfClusters(clusters, "as asked")
+        if clusters is not None
+        else _proposed(prepared, seed, asks=asks)
+    )
+    files = own_file.write(folder, file, prepared, chosen, seed, port)
     steps = _next(folder, prepared, chosen.clusters)
     _show_end(people, folder, prepared, chosen, steps)
     if as_json:
@@ -188,12 +183,12 @@ def _asked(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence[str]) 
     return wishes
 
 
-def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> NumberOfClusters:
+def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> own_file.NumberOfClusters:
     note("trying 1 to 10 clusters (--clusters K spares this)", style="dim")
-    chosen = propose(prepared, seed)
+    chosen = own_file.propose(prepared, seed)
     if asks:
         answer = typer.prompt(f"How many clusters? {chosen.reason}", default=chosen.clusters, type=int, err=True)
-        chosen = chosen if answer == chosen.clusters else NumberOfClusters(answer, "as asked")
+        chosen = chosen if answer == chosen.clusters else own_file.NumberOfClusters(answer, "as asked")
     return chosen
 
 
@@ -203,8 +198,8 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
     scenario, inventory, keys = folder / "scenario.toml", folder / "fleet.toml", folder / "keys"
     more = " ..." if len(names) > 8 else ""
     peer = folder / "state" / "peers" / names[0] / "state"
-    gate = () if measurable(prepared) else ("--no-gate",)
-    job = (PROTOCOL, "--clusters", clusters, "--scaling", "minmax", "--peer", peer, "--wait")
+    gate = () if own_file.measurable(prepared) else ("--no-gate",)
+    job = (own_file.PROTOCOL, "--clusters", clusters, "--scaling", "minmax", "--peer", peer, "--wait")
     return [
         ("run it as processes on this machine", command("p2pclust", "run", scenario, "--out", folder / "run")),
         ("look at other numbers of clusters", command("p2pclust", "choose", scenario, "--clusters", "1-10", *gate)),
@@ -232,7 +227,11 @@ def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[
 
 
 def _show_end(
-    people: Console, folder: Path, prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
+    people: Console,
+    folder: Path,
+    prepared: Prepared,
+    chosen: own_file.NumberOfClusters,
+    steps: Sequence[tuple[str, str]],
 ) -> None:
     sizes = [len(rows) for rows in prepared.devices.values()]
     more = " ..." if len(prepared.features) > 12 else ""

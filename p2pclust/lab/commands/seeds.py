@@ -52,31 +52,13 @@ _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 _alone = threading.Lock()
 #: Swarms of one kind of job each; the others draw worlds of any kind.
 _OF_ONE_KIND: Final = (
-    "fedcref",
-    "leaderless",
-    "cancel",
-    "series",
-    "lasting",
-    "secure",
-    "secure_groups",
-    "verified",
-    "clients",
-)
+    "fedcref", "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
+)  # fmt: skip
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
 PROTOCOLS: Final = (
-    ALL,
-    "any",
-    "any-core",
-    "any-long",
-    "cuts",
-    "terms",
-    "disks",
-    "disks-core",
-    "forgers",
-    "rosters",
-    *_OF_ONE_KIND,
-)
+    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", *_OF_ONE_KIND,
+)  # fmt: skip
 
 
 def asked_of(seed: int, asked: Asked) -> Asked:

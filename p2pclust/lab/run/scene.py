@@ -56,15 +56,10 @@ class Scene:
         """Return the scene that the first event of a log describes."""
         links = event["links"]
         return Scene(
-            event["title"],
-            event["details"],
-            event["groups"],
-            event["jobs"],
-            event["tol"],
+            event["title"], event["details"], event["groups"], event["jobs"], event["tol"],
             None if links is None else [(a, b) for a, b in links],
-            {name: (x, y) for name, (x, y) in event["places"].items()},
-            event["features"],
-        )
+            {name: (x, y) for name, (x, y) in event["places"].items()}, event["features"],
+        )  # fmt: skip
 
 
 def recorded(directory: Path) -> tuple[Scene, list[RunEvent]]:

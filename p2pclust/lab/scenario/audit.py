@@ -87,16 +87,10 @@ def _audit_of(run: CheckedRun, found: FleetResult, number: int, done: JobResult,
     overlay = starting_overlay(run.scenario)
     collect = run.scenario.jobs[number].collect or ("star" if overlay is None else "tree")
     return Audit(
-        run.jobs[number],
-        rows.locals_,
-        done.state.log,
-        later=rows.later,
-        observer=_OBSERVERS[collect],
-        parents=_parents(done, overlay) if collect == "tree" else (),
-        patience_s=patience_s,
-        secured=done.state.secured is not None,
-        groups=rows.groups,
-    )
+        run.jobs[number], rows.locals_, done.state.log, later=rows.later, observer=_OBSERVERS[collect],
+        parents=_parents(done, overlay) if collect == "tree" else (), patience_s=patience_s,
+        secured=done.state.secured is not None, groups=rows.groups,
+    )  # fmt: skip
 
 
 def _parents(done: JobResult, overlay: Overlay | None) -> list[int]:

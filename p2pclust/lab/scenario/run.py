@@ -20,28 +20,13 @@ from p2pclust.jobs.requests import request_of
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
+from p2pclust.lab.scenario.file import load
 from p2pclust.lab.scenario.file.availability import longest_sleep_s, make_rests
 from p2pclust.lab.scenario.file.faults import away_s, planned
 from p2pclust.lab.scenario.file.fleet_keys import LinkSpec
-from p2pclust.lab.scenario.file.load import (
-    check_backend,
-    given_centers,
-    load_data,
-    make_job,
-    make_links,
-    make_moves,
-    starting_overlay,
-)
 from p2pclust.lab.scenario.file.schema import Scenario
-from p2pclust.lab.scenario.outcome import folder
+from p2pclust.lab.scenario.outcome import evaluate, folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
-from p2pclust.lab.scenario.outcome.evaluate import (
-    damage_in,
-    empty_entry,
-    job_entry,
-    rows_left_out,
-    suspects_by_report,
-)
 from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
 from p2pclust.lab.simulation.world.traffic import summary
@@ -81,7 +66,7 @@ def carry_out(
     backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package that is not
     installed.
     """
-    check_backend(scenario, backend_name)
+    load.check_backend(scenario, backend_name)
     backend = backend or backend_called(backend_name)
     run = checked_run(scenario)
     spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
@@ -90,7 +75,7 @@ def carry_out(
         stale.unlink()
     if on_ready is not None:
         on_ready(spec)
-    left_out = rows_left_out(scenario, run.shares)
+    left_out = evaluate.rows_left_out(scenario, run.shares)
     first = [_scene(scenario, spec, run.features, backend_name, name).event(), *map(_left_out_event, left_out)]
     found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
@@ -127,11 +112,11 @@ Attack = Callable[[CheckedRun, FleetResult], Sequence[AuditedJob]]
 
 def checked_run(scenario: Scenario) -> CheckedRun:
     """Load a scenario's data and make its jobs; refuse what cannot be run."""
-    shares = load_data(scenario)
+    shares = load.load_data(scenario)
     n_features = next(iter(shares.values())).n_features
-    jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    jobs = [load.make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
     require_extras(jobs)
-    return CheckedRun(scenario, shares, jobs, given_centers(scenario, shares))
+    return CheckedRun(scenario, shares, jobs, load.given_centers(scenario, shares))
 
 
 def _left_out_event(one: Mapping[str, Any]) -> LogLine:
@@ -186,7 +171,7 @@ def _write(
     folder.write_centers(out, run.features, result["jobs"])
     folder.write_own_centers(out, owned)
     folder.write_labels(out, run.jobs, found.jobs, run.shares)
-    devices, overlay = run.scenario.fleet.members, starting_overlay(run.scenario)
+    devices, overlay = run.scenario.fleet.members, load.starting_overlay(run.scenario)
     groups = {device.name: device.group for device in devices}
     strangers = [device.name for device in devices if not device.spec.enrolled]
     write_run_page(
@@ -207,19 +192,14 @@ def fleet_spec(
     peers = _peers(scenario, shares, given or {}, rests)
     requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
     faults = planned(scenario, next(iter(shares.values())).n_features)
-    moves = make_moves(scenario)
+    moves = load.make_moves(scenario)
+    timing = scenario.fleet.timing
+    give_up_s = scenario.fleet.give_up_s or _give_up_s(requests, faults, timing, moves, rests.values())
     return FleetSpec(
-        peers,
-        requests,
-        timing=scenario.fleet.timing,
-        seed=scenario.seed,
-        overlay=make_links(scenario),
-        partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET,
-        trace=moves,
-        faults=faults,
-        give_up_s=scenario.fleet.give_up_s
-        or _give_up_s(requests, faults, scenario.fleet.timing, moves, rests.values()),
-    )
+        peers, requests, timing=timing, seed=scenario.seed, overlay=load.make_links(scenario),
+        partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET, trace=moves, faults=faults,
+        give_up_s=give_up_s,
+    )  # fmt: skip
 
 
 def _peers(
@@ -227,30 +207,24 @@ def _peers(
     rests: Mapping[str, Rest],
 ) -> tuple[PeerSpec, ...]:  # fmt: skip
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
+    devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     suited = {
         device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
-        for device in scenario.fleet.members
+        for device in devices
     }
     if len(set(suited.values())) == 1:  # the usual fitness, which peers need not publish
         suited = dict.fromkeys(suited, USUAL_FITNESS)
-    return tuple(
-        PeerSpec(
-            device.name,
-            shares[device.name].X,
-            suited[device.name],
-            _link(device.spec.link),
-            ids=shares[device.name].shared_ids,
-            centers=given.get(device.name),
-            labels=labels.get(device.name),
-            n_clusters=numbers.get(device.name),
-            battery=device.spec.costs,
-            rest=rests.get(device.name),
-            cpu_share=device.spec.cpu_share,
-            memory_mb=device.spec.memory_mb,
-            enrolled=device.spec.enrolled,
-        )
-        for device in sorted(scenario.fleet.members, key=lambda device: device.name)
-    )
+    peers = []
+    for device in devices:
+        name, spec, share = device.name, device.spec, shares[device.name]
+        peers.append(
+            PeerSpec(
+                name, share.X, suited[name], _link(spec.link), ids=share.shared_ids, centers=given.get(name),
+                labels=labels.get(name), n_clusters=numbers.get(name), battery=spec.costs, rest=rests.get(name),
+                cpu_share=spec.cpu_share, memory_mb=spec.memory_mb, enrolled=spec.enrolled,
+            )
+        )  # fmt: skip
+    return tuple(peers)
 
 
 def _link(link: LinkSpec | None) -> Shape | None:
@@ -290,12 +264,14 @@ def _result(
     """Return what the run found, as ``result.json`` holds it."""
     jobs, shares = run.jobs, run.shares
     entries = [
-        job_entry(job, done, shares, run.given, damage_in(found.damage, found.jobs, number), evidence[number])
+        evaluate.job_entry(
+            job, done, shares, run.given, evaluate.damage_in(found.damage, found.jobs, number), evidence[number]
+        )
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
     for entry in entries:
-        entry["suspects"] += suspects_by_report(map(RunEvent.of, found.events), entry["job"])
-    entries += [empty_entry(job) for job in jobs[len(entries) :]]
+        entry["suspects"] += evaluate.suspects_by_report(map(RunEvent.of, found.events), entry["job"])
+    entries += [evaluate.empty_entry(job) for job in jobs[len(entries) :]]
     doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": run.scenario.data.scaling, "missing": spec.missing}
@@ -324,7 +300,7 @@ def _result(
 
 def _scene(scenario: Scenario, spec: FleetSpec, features: Sequence[str], backend: str, name: str) -> Scene:
     """Return what the log of a run begins with, so that it can be shown again by itself. It holds no value of a row."""
-    overlay = starting_overlay(scenario)
+    overlay = load.starting_overlay(scenario)
     groups = {device.name: device.group for device in scenario.fleet.members}
     places = {}
     if overlay is not None and overlay.n_peers <= _MOST_PLACED:

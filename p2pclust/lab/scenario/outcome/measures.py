@@ -21,19 +21,10 @@ from p2pclust.lab.scenario.outcome.evidence import Evidence, contributed
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.lab.testbed.peer.lies import lie_called
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
-from p2pclust.protocols.engine import engine, random_streams, summaries
+from p2pclust.protocols.engine import engine, random_streams, runner, summaries
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import (
-    Later,
-    clustering_stage,
-    labelling_stage,
-    one_thread,
-    pooled,
-    pooled_run,
-    replayed,
-)
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 from p2pclust.tools.spelling import counted
 
@@ -76,7 +67,7 @@ class Done:
         return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
 
     @cached_property
-    def later(self) -> Later:
+    def later(self) -> runner.Later:
         """The data that replaced them, and liars: the round, the peer's place, and the rows."""
         now, found = list(self.locals_), []
         for one in self.damage:
@@ -99,7 +90,7 @@ class Done:
     def replays(self) -> bool:
         """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
         try:
-            for step in replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
+            for step in runner.replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
                 if not self.job.by_columns:
                     self.evidence.trail.follow(step)
         except UsageError:
@@ -123,7 +114,7 @@ def measured(done: Done) -> dict[str, Any]:
 
 
 def _of_rows(done: Done) -> dict[str, Any]:
-    protocol, there = labelling_stage(done.job)[1], contributed(done.job, done.state)
+    protocol, there = runner.labelling_stage(done.job)[1], contributed(done.job, done.state)
     shares, locals_ = list(done.shares.values()), done.locals_
     entry: dict[str, Any] = {
         "n_rows": sum(shares[peer].n_rows for peer in there),
@@ -173,14 +164,14 @@ def _of_columns(done: Done) -> dict[str, Any]:
 def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, Any]:
     """Compare with pooling: ``pooled`` of a lossless protocol, otherwise ``gap``, in units of the features' ranges."""
     job, log, evidence = done.job, done.state.log, done.evidence
-    protocol = clustering_stage(job)[1]
+    protocol = runner.clustering_stage(job)[1]
     if protocol.lossless:
-        evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later, done.groups)
+        evidence.centers, evidence.pooled = centers, runner.pooled(job, done.locals_, log, done.later, done.groups)
         apart = np.abs(centers - evidence.pooled).max(axis=0)
         relative = float((apart / ranges).max())
         why = _why_apart(done) if not relative <= _ROUNDING else ""
         return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative, "why": why}}
-    found = pooled_run(job, done.locals_, log, done.later, done.groups)
+    found = runner.pooled_run(job, done.locals_, log, done.later, done.groups)
     evidence.compare(centers, found.centers, ranges)
     gap = {
         "to": f"pooled {protocol.pooled_name}",
@@ -215,7 +206,7 @@ def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
         return {}
     own = [engine.conclude(done.job, done.state, done.locals_[peer])["labels"] for peer in there]
     scores = _scores(truth, own)
-    if not isinstance(labelling_stage(done.job)[1], Clustering):
+    if not isinstance(runner.labelling_stage(done.job)[1], Clustering):
         # As in FedCRef's paper: each peer by itself, with its own best matching.
         scores["peer_accuracy"] = float(np.mean([accuracy(*pair) for pair in zip(truth, own, strict=True)]))
     return scores
@@ -229,7 +220,9 @@ def _scores(truth: Sequence[NDArray[Any]], own: Sequence[NDArray[Any]]) -> dict[
 
 def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
     """Measure how far the centers lie from those of the undamaged rows."""
-    whole = pooled if clustering_stage(done.job)[1].lossless else lambda *run: pooled_run(*run).centers
+    whole = (
+        runner.pooled if runner.clustering_stage(done.job)[1].lossless else lambda *run: runner.pooled_run(*run).centers
+    )
     try:
         sound = whole(done.job, done.locals_, done.state.log, (), done.groups)
     except UsageError:
@@ -290,13 +283,13 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     `locals_` are the rows of the peers that contributed. None if peers hold columns, if rows came in batches, or if there
     are too many numbers.
     """
-    stage, protocol = clustering_stage(job)
+    stage, protocol = runner.clustering_stage(job)
     C = protocol.n_clusters
     n_rows = sum(local.n_samples for local in locals_)
     if job.by_columns or "batch" in state.arrays or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
         return None
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
-    with one_thread(), job.stages[stage].calling("pooled_step"):
+    with runner.one_thread(), job.stages[stage].calling("pooled_step"):
         pool = protocol.pool(state.arrays, locals_)
         ends = [_end(protocol, pool.points, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)]
         best = min(objective(pool.points, centers, fuzzifier) for centers in ends)

@@ -9,20 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.lab.attacks.findings import AttackResult
-from p2pclust.lab.pictures import canvas, shares
+from p2pclust.lab.pictures import canvas, palette, shares
 from p2pclust.lab.pictures.bars import value_bars
 from p2pclust.lab.pictures.canvas import Drawing
-from p2pclust.lab.pictures.palette import (
-    CLUSTERS,
-    CURVE,
-    GOOD,
-    INK,
-    WRONG,
-    class_colour,
-    cluster_colour,
-    own_colours,
-    peer_colours,
-)
 from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.lab.scenario.outcome.lines import job_lines
@@ -91,8 +80,8 @@ def _found(story: JobStory, rows: JobRows) -> Section:
     panels = [Colouring("clusters found", rows.labels[rows.drawn], rows.clusters, _of_clusters(rows), at, trails)]
     if rows.y is not None and len(rows.classes) <= _CLASSES:
         panels.append(Colouring("true classes", rows.kinds[rows.drawn], rows.classes, _of_classes(rows)))
-    if len(rows.names) > 1 and own_colours(story.run.groups):
-        colours = [peer_colours(story.run.groups)[peer] for peer in rows.names]
+    if len(rows.names) > 1 and palette.own_colours(story.run.groups):
+        colours = [palette.peer_colours(story.run.groups)[peer] for peer in rows.names]
         panels.append(Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, colours))
     how = {1: "by their value", 2: "as they are"}.get(rows.X.shape[1], "in their two principal axes")
     n_drawn, n_rows = len(rows.drawn), len(rows.labels)
@@ -105,8 +94,8 @@ def _found(story: JobStory, rows: JobRows) -> Section:
         caption += " Rows that belong to no community are grey."
     if len(panels) > 1 and panels[1].names is rows.classes:
         caption += " A cluster whose rows are mostly of one class has the strong shade of that class's light colour."
-    if max(len(rows.clusters), len(rows.classes)) > len(CLUSTERS):
-        caption += f" There are {len(CLUSTERS)} colours; with more names they repeat."
+    if max(len(rows.clusters), len(rows.classes)) > len(palette.CLUSTERS):
+        caption += f" There are {len(palette.CLUSTERS)} colours; with more names they repeat."
     drawings = scatter_drawings(plane(rows.X), panels, plane.titles)
     pictures = [
         picture_of(drawing, f"rows in a plane: {panel.title}", "")
@@ -145,11 +134,11 @@ def centers_table(story: JobStory) -> list[list[str]]:
 
 
 def _of_clusters(rows: JobRows) -> list[str]:
-    return [cluster_colour(hue) for hue in rows.hues]
+    return [palette.cluster_colour(hue) for hue in rows.hues]
 
 
 def _of_classes(rows: JobRows) -> list[str]:
-    return [class_colour(number) for number in range(len(rows.classes))]
+    return [palette.class_colour(number) for number in range(len(rows.classes))]
 
 
 def _whole_centers(story: JobStory, rows: JobRows) -> NDArray[np.float64] | None:
@@ -310,7 +299,7 @@ def _recovered(findings: Sequence[AttackResult]) -> Drawing:
     return value_bars(
         [f"{one.observer}: {one.attack}" for one, _ in drawn], shares, texts,
         [f"{one.observer}, {one.attack}: {text} rows" for (one, _), text in zip(drawn, texts, strict=True)],
-        [WRONG if recovered else GOOD for _, recovered in drawn],
+        [palette.WRONG if recovered else palette.GOOD for _, recovered in drawn],
         across="rows that came back exactly (% of those attacked)", most=1.25 * max([*shares, 10.0]),
     )  # fmt: skip
 
@@ -321,7 +310,7 @@ def _recognised(findings: Sequence[AttackResult]) -> Drawing:
     drawing = value_bars(
         [f"{one.observer}: {one.attack}" for one, _ in drawn], [auc for _, auc in drawn],
         [f"{auc:.2f}" for _, auc in drawn], [f"{one.observer}, {one.attack}: {auc:.3f}" for one, auc in drawn],
-        [CURVE] * len(drawn), across="area under the curve (dashed: a guess)", most=1.1,
+        [palette.CURVE] * len(drawn), across="area under the curve (dashed: a guess)", most=1.1,
     )  # fmt: skip
-    drawing.axes.axvline(0.5, color=INK, linestyle="--", linewidth=1)
+    drawing.axes.axvline(0.5, color=palette.INK, linestyle="--", linewidth=1)
     return drawing
