@@ -133,8 +133,8 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         begun = count()
 
         def take(event: LogLine) -> None:
-            if advance is not None and event["verb"] == "submitted":
-                advance(next(begun))
+            if event["verb"] == "submitted":
+                advance(completed=next(begun))
 
         result = backend_called(backend).carry_out(spec, take)
     try:

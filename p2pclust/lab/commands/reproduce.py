@@ -101,9 +101,8 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
     with progress_bar("repetitions") as advance:
 
         def show(done: int, total: int) -> None:
-            if advance is not None:
-                advance(done, total)
-            elif long:
+            advance(completed=done, total=total)
+            if long and not stderr().is_terminal:
                 stderr().print(f"{done} of {total} repetitions")
 
         measured = measure(tables, replace(plan, keep=directory / "repetitions"), show)

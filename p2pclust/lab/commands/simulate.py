@@ -163,8 +163,7 @@ def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path
         for finding in running:
             findings.append(finding)
             kept.add(finding)
-            if advance is not None:
-                advance(len(findings))
+            advance(completed=len(findings))
     return sorted(findings, key=lambda finding: finding.seed)
 
 
@@ -174,8 +173,7 @@ def _all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> int:
     with progress_bar("bugs", len(bug_names())) as advance:
         for one in look_for_all(seeds, workers):
             found.append(one)
-            if advance is not None:
-                advance(len(found))
+            advance(completed=len(found))
     if as_json:
         put_json([one._asdict() for one in found])
     else:

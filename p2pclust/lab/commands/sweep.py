@@ -130,16 +130,14 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
             n_done = n_kept
             if n_kept:
                 note(f"{n_kept} of {len(cells)} cells are finished already")
-            if advance is not None:
-                advance(n_done)
+            advance(completed=n_done)
 
         def take(finished: Finished) -> None:
             nonlocal n_done
             n_done += 1
             line = f"{finished.cell}: {finished.seconds:.1f} s"
-            if advance is not None:
-                advance(n_done, what=line)
-            else:
+            advance(completed=n_done, description=line)
+            if not stderr().is_terminal:
                 note(f"{n_done}/{len(cells)}  {line}")
             look()
 

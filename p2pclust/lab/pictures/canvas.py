@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
 
 _MARK: Final = "mark-"
+#: Text stays text, so that it can be searched and read aloud. Without a salt the names in an SVG are random.
+_SVG: Final = {"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}
+#: Without it images contain the date or a version.
+_UNDATED: Final = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 #: Said where a picture was asked for.
 NO_MATPLOTLIB: Final = "a picture needs matplotlib, which is not installed: pip install 'p2pclust[plots]'"
@@ -109,11 +113,8 @@ def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
-    # Text stays text, so that it can be searched. Without a salt the names in an SVG are random; without `metadata` images
-    # contain the date or a version.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
-        dated = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
-        figure.savefig(buffer, format=kind, dpi=150, metadata=dated.get(kind))
+    with rc_context(_SVG):
+        figure.savefig(buffer, format=kind, dpi=150, metadata=_UNDATED.get(kind))
     return buffer.getvalue()
 
 
@@ -250,10 +251,8 @@ def _svg_text(figure: Figure) -> str:
     for axes in figure.axes:
         axes.patch.set_visible(False)
     buffer = io.BytesIO()
-    # Text stays text, so that a page can be searched and a screen reader can read it. `savefig` would draw the figure a
-    # second time for its layout.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    with rc_context(_SVG):  # `savefig` would draw the figure a second time for its layout
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=_UNDATED["svg"])  # type: ignore[no-untyped-call]
     return buffer.getvalue().decode("utf-8")
 
 

@@ -13,7 +13,7 @@ from p2pclust.lab.pictures import palette
 from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, new_figure
 from p2pclust.lab.pictures.palette import CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.lab.run.state import ASLEEP, RunState
-from p2pclust.lab.run.views import Span, Term
+from p2pclust.lab.run.views import Span
 from p2pclust.lab.topology.layout import lay_out
 from p2pclust.lab.topology.measures import cut_vertices
 from p2pclust.overlay import Overlay
@@ -159,17 +159,15 @@ def _draw_peers(
                 )
                 drawing.mark(asleep, when=away)
     if len(place_of) <= _NAMED:
-        texts = [short_name(name) + _terms_in_words(terms) for name, terms in terms_of.items()]
+        texts = []
+        for name, terms in terms_of.items():
+            own = [str(term.number) for term in terms]
+            own = own if len(own) <= 3 else [*own[:2], "…"]
+            texts.append(short_name(name) + (f"\nterm{'s' * (len(own) > 1)} {', '.join(own)}" if own else ""))
         sizes = [size * (1.9 if terms else 1.0) for terms in terms_of.values()]
         written = write_names(drawing.axes, texts, np.array(list(place_of.values())), sizes, fontsize=9, zorder=7)
         for name, text in zip(place_of, written, strict=True):
             drawing.mark(text, kind="halo", peer=name)
-
-
-def _terms_in_words(terms: Sequence[Term]) -> str:
-    own = [str(term.number) for term in terms]
-    own = own if len(own) <= 3 else [*own[:2], "…"]
-    return f"\nterm{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else ""
 
 
 def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
@@ -219,7 +217,8 @@ def overlay_figure(overlay: Overlay) -> Figure:
     (left, bottom), (right, top) = everything.min(axis=0), everything.max(axis=0)
     figure = new_figure(max(5.0, right - left + 1.6), top - bottom + 1.6)
     axes = figure.add_subplot()
-    sizes = _sizes(overlay)
+    usual = float(np.clip(9000 / overlay.n_peers, 30, 420))  # square points: larger with more links
+    sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
     _draw_plain_links(axes, lines)
     colours = [WRONG if name in cut else CURVE for name in overlay.names]
     axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
@@ -240,13 +239,6 @@ def _beside(overlay: Overlay, places: Floats) -> list[Floats]:
     """Return the places on each link near its ends, over which no name should be written."""
     ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
     return [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
-
-
-def _sizes(overlay: Overlay) -> Floats:
-    """Return the area of each peer's mark in square points: larger with more links, smaller with more peers."""
-    usual = float(np.clip(9000 / overlay.n_peers, 30, 420))
-    sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
-    return sizes
 
 
 def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
