@@ -120,10 +120,10 @@ def init(
     steps = _next(folder, prepared, chosen.clusters)
     _show_end(people, folder, prepared, chosen, steps)
     if as_json:
-        devices = {name: len(rows) for name, rows in prepared.devices.items()}
+        n_rows = {name: len(rows) for name, rows in prepared.devices.items()}
         put_json({
             "folder": str(folder), "files": [str(written) for written in files], "features": list(prepared.features),
-            "id_column": prepared.id_column, "missing_values": prepared.missing_values, "devices": devices,
+            "id_column": prepared.id_column, "missing_values": prepared.missing_values, "devices": n_rows,
             "clusters": chosen.clusters, "reason": chosen.reason, "notes": list(prepared.notes),
             "next": [step for _, step in steps],
         })  # fmt: skip

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MARK: Final = "mark-"
 #: Text stays text, so that it can be searched and read aloud. Without a salt the names in an SVG are random.
-_SVG: Final = {"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}
+_SVG: Final[dict[Any, Any]] = {"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}
 #: Without it images contain the date or a version.
 _UNDATED: Final = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 

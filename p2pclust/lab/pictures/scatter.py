@@ -144,7 +144,7 @@ def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring, size: float)
         if drawing.alone:  # only a page, where each byte counts, draws all as one path, which PNG images lack
             dots = add_points(axes, own, colour, size, alpha=alpha)
         else:
-            dots = axes.scatter(*own.T, s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3)
+            dots = axes.scatter(own[:, 0], own[:, 1], s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3)
         name = panel.names[kind] if 0 <= kind < len(panel.names) else "none"
         drawing.mark(dots, kind="dots", tip=f"{name}: {len(own)} of the rows drawn")
     if panel.trails is not None:
