@@ -162,7 +162,6 @@ app.command(short_help="Kill, pause or resume one peer in a drill.")(peers.fault
 
 
 def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
-    """Make one host match its part of the inventory."""
     from p2pclust.hosts import inventory as parts  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
     from p2pclust.hosts.supervisor import DOWN_S  # noqa: PLC0415

@@ -260,7 +260,6 @@ def name_of(job: Mapping[str, Any]) -> str:
 
 
 def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Table:
-    """Return a table with a row for each member."""
     cells = []
     for member in members:
         heard = "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"

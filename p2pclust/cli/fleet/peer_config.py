@@ -256,7 +256,6 @@ def load_config(
 
 
 def _check_extras(config: PeerConfig, where: _Where) -> None:
-    """Check that optional parts are installed, and that metrics are not exposed by mistake."""
     metrics = config.metrics
     if metrics is not None and not config.metrics_beyond_this_device and beyond_this_device(metrics.rpartition(":")[0]):
         raise UsageError(
@@ -297,7 +296,6 @@ def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
 
 
 def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
-    """Return the source of the data with absolute paths."""
     if isinstance(data, str):
         return str(Path(data).absolute())
     program, cwd = data["command"][0], folder.absolute()

@@ -139,7 +139,6 @@ def fault(
 def _do(
     verb: str, path: Path, names: Sequence[str], *, as_json: bool, wait_s: float = 0.0, deadline_s: float = 0.0
 ) -> None:
-    """Do this on all hosts that have one of these peers, and show the outcome."""
     from p2pclust.cli.fleet.view import how, is_down  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
 

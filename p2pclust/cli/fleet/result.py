@@ -74,7 +74,6 @@ def result(
 
 
 def _told(found: FinishedJob) -> dict[str, Any]:
-    """Return a result in plain values."""
     from p2pclust.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.centers.claims import limited_peers  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
@@ -163,7 +162,6 @@ def _drifted(drift: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
-    """Write the centers, or what else the protocol declares."""
     import numpy as np  # noqa: PLC0415
 
     arrays = {name: np.array(values) for name, values in told["declared"].items()}

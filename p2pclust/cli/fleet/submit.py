@@ -230,7 +230,6 @@ def _code(ended: Mapping[str, Any]) -> int:
 
 
 def _watched(client: Connection, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
-    """Show events until the job ends; return its outcome and the events."""
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it continues", "events": []}
     with _shown(console) as show:
         for event in client.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):

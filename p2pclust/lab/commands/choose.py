@@ -94,7 +94,6 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
-    """Run all trials on one fleet and choose."""
     from p2pclust.choose.choice import choice  # noqa: PLC0415
     from p2pclust.choose.trials import (  # noqa: PLC0415
         final_states,

@@ -101,7 +101,6 @@ def fetch(
 
 @contextmanager
 def _progress() -> Iterator[OnProgress]:
-    """Show a bar for each file that comes, on a terminal only."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 
     console = stderr()
@@ -252,7 +251,6 @@ def _whole(what: str, text: str) -> list[int]:
 
 
 def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
-    """Print how much each peer holds."""
     by_class = held.what == "rows" and bool(held.columns)
     numbers = (held.what, "classes", "largest class") if by_class else (held.what,)
     shown = table(("peer", *numbers, *(["which"] if held.what == "features" else [])), right=numbers, gap=2)

@@ -89,7 +89,6 @@ def reproduce(
 
 
 def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
-    """Measure tables, save and show the results, and return the summary."""
     from p2pclust.lab.reproduce.frame import measure  # noqa: PLC0415
     from p2pclust.lab.reproduce.report import plain  # noqa: PLC0415
     from p2pclust.lab.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415

@@ -145,7 +145,6 @@ def _carry_out(
     scenario: Scenario, backend: str, directory: Path, name: str, console: Console, *, as_json: bool,
     serve: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the scenario with a live view and print a summary."""
     from p2pclust.lab.commands.show.live import Watch  # noqa: PLC0415
     from p2pclust.lab.commands.show.page import page_of  # noqa: PLC0415
     from p2pclust.lab.commands.show.summary import summarise  # noqa: PLC0415

@@ -99,7 +99,6 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
 
 
 def _swarm(asked: Asked) -> Callable[[int], SeedResult | RandomResult]:
-    """Return what runs one seed."""
     from p2pclust.lab.simulation.fleets import run as fleets  # noqa: PLC0415
     from p2pclust.lab.simulation.swarms import swarm  # noqa: PLC0415
 

@@ -130,7 +130,6 @@ def simulate(
 
 
 def _show_world(seed: int, asked: Asked) -> None:
-    """Print what a seed draws, if it draws a world of its own."""
     from p2pclust.lab.simulation.fleets.drawing import draw  # noqa: PLC0415
     from p2pclust.lab.simulation.fleets.run import SWARMS  # noqa: PLC0415
 
@@ -168,7 +167,6 @@ def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path
 
 
 def _all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> int:
-    """Look for each planted bug, print the table, and return the exit code."""
     found: list[BugFound] = []
     with progress_bar("bugs", len(bug_names())) as advance:
         for one in look_for_all(seeds, workers):

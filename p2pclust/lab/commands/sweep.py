@@ -108,7 +108,6 @@ def _pool(workers: int | None, scheduler: str | None) -> Pool:
 
 
 def _draws(wanted: bool | None) -> bool:
-    """Return whether plots are drawn; by default they are if Matplotlib is installed."""
     from p2pclust.lab.pictures.canvas import can_draw  # noqa: PLC0415
 
     if wanted is None and not can_draw():

@@ -186,7 +186,6 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
 
 
 def _check_shared(whats: Iterable[str], chosen: Mapping[str, Any]) -> None:
-    """Refuse an option that none of the kinds has."""
     named = [what for what in whats if not _is_file(what)]
     known = dict.fromkeys(option for what in named for option in kind_of(what).options)
     for key in chosen:
@@ -215,7 +214,6 @@ def _number(number: int | None, otherwise: str) -> str:
 
 
 def _summarise(console: Console, what: str, found: Measures) -> None:
-    """Print the measures of one overlay."""
     from rich.table import Table  # noqa: PLC0415
 
     shown = Table.grid(padding=(0, 2, 0, 0))
@@ -247,7 +245,6 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
 
 
 def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
-    """Print the measures of several overlays side by side."""
     numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
                "gossip", "95 %")  # fmt: skip
     shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)

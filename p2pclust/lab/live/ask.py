@@ -169,9 +169,7 @@ class FleetFollower:
                 client.close()
                 self._at = (self._at + 1) % len(self._clients)
                 continue
-            for event in events:
-                with self._shown.changing() as run:
-                    run.take(event)
+            self._take(events)
             self._shown.say(asked=str(answer["peer"]), trouble="")
             return
         self._shown.say(asked="", trouble=f"no peer answers: {why}")
@@ -188,7 +186,10 @@ class FleetFollower:
             client.close()
             self._silent[client] = now
             return
-        for event in self._reader.aside(now - self._began, answer):
+        self._take(self._reader.aside(now - self._began, answer))
+
+    def _take(self, events: Iterable[RunEvent]) -> None:
+        for event in events:
             with self._shown.changing() as run:
                 run.take(event)
 

@@ -102,7 +102,6 @@ def _role(peer: PeerView, waited: set[str]) -> str:
 
 
 def _line(by_round: Mapping[int, float]) -> tuple[list[int], list[float]]:
-    """Return the rounds and the values of a line in a chart."""
     rounds = sorted(number for number, value in by_round.items() if math.isfinite(value))
     kept = [rounds[place] for place in thinned(len(rounds), _MOST_POINTS)]
     return kept, [by_round[number] for number in kept]

@@ -275,8 +275,6 @@ def _shortened(body: str) -> str:
 
 
 def _coloured(body: str) -> str:
-    """Replace colours by the page's variables."""
-
     def named(match: re.Match[str]) -> str:
         variable = VARIABLES.get(match[2])
         return match[0] if variable is None else f"{match[1]}:var(--{variable})"

@@ -126,7 +126,6 @@ def _worth(this: Any, X: ArrayLike) -> list[tuple[int, float]]:
 
 
 def _draw_objective(ax: Axes, worth: list[tuple[int, float]]) -> None:
-    """Draw the objective over rounds, with its scale at the right of these axes."""
     right = ax.twinx()
     numbers, values = zip(*worth, strict=True)
     right.plot(numbers, values, "--", marker="s", markersize=3, color=SERIES[3], label="objective")

@@ -91,7 +91,6 @@ def _mode(kinds: Sequence[Any]) -> Any:
 
 
 def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
-    """Return the known classes of a community's clusters in words."""
     known = [other for other in kinds if other is not None]
     same = sum(other == kind for other in known)
     if not known:

@@ -231,7 +231,6 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
 def _profiles(
     centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
 ) -> Drawing:
-    """Draw each center as a line over the features, each feature in the range of the rows."""
     spread = np.ptp(rows, axis=0)
     heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
     longest = max(len(_called(name)) for name in features)

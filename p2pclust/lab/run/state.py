@@ -341,7 +341,6 @@ class RunState:
                 self._end_term(job, t)
 
     def _on_enrolled(self, event: RunEvent, _: events.DeviceNews) -> None:
-        """Show a peer of a standing fleet that was not known before."""
         self.peers.setdefault(event.peer, PeerView(event.peer))
         self._sees.setdefault(event.peer, set())
 
@@ -593,7 +592,6 @@ def _end_last(spans: list[Span], t: float) -> None:
 
 
 def _relieve(peer: PeerView, do: str, t: float) -> None:
-    """End the trouble of a peer that a fault made."""
     what = _FAULTS.get(do, (do, ""))[0]
     peer.troubled = [replace(one, end=min(one.end, t)) if one.what == what else one for one in peer.troubled]
 

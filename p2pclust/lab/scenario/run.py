@@ -147,7 +147,6 @@ def _record(
 
 
 def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the expectations as ``result.json`` holds them."""
     judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
     if scenario.faults:
         # A run without a planned fault has not tested what it was meant to test.
@@ -261,7 +260,6 @@ def _give_up_s(
 def _result(
     run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return what the run found, as ``result.json`` holds it."""
     jobs, shares = run.jobs, run.shares
     entries = [
         evaluate.job_entry(

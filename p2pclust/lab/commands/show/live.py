@@ -157,7 +157,6 @@ class Watch:
         return line.append(f"   most by {load.busiest}: {size(load.busiest_bytes)}", style="dim")
 
     def _group(self, group: GroupView) -> Text:
-        """A bar for a class of devices: finished, here, away."""
         wide = min(_BAR, group.total)
         finished, alive = (round(wide * part / group.total) for part in (group.finished, group.alive))
         alive = min(alive, wide - finished)

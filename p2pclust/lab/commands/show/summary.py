@@ -57,7 +57,6 @@ def summarise(console: Console, result: Result) -> None:
 
 
 def _left_out(files: Sequence[Result]) -> str:
-    """Return how many rows no device holds, and of which files."""
     parts = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
     more = f" and of {len(parts) - _FILES_SHOWN} more files" if len(parts) > _FILES_SHOWN else ""
     n_rows = sum(one["rows"] for one in files)

@@ -129,7 +129,6 @@ def needs(document: Mapping[str, Any]) -> str:
 
 
 def _protocols(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the protocols of a scenario's jobs, or of a sweep's grid."""
     for job in document.get("jobs", ()):
         yield job["protocol"]
     named = document.get("grid", {}).get("protocol", ())

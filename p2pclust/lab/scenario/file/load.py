@@ -229,10 +229,8 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
         if job.clusters is not None and job.clusters > n_rows:
             raise DataError(f"[jobs.{index}]: clusters = {job.clusters}: expected at most the {n_rows} rows of data")
         if isinstance(job.init, tuple) and len(job.init[0]) != n_features:
-            raise DataError(
-                f"[jobs.{index}]: init has centers of {len(job.init[0])} values: expected {n_features}, "
-                "one for each feature"
-            )
+            values = f"{len(job.init[0])} values: expected {n_features}, one for each feature"
+            raise DataError(f"[jobs.{index}]: init has centers of {values}")
 
 
 def _anchor_files(document: dict[str, Any], folder: Path) -> None:

@@ -80,7 +80,6 @@ def job_entry(
 def _recorded(
     job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], shares: Mapping[str, DataSet]
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what the last state of a job has recorded, whether the job is done or not."""
     roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
     features = next((share.feature_names for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
@@ -137,7 +136,6 @@ def empty_entry(job: Job) -> dict[str, Any]:
 
 
 def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
-    """Return the job's parameters; for a protocol without centers also those with default values."""
     if isinstance(protocol, Clustering):
         return dict(stage.parameters)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are

@@ -143,7 +143,6 @@ def _energy(result: Result) -> float | None:
 
 
 def _left_out(wanted: Sequence[str], result: Result) -> Expectation:
-    """Check which peers are named as left out or abstaining in any round of any job."""
     what = f"left out by name: {', '.join(wanted) or 'no peer'}"
     records = [job.get("abstained") for job in result.get("jobs", ())]
     if not any(records):

@@ -149,7 +149,6 @@ def write_labels(
 
 
 def _labelled(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:
-    """Yield devices with their rows and labels."""
     assert found.state is not None
     if job.has_workspace:
         yield from ((name, shares[name], own) for name, own in labels_of_peers(job, found, shares).items())

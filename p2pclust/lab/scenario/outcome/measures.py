@@ -219,7 +219,6 @@ def _scores(truth: Sequence[NDArray[Any]], own: Sequence[NDArray[Any]]) -> dict[
 
 
 def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
-    """Measure how far the centers lie from those of the undamaged rows."""
     whole = (
         runner.pooled if runner.clustering_stage(done.job)[1].lossless else lambda *run: runner.pooled_run(*run).centers
     )

@@ -162,7 +162,6 @@ def _without(story: JobStory) -> str:
 
 
 def _labels(story: JobStory, rows: JobRows) -> Section | None:
-    """Return the rows of each peer, the match of clusters to true classes, and the memberships."""
     made = [_confusion(story, rows), _certainty(rows)]
     pictures = _holdings(rows) + [picture for picture in made if picture is not None]
     return Section(f"{story.prefix}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
@@ -254,7 +253,6 @@ def _pooled(story: JobStory) -> Section | None:
 
 
 def _notes(story: JobStory) -> Section | None:
-    """Return the job in words and figures: how it went, and its parameters and terms."""
     entry = story.entry
     jobs, peers = story.run.result["jobs"], story.run.result["peers"]
     said = [[fact.name, fact.words] for fact in job_lines(entry, story.number + 1, len(jobs), peers, _TABLED)]
@@ -305,7 +303,6 @@ def _recovered(findings: Sequence[AttackResult]) -> Drawing:
 
 
 def _recognised(findings: Sequence[AttackResult]) -> Drawing:
-    """Draw how well models recognise rows that they were trained on."""
     drawn = [(one, one.auc) for one in findings if one.auc is not None]
     drawing = value_bars(
         [f"{one.observer}: {one.attack}" for one, _ in drawn], [auc for _, auc in drawn],

@@ -159,7 +159,6 @@ def worth_of(
 
 
 def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
-    """Return only the rows that are drawn."""
     thin, start = {}, 0
     for name, share in held.items():
         own = drawn[(drawn >= start) & (drawn < start + share.n_rows)] - start

@@ -101,7 +101,6 @@ def _sections(story: RunStory) -> list[Section]:
 
 
 def _left_out(story: RunStory) -> Section | None:
-    """Return how many rows were left out because a value is missing."""
     rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
     text = (
         "These rows have a missing value, and the scenario says to leave such rows out. They are not counted anywhere."
@@ -163,7 +162,6 @@ def _changing(run: RunState) -> str:
 
 
 def _failed(story: RunStory) -> str:
-    """Return in words which faults struck, and which strangers were kept out."""
     strikes = story.run.strikes
     struck = ", ".join(f"{strike.text} ({strike.t:.2f} s)" for strike in strikes[:8])
     more = f", and {len(strikes) - 8} more" if len(strikes) > 8 else ""

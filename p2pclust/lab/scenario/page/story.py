@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
@@ -88,8 +88,7 @@ class JobStory:
     @property
     def entry(self) -> Mapping[str, Any]:
         """The job's entry in ``result.json``."""
-        entry: Mapping[str, Any] = self.run.result["jobs"][self.number]
-        return entry
+        return cast("Mapping[str, Any]", self.run.result["jobs"][self.number])
 
     @property
     def found(self) -> JobResult | None:
