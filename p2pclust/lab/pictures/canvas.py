@@ -143,10 +143,8 @@ class Drawing:
     """A figure, or one of the axes of a figure, with descriptions of its parts."""
 
     axes: Axes
-    #: Whether the figure has nothing else.
-    alone: bool = True
-    #: The opening tags of the parts that have a description.
-    _marks: list[str] = field(default_factory=list, repr=False)
+    alone: bool = True  # whether the figure has nothing else
+    _marks: list[str] = field(default_factory=list, repr=False)  # the opening tags of the described parts
 
     @classmethod
     def new(

@@ -158,12 +158,9 @@ def _draw_nodes(
 class Placement:
     """Places; the unit is about the distance between neighbouring nodes."""
 
-    #: Of the clusters, shape (M, 2).
-    places: Floats
-    #: The lower middle of each community's caption, shape (G, 2).
-    captions: Floats
-    #: Left, right, bottom and top.
-    page: tuple[float, float, float, float]
+    places: Floats  # of the clusters, shape (M, 2)
+    captions: Floats  # the lower middle of each community's caption, shape (G, 2)
+    page: tuple[float, float, float, float]  # left, right, bottom and top
 
 
 def lay_out(association: Association) -> Placement:

@@ -86,14 +86,11 @@ class Colouring:
     """The colours of dots."""
 
     title: str
-    #: The place of each row's kind in `names`, shape (n,); negative for none.
-    kinds: Ints
+    kinds: Ints  # the place of each row's kind in `names`, shape (n,); negative for none
     names: Sequence[str]
     colours: Sequence[str] = CLUSTERS
-    #: Drawn over the dots, in the colours of the names, shape (C, 2).
-    centers: Floats | None = None
-    #: The earlier places of the centers, shape (steps, C, 2).
-    trails: Floats | None = None
+    centers: Floats | None = None  # drawn over the dots, in the colours of the names, shape (C, 2)
+    trails: Floats | None = None  # the earlier places of the centers, shape (steps, C, 2)
 
     def colour(self, kind: int) -> str:
         """Return the colour of a kind."""

@@ -84,7 +84,11 @@ def carry_out(
     title = scenario.title
     result = {"scenario": name or title, "title": title, "backend": backend_name, "seed": scenario.seed}
     result |= _result(run, found, evidence, left_out)
-    result |= {"expectations": _judge(scenario, result), "output": str(out)}
+    judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
+    if scenario.faults:  # a run without a planned fault has not tested what it was meant to test
+        struck = not result["unfired_faults"]
+        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
+    result |= {"expectations": judged, "output": str(out)}
     attacked = () if attack is None else attack(run, found)
     if attack is not None:
         folder.write_json(out / "audit.json", {"attacks": [one for job in attacked for one in job.to_dicts()]})
@@ -144,15 +148,6 @@ def _record(
         except FleetError as error:
             # The fleet did not start; the result is still written, with the reason.
             return FleetResult((), {}, time.monotonic() - began, failure=str(error)), events
-
-
-def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
-    if scenario.faults:
-        # A run without a planned fault has not tested what it was meant to test.
-        struck = not result["unfired_faults"]
-        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
-    return judged
 
 
 def _write(

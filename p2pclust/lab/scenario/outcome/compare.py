@@ -38,13 +38,10 @@ class ComparedRun:
 class ComparedFigure:
     """One value of all runs."""
 
-    #: What the value belongs to: the run, a job, the cost, or the expectations.
-    part: str
+    part: str  # what the value belongs to: the run, a job, the cost, or the expectations
     what: str
-    #: One for each run; None if a result does not have it.
-    values: tuple[Value, ...]
-    #: ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
-    unit: str = ""
+    values: tuple[Value, ...]  # one for each run; None if a result does not have it
+    unit: str = ""  # ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing
 
     @property
     def differs(self) -> bool:

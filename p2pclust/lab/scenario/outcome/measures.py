@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, kmeans_plusplus, objective, run_steps
+from p2pclust.clustering import kmeans_plusplus, objective, run_steps
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
 from p2pclust.lab.scenario.outcome.evidence import Evidence, contributed
@@ -48,16 +48,11 @@ class Done:
 
     job: Job
     state: JobState
-    #: Every peer's rows, or columns, by name, in roster order.
-    shares: Mapping[str, DataSet]
-    #: Each peer's columns of the first centers, if peers that hold columns were given them.
-    given: Mapping[str, Floats]
-    #: Rows that replaced those of peers, and lies, in the order of rounds.
-    damage: Sequence[Damage]
-    #: Receives what measuring finds beside the entry.
-    evidence: Evidence
-    #: How closely peers agreed on sums, if gossip approximates them.
-    tolerance: float | None = None
+    shares: Mapping[str, DataSet]  # every peer's rows, or columns, by name, in roster order
+    given: Mapping[str, Floats]  # each peer's columns of the first centers, if peers that hold columns were given them
+    damage: Sequence[Damage]  # rows that replaced those of peers, and lies, in the order of rounds
+    evidence: Evidence  # receives what measuring finds beside the entry
+    tolerance: float | None = None  # how closely peers agreed on sums, if gossip approximates them
 
     @cached_property
     def locals_(self) -> list[Local]:
@@ -244,12 +239,9 @@ def _ranges(locals_: Sequence[Local]) -> Floats:
 class PooledStarts:
     """The comparison of the fleet's centers with the best of several pooled runs."""
 
-    #: The number of runs.
-    starts: int
-    #: Of the best run, in squared working coordinates.
-    objective: float
-    #: The relative excess of the objective of the fleet's centers over the same rows; negative if it is smaller.
-    excess: float
+    starts: int  # the number of runs
+    objective: float  # of the best run, in squared working coordinates
+    excess: float  # relative, of the objective of the fleet's centers over the same rows; negative if it is smaller
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, and the comparison in words."""
@@ -290,14 +282,11 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
     with runner.one_thread(), job.stages[stage].calling("pooled_step"):
         pool = protocol.pool(state.arrays, locals_)
-        ends = [_end(protocol, pool.points, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)]
-        best = min(objective(pool.points, centers, fuzzifier) for centers in ends)
+        firsts = [
+            kmeans_plusplus(pool.points, C, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)
+        ]
+        ends = [run_steps(protocol.pooled_step, pool.points, first, tol=_TOL, max_rounds=_ROUNDS) for first in firsts]
+        best = min(objective(pool.points, end.centers, fuzzifier) for end in ends)
         own = objective(pool.points, state.arrays["centers"], fuzzifier)
-    if best > 0.0:
-        return PooledStarts(STARTS, best, own / best - 1.0)
-    return PooledStarts(STARTS, best, 0.0 if own == 0.0 else float("inf"))
-
-
-def _end(protocol: Clustering, points: Points, rng: np.random.Generator) -> NDArray[np.float64]:
-    first = kmeans_plusplus(points, protocol.n_clusters, rng)
-    return run_steps(protocol.pooled_step, points, first, tol=_TOL, max_rounds=_ROUNDS).centers
+    excess = own / best - 1.0 if best > 0.0 else 0.0 if own == 0.0 else float("inf")
+    return PooledStarts(STARTS, best, excess)

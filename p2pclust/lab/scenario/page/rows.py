@@ -37,21 +37,17 @@ _NUMBERS: Final = 200_000_000  # with more values than this only the rows that a
 class JobRows:
     """Rows of one job; n of them, of which s are drawn."""
 
-    #: The peers that contributed, or for a job without centers those that finished.
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the peers that contributed, or for a job without centers those that finished
     #: The peer and the cluster of each row, shape (n,); the cluster is negative if it has none.
     peer: Ints
     labels: Ints
-    #: True labels, shape (n,), where every one of these peers has them.
-    y: NDArray[Any] | None
+    y: NDArray[Any] | None  # true labels, shape (n,), where every one of these peers has them
     #: Of the rows that are drawn, in the data's own units, shape (s, F), and which of the n rows these are.
     X: Floats
     drawn: Ints
     features: tuple[str, ...]
-    #: The names of the clusters.
-    clusters: tuple[str, ...]
-    #: The greatest membership of each row drawn, shape (s,), where memberships are fuzzy.
-    sure: Floats | None = None
+    clusters: tuple[str, ...]  # their names
+    sure: Floats | None = None  # the greatest membership of each row drawn, shape (s,), where memberships are fuzzy
 
     @cached_property
     def classes(self) -> list[str]:
