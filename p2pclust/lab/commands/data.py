@@ -189,7 +189,7 @@ def split(
     settings = {
         "beta": beta, "labels_per_peer": labels_per_peer,
         "locations": [_numbers("--location", place) for place in location] if location else None,
-        "widths": _whole("--widths", widths) if widths else None,
+        "widths": [int(width) for width in _numbers("--widths", widths, whole=True)] if widths else None,
     }  # fmt: skip
     shares = _shares(rows, scheme, peers, settings, seed)
     held = holdings(rows, peer_names(len(shares)), shares, vertical=scheme == "vertical")
@@ -236,18 +236,14 @@ def _count(peers: int | None) -> int:
     return peers
 
 
-def _numbers(what: str, text: str) -> list[float]:
+def _numbers(what: str, text: str, *, whole: bool = False) -> list[float]:
     try:
-        return [float(part) for part in text.split(",")]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError as error:
         raise UsageError(f"{what} {text}: expected numbers with commas between them") from error
-
-
-def _whole(what: str, text: str) -> list[int]:
-    numbers = _numbers(what, text)
-    if not all(number.is_integer() for number in numbers):
+    if whole and not all(number.is_integer() for number in numbers):
         raise UsageError(f"{what} {text}: expected whole numbers")
-    return [int(number) for number in numbers]
+    return numbers
 
 
 def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:

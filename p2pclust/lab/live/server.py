@@ -23,7 +23,7 @@ from typing import Final
 from aiohttp import web
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.live.shown import LivePicture
+from p2pclust.lab.live.shown import FollowedRun
 from p2pclust.peer.operate.web import names_this_host
 from p2pclust.transport.links import parse_address
 
@@ -125,7 +125,7 @@ class LivePage:
     If the address is not loopback, browsers need the token in `url`. Raise UsageError if it cannot be listened on.
     """
 
-    def __init__(self, picture: LivePicture, address: Address) -> None:
+    def __init__(self, picture: FollowedRun, address: Address) -> None:
         self._picture, self._address = picture, address
         self._token = "" if address.loopback else secrets.token_urlsafe(24)
         self._loop = asyncio.new_event_loop()

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.run.events import RunEvent
@@ -117,22 +117,10 @@ def _plane(scene: Scene, job: JobView) -> dict[str, Any]:
     return {"x": x, "y": y, "paths": paths, "box": (min(xs), max(xs), min(ys), max(ys))}
 
 
-def _in_json(shown: Mapping[str, Any]) -> str:
-    return json.dumps(shown, separators=(",", ":"), allow_nan=False)
-
-
-class LivePicture(Protocol):
-    """What the server shows. Its methods are called from the server's thread."""
-
-    def to_json(self) -> str:
-        """Return the newest snapshot."""
-
-    def control(self, do: str, value: float) -> None:
-        """Do what a person asked for on the page; raise UsageError if that is not possible here."""
-
-
 class FollowedRun:
     """A run that continues, of a testbed or of a standing fleet; another thread takes its events.
+
+    The server calls `to_json` and `control` from its own thread.
 
     Examples
     --------
@@ -168,15 +156,18 @@ class FollowedRun:
     def to_json(self) -> str:
         """Return the newest snapshot."""
         with self._lock:
-            found = snapshot(self._scene, self._state, **self._said)
-        return _in_json(found)
+            shown = snapshot(self._scene, self._state, **self._told())
+        return json.dumps(shown, separators=(",", ":"), allow_nan=False)
+
+    def _told(self) -> dict[str, Any]:
+        return self._said
 
     def control(self, do: str, value: float) -> None:
-        """Refuse: nothing can be changed on the page of a run."""
+        """Do what a person asked for on the page, where that is possible: nothing can be changed of a run that continues."""
         raise UsageError(f"{do}: only a replay can be controlled")
 
 
-class Replay:
+class Replay(FollowedRun):
     """A run that ended, at any speed: played, paused, and moved to any moment.
 
     The events are in order of time. `speed` is the seconds of the run in one second, and `now` returns the time in
@@ -201,15 +192,13 @@ class Replay:
         self, scene: Scene, events: Sequence[RunEvent], speed: float = 1.0,
         *, now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._scene, self._events = scene, sorted(events, key=lambda event: event.t)
+        super().__init__(scene, scene.begun(), mode="replay")
+        self._events = sorted(events, key=lambda event: event.t)
         self._times = [event.t for event in self._events]
         self._now = now
-        self._lock = threading.Lock()
-        self._state = scene.begun()
         self._taken = 0
         self._speed, self._playing = speed, True
         self._t, self._at = 0.0, now()  # where the run stood, and when
-        self.on_change: Callable[[], None] = lambda: None
 
     @property
     def end(self) -> float:
@@ -264,12 +253,8 @@ class Replay:
             self._go_on()
         self.on_change()
 
-    def to_json(self) -> str:
-        """Return the newest snapshot."""
-        with self._lock:
-            # Rounded up, so that a slider that is moved to the end is there.
-            end = math.ceil(1_000 * self.end) / 1_000
-            at = end if self._t >= self.end else round(self._t, 3)
-            player = {"playing": self._playing, "speed": self._speed, "t": at, "end": end}
-            found = snapshot(self._scene, self._state, mode="replay", player=player)
-        return _in_json(found)
+    def _told(self) -> dict[str, Any]:
+        # Rounded up, so that a slider that is moved to the end is there.
+        end = math.ceil(1_000 * self.end) / 1_000
+        at = end if self._t >= self.end else round(self._t, 3)
+        return self._said | {"player": {"playing": self._playing, "speed": self._speed, "t": at, "end": end}}

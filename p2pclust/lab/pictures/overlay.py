@@ -208,6 +208,7 @@ def overlay_figure(overlay: Overlay) -> Figure:
     A peer with more links is larger. Peers whose loss would disconnect the others are red. Names are written for up to
     40 peers.
     """
+    from matplotlib.collections import LineCollection
     from matplotlib.patheffects import withStroke
 
     places = on_page(lay_out(overlay), _PAGE - 1.6)
@@ -219,26 +220,26 @@ def overlay_figure(overlay: Overlay) -> Figure:
     axes = figure.add_subplot()
     usual = float(np.clip(9000 / overlay.n_peers, 30, 420))  # square points: larger with more links
     sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
-    _draw_plain_links(axes, lines)
+    # Many links must not look darker than few.
+    faint = float(np.clip(14.0 / math.sqrt(max(1, len(lines))), 0.25, 0.9))
+    if len(lines) > _MANY:
+        faint = max(0.02, faint * _MANY / len(lines))
+    width = 1.2 if len(lines) <= 100 else 0.8
+    axes.add_collection(LineCollection(lines, colors=LINK, linewidths=width, alpha=faint, zorder=1))
     colours = [WRONG if name in cut else CURVE for name in overlay.names]
     axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
     if overlay.n_peers <= _NAMED:
         texts, halo = [short_name(name) for name in overlay.names], withStroke(linewidth=2.5, foreground="white")
-        write_names(
-            axes, texts, places, sizes.tolist(), _beside(overlay, places), fontsize=8, zorder=4, path_effects=[halo]
-        )
+        # No name is written over the places on each link near its ends.
+        ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
+        near = [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
+        write_names(axes, texts, places, sizes.tolist(), near, fontsize=8, zorder=4, path_effects=[halo])
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
     peers, links = counted(overlay.n_peers, "peers"), counted(overlay.n_links, "links")
     axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
     _legend_of_links(figure, overlay, len(cut))
     return figure
-
-
-def _beside(overlay: Overlay, places: Floats) -> list[Floats]:
-    """Return the places on each link near its ends, over which no name should be written."""
-    ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
-    return [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
 
 
 def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
@@ -249,17 +250,6 @@ def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
     lengths = [float(np.hypot(*(end - start))) for start, end in lines]
     step = min(lengths, default=1.0)
     return [_bent(line, 0.3 * step) if far > 1.5 * step else line for line, far in zip(lines, lengths, strict=True)]
-
-
-def _draw_plain_links(axes: Axes, lines: list[Floats]) -> None:
-    from matplotlib.collections import LineCollection
-
-    # Many links must not look darker than few.
-    faint = float(np.clip(14.0 / math.sqrt(max(1, len(lines))), 0.25, 0.9))
-    if len(lines) > _MANY:
-        faint = max(0.02, faint * _MANY / len(lines))
-    width = 1.2 if len(lines) <= 100 else 0.8
-    axes.add_collection(LineCollection(lines, colors=LINK, linewidths=width, alpha=faint, zorder=1))
 
 
 def _bent(line: Floats, height: float) -> Floats:

@@ -14,11 +14,11 @@ from p2pclust.tools.distribution import install_line
 
 if TYPE_CHECKING:
     from p2pclust.lab.live.server import LivePage
-    from p2pclust.lab.live.shown import FollowedRun, Replay
+    from p2pclust.lab.live.shown import FollowedRun
 
 
 @contextmanager
-def page_of(picture: FollowedRun | Replay, address: str) -> Iterator[LivePage]:
+def page_of(picture: FollowedRun, address: str) -> Iterator[LivePage]:
     """Serve a picture, and say where on standard error."""
     try:
         from p2pclust.lab.live.server import Address, LivePage  # noqa: PLC0415 - aiohttp is in the extra `live`

@@ -33,7 +33,8 @@ def summarise(console: Console, result: Result) -> None:
         lines.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
     if result["reading"]:
         lines.add_row("read", " · ".join(result["reading"][:_FILES_SHOWN]))
-    lines.add_row("seconds", _seconds(result))
+    wall, virtual = f"{result['wall_seconds']:.1f}", result["virtual_seconds"]
+    lines.add_row("seconds", wall if virtual is None else f"{virtual:.1f} of virtual time, in {wall}")
     console.print()
     if console.is_terminal:
         # Where there was a live view, it is gone now, and the title with it.
@@ -61,12 +62,6 @@ def _left_out(files: Sequence[Result]) -> str:
     more = f" and of {len(parts) - _FILES_SHOWN} more files" if len(parts) > _FILES_SHOWN else ""
     n_rows = sum(one["rows"] for one in files)
     return f"{counted(n_rows, 'rows')}: {', '.join(parts[:_FILES_SHOWN])}{more}"
-
-
-def _seconds(result: Result) -> str:
-    wall = f"{result['wall_seconds']:.1f}"
-    virtual = result["virtual_seconds"]
-    return wall if virtual is None else f"{virtual:.1f} of virtual time, in {wall}"
 
 
 def _peers(console: Console, peers: Result) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -123,13 +123,11 @@ def needs(document: Mapping[str, Any]) -> str:
             cached(source)
         except UsageError:
             return f"p2pclust data fetch {canonical(source)}"
-    if any(name in _MODELS for name in _protocols(document)) and importlib.util.find_spec("torch") is None:
+    named = document.get("grid", {}).get("protocol", ())  # of a sweep
+    protocols = [
+        *(job["protocol"] for job in document.get("jobs", ())),
+        *([named] if isinstance(named, str) else named),
+    ]
+    if any(name in _MODELS for name in protocols) and importlib.util.find_spec("torch") is None:
         return "pip install 'p2pclust[models]'"
     return ""
-
-
-def _protocols(document: Mapping[str, Any]) -> Iterator[str]:
-    for job in document.get("jobs", ()):
-        yield job["protocol"]
-    named = document.get("grid", {}).get("protocol", ())
-    yield from (named,) if isinstance(named, str) else named

@@ -63,7 +63,12 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     names = scenario.fleet.names
     how = {key: getattr(spec, key) for key in _HOW_READ}
     if spec.files is not None:
-        shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]
+        shares = []
+        for name, file in zip(names, spec.files, strict=True):
+            try:
+                shares.append(load(file, **how))
+            except UsageError as error:  # a DataError too
+                raise type(error)(f"{name}: {error}") from error
     else:
         assert spec.source is not None
         shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
@@ -75,14 +80,6 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         _check_columns(by_name)
         _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
     return by_name
-
-
-def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
-    """Load the file of a device; errors begin with the device's name."""
-    try:
-        return load(file, **how)
-    except UsageError as error:  # a DataError too
-        raise type(error)(f"{name}: {error}") from error
 
 
 def _check_rows(shares: Mapping[str, DataSet]) -> None:

@@ -24,8 +24,8 @@ from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.drift import drift_report
 from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.base import Clustering, Labelling
-from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.base import Clustering
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
@@ -120,9 +120,14 @@ def empty_entry(job: Job) -> dict[str, Any]:
     # A protocol without centers has no first centers.
     inits = [before.parameters["init"] for before in job.stages[:number] if "init" in before.parameters]
     init = {"init": (inits or ["own"])[0]} if protocol.inits else {}
+    parameters = stage.parameters
+    if not isinstance(protocol, Clustering):  # those with default values too
+        fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
+        given = {field.name: getattr(protocol, field.name) for field in fields}
+        parameters = {name: value for name, value in given.items() if value is not None}
     return {
         "protocol": stage.protocol,
-        "parameters": {**_parameters(protocol, stage), **init, "participation": job.participation},
+        "parameters": {**parameters, **init, "participation": job.participation},
         "kernel": job.kernel,
         "stops": protocol.stops,
         "rounds": None, "converged": False, "centers": None, "declared": {},
@@ -133,14 +138,6 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "gap": None, "damaged": [], "harm": None, "replay_identical": None, "digests": {}, "seconds": None, "job": None,
         "failure": "it was not submitted, because the fleet could not finish the job before it",
     }  # fmt: skip
-
-
-def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
-    if isinstance(protocol, Clustering):
-        return dict(stage.parameters)
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
-    given = {field.name: getattr(protocol, field.name) for field in fields}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) -> list[Damage]:

@@ -128,7 +128,16 @@ def _rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRo
         return None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
     rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
-    return replace(rows, sure=_sure(job, state, rows.X))
+    fuzzifier = _fuzzifier(job)
+    if fuzzifier is None or "centers" not in state.arrays:
+        return rows
+    with one_thread(), np.errstate(all="ignore"):
+        of_rows = memberships(Local(rows.X).points(state.arrays), state.arrays["centers"], fuzzifier)
+    return replace(rows, sure=of_rows.max(axis=1))
+
+
+def _fuzzifier(job: Job) -> float | None:
+    return getattr(labelling_stage(job)[1], "fuzzifier", None)
 
 
 def worth_of(
@@ -140,7 +149,7 @@ def worth_of(
     because sums over different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
     """
     origin, scale = state.arrays["origin"], state.arrays["scale"]
-    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
+    fuzzifier = _fuzzifier(job)
     with one_thread(), np.errstate(all="ignore"):
         X = (rows.X - origin) / scale
         if peers is None:
@@ -175,15 +184,6 @@ def _gathered(held: Mapping[str, DataSet], labels: Sequence[Ints], clusters: tup
         np.concatenate(labels).astype(np.int64), np.concatenate(known) if len(known) == len(shares) else None, X, drawn,
         shares[0].feature_names, clusters,
     )  # fmt: skip
-
-
-def _sure(job: Job, state: JobState, X: Floats) -> Floats | None:
-    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
-    if fuzzifier is None or "centers" not in state.arrays:
-        return None
-    with one_thread(), np.errstate(all="ignore"):
-        greatest: Floats = memberships(Local(X).points(state.arrays), state.arrays["centers"], fuzzifier).max(axis=1)
-    return greatest
 
 
 def _of_columns(job: Job, state: JobState, held: Sequence[DataSet]) -> JobRows | None:
