@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.lab.live.address import Address
-from p2pclust.lab.live.server import LivePage
+from p2pclust.lab.live.server import Address, LivePage
 from p2pclust.lab.live.shown import FollowedRun
 from p2pclust.lab.run.scene import Scene
 

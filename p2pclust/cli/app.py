@@ -18,8 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, protocols, result, submit
+from p2pclust.cli.show.options import ServingCommand as _Serving
 from p2pclust.cli.show.output import complain, put_json
-from p2pclust.cli.show.serving import ServingCommand as _Serving
 from p2pclust.errors import P2PClustError
 from p2pclust.tools.distribution import install_line, missing_module
 from p2pclust.tools.laboratory import has_laboratory, laboratory
@@ -61,7 +61,8 @@ class _Group(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(1)
         except Exception as error:  # noqa: BLE001 - the last resort: shown in full, never swallowed
-            if _is_usage(error):
+            # A refused command line is known by attributes, because versions of typer use different classes.
+            if hasattr(error, "format_message") and hasattr(error, "exit_code"):
                 sys.exit(_refused(_usage_line(error), 2, as_json=as_json))
             lacking = missing_module(error) if isinstance(error, ModuleNotFoundError) else None
             if lacking is not None:
@@ -89,11 +90,6 @@ def _refused(message: str, code: int, *, as_json: bool) -> int:
     if as_json:
         put_json({"error": message, "exit_code": code})
     return code
-
-
-def _is_usage(error: Exception) -> bool:
-    """Return whether typer refused the command line; checked by attributes, as its versions use different classes."""
-    return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
 def _usage_line(error: Any) -> str:

@@ -6,8 +6,7 @@ from typing import Any
 
 from p2pclust.errors import FleetError
 from p2pclust.lab.live.ask import AnswerReader, FleetFollower
-from p2pclust.lab.live.shown import FollowedRun
-from p2pclust.lab.live.snapshot import snapshot
+from p2pclust.lab.live.shown import FollowedRun, snapshot
 from p2pclust.lab.run.scene import Scene
 
 ROSTER = ["a", "b", "c"]
@@ -47,12 +46,12 @@ def test_the_links_of_an_overlay_are_an_event_when_they_change() -> None:
     def links(answered: dict[str, Any]) -> Any:
         for event in told.events(1.0, answered):
             progress.take(event)
-        return snapshot(scene, progress, mode="watch").links
+        return snapshot(scene, progress)["links"]
 
-    assert links(answer()) == ()
-    assert links({**answer(), "links": [["a", "b"], ["b", "c"]]}) == ((0, 1), (1, 2))
+    assert links(answer()) == []
+    assert links({**answer(), "links": [["a", "b"], ["b", "c"]]}) == [[0, 1], [1, 2]]
     assert verbs(told, {**answer(), "links": [["a", "b"], ["b", "c"]]}) == ["sent"]
-    assert links({**answer(), "links": [["a", "b"]]}) == ((0, 1),)
+    assert links({**answer(), "links": [["a", "b"]]}) == [[0, 1]]
     assert links({**answer(), "links": None}) is None, "a full mesh"
 
 
@@ -150,9 +149,13 @@ def test_the_others_say_what_only_they_know_and_a_silent_one_is_left_alone_for_a
     follower.ask()
     follower.ask_another()
     with run.changing() as progress:
-        found = snapshot(scene, progress, mode="watch")
-        assert {device.name: device.role for device in found.devices} == {"a": "", "b": "aggregates", "c": "waited"}
-        assert {device.name: device.bytes_sent for device in found.devices} == {"a": 10, "b": 10, "c": None}
+        found = snapshot(scene, progress)
+        assert {device["name"]: device["role"] for device in found["devices"]} == {
+            "a": "",
+            "b": "aggregates",
+            "c": "waited",
+        }
+        assert {device["name"]: device["bytes_sent"] for device in found["devices"]} == {"a": 10, "b": 10, "c": None}
     b.lives = False
     follower.ask_another()
     follower.ask_another()

@@ -17,9 +17,8 @@ from tests.live.conftest import Browser
 from tests.processes.by_hand import Fleet
 
 from p2pclust.hosts.client import Connection
-from p2pclust.lab.live.address import Address
 from p2pclust.lab.live.ask import FleetFollower
-from p2pclust.lab.live.server import LivePage
+from p2pclust.lab.live.server import Address, LivePage
 from p2pclust.lab.live.shown import FollowedRun, Replay
 from p2pclust.lab.run.scene import Scene, recorded
 from p2pclust.lab.scenario.file.load import load_scenario
@@ -269,7 +268,7 @@ def test_a_browser_goes_on_after_the_server_was_started_again(browser: Browser) 
     with LivePage(run, Address("127.0.0.1", page.port)):
         browser.until("return document.getElementById('state').textContent === 'live'")
         assert roles(browser) == {"a": "alive"}
-        run.end("all jobs are done")
+        run.say(ended=True, outcome="all jobs are done")
     browser.until("return document.getElementById('state').textContent === 'ended: all jobs are done'")
 
 

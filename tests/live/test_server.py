@@ -15,8 +15,7 @@ import pytest
 pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.live.address import Address
-from p2pclust.lab.live.server import LivePage
+from p2pclust.lab.live.server import Address, LivePage
 
 Until = Callable[[Callable[[], Any]], Any]
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.happened import happened
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.lab.live.shown import Replay
-from p2pclust.lab.live.snapshot import Snapshot, snapshot, thinned
+from p2pclust.lab.live.shown import FollowedRun, Replay, snapshot, thinned
 from p2pclust.lab.run.scene import Scene, recorded
 from p2pclust.lab.run.state import RunState
 
@@ -27,11 +26,11 @@ FLEET = (
 CLOSED = {"verb": "combined", "peer": "a", "term": 1, "status": "running", "stage": 1, "contributors": NAMES}
 
 
-def told(*events: dict[str, Any], scene: Scene = SCENE) -> tuple[RunState, Snapshot]:
+def told(*events: dict[str, Any], scene: Scene = SCENE) -> tuple[RunState, dict[str, Any]]:
     progress = scene.begun()
     for number, event in enumerate(events):
         progress.take(happened({"t": float(number), "job": "j", **event}))
-    return progress, snapshot(scene, progress, mode="run")
+    return progress, snapshot(scene, progress)
 
 
 BEGUN = (
@@ -43,12 +42,12 @@ BEGUN = (
 
 def test_the_aggregator_that_dies_is_waited_for_until_it_is_noticed() -> None:
     _, before = told(*BEGUN)
-    assert [device.role for device in before.devices] == ["aggregates", "", ""]
-    assert before.job is not None
-    assert (before.job.aggregator, before.job.waits_for) == ("a", ())
+    assert [device["role"] for device in before["devices"]] == ["aggregates", "", ""]
+    assert before["job"] is not None
+    assert (before["job"]["aggregator"], before["job"]["waits_for"]) == ("a", ())
     killed = {"peer": "a", "verb": "fault", "do": "kill"}
     _, dead = told(*BEGUN, killed)
-    assert [(device.status, device.role) for device in dead.devices] == [
+    assert [(device["status"], device["role"]) for device in dead["devices"]] == [
         ("lost", "waited"),
         ("alive", ""),
         ("alive", ""),
@@ -56,8 +55,8 @@ def test_the_aggregator_that_dies_is_waited_for_until_it_is_noticed() -> None:
     noticed = {"peer": "b", "verb": "member", "member": "a", "status": "dead"}
     elected = {"peer": "c", "verb": "elected", "term": 2, "votes": 2, "of": 3}
     _, after = told(*BEGUN, killed, noticed, elected)
-    assert [device.role for device in after.devices] == ["", "", "aggregates"]
-    assert [(mark.t, mark.kind, mark.peer) for mark in after.marks] == [
+    assert [device["role"] for device in after["devices"]] == ["", "", "aggregates"]
+    assert [(mark["t"], mark["kind"], mark["peer"]) for mark in after["marks"]] == [
         (4.0, "election", "a"), (5.0, "fault", "a"), (6.0, "death", "a"), (7.0, "election", "c"),
     ]  # fmt: skip
 
@@ -77,10 +76,10 @@ def test_movement_and_objective_are_by_round_and_a_repeated_round_counts_once() 
     again = {**CLOSED, "peer": "b", "term": 2, "round": 2, "shift": 2.5, "contributors": ["b", "c"]}
     objective = {**CLOSED, "round": 3, "objective": 7.5, "status": "done"}
     _, found = told(*BEGUN, *rounds, again, objective)
-    assert found.moves is not None
-    assert (found.moves.rounds, found.moves.shifts, found.moves.tol) == ((1, 2), (3.0, 2.5), 0.01)
-    assert (found.moves.objective_rounds, found.moves.objectives) == ((3,), (7.5,))
-    assert [(one.number, one.present, one.roster) for one in found.rounds] == [
+    assert found["moves"] is not None
+    assert (found["moves"]["rounds"], found["moves"]["shifts"], found["moves"]["tol"]) == ([1, 2], [3.0, 2.5], 0.01)
+    assert (found["moves"]["objective_rounds"], found["moves"]["objectives"]) == ([3], [7.5])
+    assert [(one["number"], one["present"], one["roster"]) for one in found["rounds"]] == [
         (1, 3, 3), (2, 3, 3), (3, 3, 3), (2, 2, 3), (3, 3, 3),
     ]  # fmt: skip
 
@@ -89,10 +88,10 @@ def test_centers_are_shown_in_the_two_columns_where_they_were_farthest_apart_at_
     first = {"peer": "a", "verb": "centers", "round": 1, "centers": [[0.0, 0.0, 1.0], [1.0, 9.0, 5.0]]}
     then = {**first, "round": 2, "centers": [[50.0, 1.0, 1.5], [-50.0, 8.0, 4.0]]}
     _, found = told(*BEGUN, first, then)
-    assert found.plane is not None
-    assert (found.plane.x, found.plane.y) == ("v", "w")
-    assert found.plane.paths == (((0.0, 1.0), (1.0, 1.5)), ((9.0, 5.0), (8.0, 4.0)))
-    assert found.plane.box == (0.0, 9.0, 1.0, 5.0)
+    assert found["plane"] is not None
+    assert (found["plane"]["x"], found["plane"]["y"]) == ("v", "w")
+    assert found["plane"]["paths"] == [[(0.0, 1.0), (1.0, 1.5)], [(9.0, 5.0), (8.0, 4.0)]]
+    assert found["plane"]["box"] == (0.0, 9.0, 1.0, 5.0)
 
 
 def test_of_centers_only_what_is_drawn_is_kept_and_a_round_that_is_done_again_counts_once() -> None:
@@ -109,7 +108,7 @@ def test_the_page_of_a_standing_fleet_never_has_centers() -> None:
     _, found = told(
         *BEGUN, {"peer": "a", "verb": "centers", "round": 1, "centers": [[0.0, 0.0], [1.0, 9.0]]}, scene=scene
     )  # fmt: skip
-    assert found.plane is None
+    assert found["plane"] is None
 
 
 def test_costs_and_links_are_kept_by_device() -> None:
@@ -121,17 +120,17 @@ def test_costs_and_links_are_kept_by_device() -> None:
         {"peer": "b", "verb": "link", "to": "a", "up": False},
         {"peer": "a", "verb": "link", "to": "c", "up": True},
     )  # fmt: skip
-    assert [(one.bytes_sent, one.energy_j, one.battery) for one in found.devices] == [
+    assert [(one["bytes_sent"], one["energy_j"], one["battery"]) for one in found["devices"]] == [
         (10, None, None), (20, 1.5, 0.75), (None, None, None),
     ]  # fmt: skip
-    assert found.links == ((0, 2), (1, 2))
+    assert found["links"] == [[0, 2], [1, 2]]
 
 
 @pytest.mark.slow
 def test_a_snapshot_is_one_line_of_json_of_a_bounded_size() -> None:
     closed = [{**CLOSED, "round": number, "shift": 1.0 / (1 + number)} for number in range(5_000)]
     elected = [{"peer": "a", "verb": "elected", "term": number, "votes": 2, "of": 3} for number in range(500)]
-    text = told(*BEGUN, *closed, *elected)[1].to_json()
+    text = FollowedRun(SCENE, told(*BEGUN, *closed, *elected)[0], mode="run").to_json()
     assert "\n" not in text
     found = json.loads(text)
     assert len(found["moves"]["rounds"]) == len(found["moves"]["shifts"]) <= 300
@@ -162,10 +161,10 @@ def test_numbers_that_are_not_finite_are_left_out() -> None:
         {**CLOSED, "round": number, "shift": shift}
         for number, shift in ((1, float("inf")), (2, 2.0), (3, float("nan")))
     ]
-    _, found = told(*BEGUN, *rounds, {**CLOSED, "round": 4, "objective": float("nan")})
-    assert found.moves is not None
-    assert (found.moves.rounds, found.moves.objectives) == ((2,), ())
-    assert json.loads(found.to_json())["moves"]["shifts"] == [2.0]
+    progress, found = told(*BEGUN, *rounds, {**CLOSED, "round": 4, "objective": float("nan")})
+    assert found["moves"] is not None
+    assert (found["moves"]["rounds"], found["moves"]["objectives"]) == ([2], [])
+    assert json.loads(FollowedRun(SCENE, progress, mode="run").to_json())["moves"]["shifts"] == [2.0]
 
 
 def replayed(*events: dict[str, Any]) -> Replay:

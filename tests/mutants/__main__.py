@@ -26,8 +26,7 @@ from tests.mutants.results import SEEDS, SURVIVED, TESTS, TIMEOUT, Result, Resul
 from tests.mutants.sample import Mutation, drawn
 from tests.mutants.tree import Ran, Tree
 
-from p2pclust.cli.show.output import stdout
-from p2pclust.cli.show.tables import table
+from p2pclust.cli.show.output import stdout, table
 
 _CORE = "p2pclust/peer/core"
 _TEXTS = ("reports.py", "round_reports.py")  # classes of what logs say

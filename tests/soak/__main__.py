@@ -25,8 +25,7 @@ from tests.soak.faults import KILLS, Mix
 from tests.soak.peers import can_isolate
 from tests.soak.run import JobLine, Options, Report, Soak, kept_lines
 
-from p2pclust.cli.show.output import stdout
-from p2pclust.cli.show.tables import table
+from p2pclust.cli.show.output import stdout, table
 
 _INSIDE = "P2PCLUST_SOAK_INSIDE"  # set in a process that has namespaces of its own
 

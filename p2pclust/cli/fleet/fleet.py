@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet import peers
-from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, on_hosts
+from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load, on_hosts
 from p2pclust.cli.show.options import AsJson, group
 from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
@@ -76,11 +76,7 @@ def up(
 
 
 @app.command(short_help="End all peers and their supervisors.")
-def down(
-    inventory: InventoryPath,
-    deadline: Deadline = 10.0,
-    as_json: AsJson = False,
-) -> None:
+def down(inventory: InventoryPath, deadline: Deadline = 10.0, as_json: AsJson = False) -> None:
     """End all peers of the fleet and their supervisors, by force after the deadline.
 
     Their folders stay: the next `fleet up` continues from the same stores.
@@ -89,10 +85,9 @@ def down(
     Example:
       p2pclust fleet down fleet.toml
     """
-    from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
-    loaded = load_inventory(inventory, to_start=False)
+    loaded = load(inventory)
     hosts = list({host.name: host for host in (*_recorded(loaded), *loaded.hosts.values())}.values())
     options = ["--deadline", f"{deadline:g}"]
     done, failed = on_hosts(hosts, lambda host: ask(host, "down", options, timeout_s=deadline + SLACK_S))
@@ -116,11 +111,10 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     Example:
       p2pclust fleet status fleet.toml
     """
-    from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.cli.fleet.view import judge, show  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
-    loaded = load_inventory(inventory, to_start=False)
+    loaded = load(inventory)
     done, failed = on_hosts(list(loaded.hosts.values()), lambda host: ask(host, "status"))
     peers = judge(loaded, done)
     well = not failed and all(not peer["trouble"] for peer in peers.values())
@@ -144,11 +138,9 @@ def logs(
       p2pclust fleet logs fleet.toml meter-01 --lines 50
       p2pclust fleet logs fleet.toml --follow
     """
-    from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
     from p2pclust.hosts.remote import listening  # noqa: PLC0415
 
-    loaded = load_inventory(inventory, to_start=False)
-    check_names(loaded, [] if name is None else [name])
+    loaded = load(inventory, [] if name is None else [name])
     names = [device.name for device in loaded.devices]
     hosts = {h: host for h, host in loaded.hosts.items() if name is None or any(d.name == name for d in loaded.on(h))}
     options = ["--lines", f"{lines}", *(["--follow"] if follow else [])]
@@ -170,7 +162,6 @@ app.command(short_help="Kill, pause or resume one peer in a drill.")(peers.fault
 
 
 def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
-    """Make one host match its part of the inventory."""
     from p2pclust.hosts import inventory as parts  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
     from p2pclust.hosts.supervisor import DOWN_S  # noqa: PLC0415

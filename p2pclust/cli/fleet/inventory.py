@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
-from p2pclust.cli.fleet.peer_config import PeerConfig
-from p2pclust.cli.fleet.peer_keys import source
+from p2pclust.cli.fleet.peer_config import PeerConfig, source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.explain import explain
@@ -263,28 +262,19 @@ def _device(
     return InventoryDevice(device.name, device.host, device.group or "", config, files)
 
 
-def _from_here(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def _check_not_revoked(path: Path, lacking: Sequence[str], keys: Path) -> None:
-    """Refuse devices without keys that are not on the roster either, in a fleet of others: `keys revoke` leaves them so."""
-    roster = load_public_roster(keys)
-    absent = [name for name in lacking if roster.entry(name) is None]
-    if absent and roster.peers:
-        enrol = command("p2pclust", "keys", "device", *absent, "--fleet", _from_here(keys))
-        raise UsageError(
-            f"{path}: not on fleet roster {roster.serial}: {', '.join(absent)}. Revoked devices: remove them from the "
-            f"inventory and run `fleet up` again, which ends their peers. New ones: `{enrol}`"
-        )
-
-
 def _check_files(path: Path, devices: Sequence[InventoryDevice], keys: Path) -> None:
     lacking = [device.name for device in devices if not device.files[device.config["bundle"]].exists()]
+    at = keys.relative_to(Path.cwd()) if keys.is_relative_to(Path.cwd()) else keys
     if (keys / ROSTER).exists():
-        _check_not_revoked(path, lacking, keys)
+        public = load_public_roster(keys)
+        absent = [name for name in lacking if public.entry(name) is None]
+        if absent and public.peers:  # `keys revoke` leaves devices so, without keys and not on the roster
+            enrol = command("p2pclust", "keys", "device", *absent, "--fleet", at)
+            raise UsageError(
+                f"{path}: not on fleet roster {public.serial}: {', '.join(absent)}. Revoked devices: remove them from the "
+                f"inventory and run `fleet up` again, which ends their peers. New ones: `{enrol}`"
+            )
     if lacking:
-        at = _from_here(keys)
         first = "" if (keys / ROSTER).exists() else f"`{command('p2pclust', 'keys', 'init', at)}`, then "
         raise UsageError(
             f"{path}: no keys in {at} for {', '.join(lacking)}: make them with {first}"

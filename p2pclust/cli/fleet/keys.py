@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +14,6 @@ from p2pclust.cli.show.options import group
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import command
-
-if TYPE_CHECKING:
-    from p2pclust.transport.roster import Roster
 
 _PASSPHRASE = "P2PCLUST_PASSPHRASE"
 
@@ -190,16 +186,12 @@ def show(
         for peer in roster.peers
     ]
     if as_json:
-        put_json(
-            {
-                "fleet": roster.fleet_id,
-                "public_key": public.hex(),
-                "serial": roster.serial,
-                "devices": rows,
-            }
-        )
-    else:
-        _print_roster(roster, public, rows)
+        entry = {"fleet": roster.fleet_id, "public_key": public.hex(), "serial": roster.serial}
+        put_json(entry | {"devices": rows})
+        return
+    columns = ("name", "role", "fingerprint", "expires")
+    stdout().print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
+    stdout().print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
 
 
 @app.command(short_help="Give the roster to a running peer, for all.")
@@ -218,12 +210,6 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
         answer = client.ask("roster", data=roster)
     what = "took" if answer["newer"] else "already had this or a newer roster: now"
     note(f"{answer['peer']} {what} roster {answer['serial']}")
-
-
-def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
-    console, columns = stdout(), ("name", "role", "fingerprint", "expires")
-    console.print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
-    console.print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
 
 
 def _remind(fleet: Path, n_names: int) -> None:

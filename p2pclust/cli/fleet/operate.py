@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.output import put_json, stdout
+from p2pclust.cli.show.output import put_json, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.tools.units import duration
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from p2pclust.hosts.client import Connection
 
 #: Phases of ended jobs.
@@ -200,16 +202,14 @@ def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict
 
 def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
     """Show running jobs and the last that ended, with long reasons cut, and the number of older ones."""
-    over = [job for job in listed if job["phase"] in OVER]
-    older = {job["job"]: None for job in over[:-_LAST]}
-    shown = [{**job, "reason": _cut(job["reason"])} for job in listed if job["job"] not in older]
+    older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
+    shown = [dict(job) for job in listed if job["job"] not in older]
+    for job in shown:
+        if len(job["reason"]) > _LONGEST_REASON:
+            job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
     _show_jobs(shown)
     if older:
         stdout().print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
-
-
-def _cut(reason: str) -> str:
-    return reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON].rstrip() + " ..."
 
 
 def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
@@ -217,11 +217,8 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
     if not listed:
         console.print("no jobs")
         return
-    console.print(
-        table_of(
-            ["job", "protocol", "secured", "round", "phase", "aggregator", "waits for, or why"], map(_job_row, listed)
-        )
-    )
+    columns = ("job", "protocol", "secured", "round", "phase", "aggregator", "waits for, or why")
+    console.print(table_of(columns, map(_job_row, listed)))
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:
@@ -232,16 +229,12 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
     elif job["next_s"] is not None:
         turn += f", the next in {duration(job['next_s'])}"
     exposed = f"exposed: {', '.join(job['exposed'])}" if job["exposed"] else ""
-    why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, drift_of(job)]))
-    return [
-        name_of(job),
-        job["protocol"],
-        "yes" if job["secured"] else "no",
-        str(job["round"]),
-        job["phase"],
-        job["aggregator"],
-        why,
-    ]
+    moved = ""
+    if drift := job.get("drift"):
+        moved = f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
+    why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, moved]))
+    secured = "yes" if job["secured"] else "no"
+    return [name_of(job), job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why]
 
 
 def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
@@ -266,15 +259,7 @@ def name_of(job: Mapping[str, Any]) -> str:
     return f"{job['series']}/{job['number'] + 1}" if job["series"] else str(job["job"])
 
 
-def drift_of(job: Mapping[str, Any]) -> str:
-    """Return how far the centers of a repeated job moved since the previous turn, in words."""
-    if not (drift := job.get("drift")):
-        return ""
-    return f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
-
-
-def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Any:
-    """Return a table with a row for each member."""
+def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Table:
     cells = []
     for member in members:
         heard = "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"
@@ -282,7 +267,7 @@ def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Any:
     return table_of(columns, ([str(cell[column]) for column in columns] for cell in cells))
 
 
-def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
+def _matrix(views: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with a row for each view; a dot is the peer itself."""
     names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
     rows = []
@@ -292,8 +277,6 @@ def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
     return table_of(["sees", *names], rows)
 
 
-def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Return a table for people, whose cells are never cut; the first column is not wrapped, so that it can be copied."""
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415 - imports rich
-
     return table(columns, rows, wrap=columns[1:], gap=2)

@@ -104,10 +104,7 @@ def peer(
     read: list[DataSet] = []
     checked = load_config(config, told, settings or (), try_command=check, insecure=insecure, on_data=read.append)
     if check:
-        rows = "".join(
-            f"; {data.n_rows} rows of {_columns(data)}{_dropped(data.dropped)}{_reading(data)}" for data in read
-        )
-        sys.stderr.write(f"{checked['name']}: the configuration is fine{rows}\n")
+        sys.stderr.write(f"{checked['name']}: the configuration is fine{''.join(map(_described, read))}\n")
         from p2pclust.data.dataset import fills_outside  # noqa: PLC0415 - imports NumPy
 
         for line in fills_outside(read) if read else ():
@@ -116,29 +113,13 @@ def peer(
         become(checked)
 
 
-def _reading(data: DataSet) -> str:
-    return f"; read {data.reading}" if data.reading else ""
-
-
-def _columns(data: DataSet) -> str:
+def _described(data: DataSet) -> str:
     """Count and name the features, so that people notice a column that must not be clustered, like a row number."""
     names = data.feature_names
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{len(names)} columns ({', '.join(names[:_NAMED])}{more})"
-
-
-def _dropped(n_rows: int) -> str:
-    return f", {n_rows} more omitted because of missing values" if n_rows else ""
-
-
-def _made_up_keys(config: Mapping[str, Any]) -> Path:
-    """Write a bundle for a peer without keys, so that it starts like any other."""
-    from p2pclust.transport.key_files import write  # noqa: PLC0415
-    from p2pclust.transport.new_keys import insecure_bundle  # noqa: PLC0415
-
-    file = Path(config["state_dir"]) / "insecure.bundle"
-    write(file, insecure_bundle(config["name"], config["join"]).to_bytes(), 0o600)
-    return file
+    columns = f"{len(names)} columns ({', '.join(names[:_NAMED])}{more})"
+    dropped = f", {data.dropped} more omitted because of missing values" if data.dropped else ""
+    return f"; {data.n_rows} rows of {columns}{dropped}" + (f"; read {data.reading}" if data.reading else "")
 
 
 def become(config: Mapping[str, Any]) -> None:
@@ -146,12 +127,17 @@ def become(config: Mapping[str, Any]) -> None:
 
     The process keeps its id, so that a service manager can supervise it.
     """
+    from p2pclust.transport.key_files import write  # noqa: PLC0415
+    from p2pclust.transport.new_keys import insecure_bundle  # noqa: PLC0415
+
     file = Path(config["state_dir"]) / "peer.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         told = {**config, "version": __version__}
-        if "bundle" not in told:
-            told |= {"bundle": str(_made_up_keys(config)), "insecure": True}
+        if "bundle" not in told:  # a peer without keys gets made-up ones, so that it starts like any other
+            bundle = file.with_name("insecure.bundle")
+            write(bundle, insecure_bundle(config["name"], config["join"]).to_bytes(), 0o600)
+            told |= {"bundle": str(bundle), "insecure": True}
         file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"state_dir {file.parent}: cannot be written ({error.strerror}): choose another") from None

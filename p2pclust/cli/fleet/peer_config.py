@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
-from p2pclust.cli.fleet.peer_keys import address, local_address, neighbour, reachable, source
 from p2pclust.clustering.kernels import MAX_THREADS
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.sources import read_source
+from p2pclust.data.sources import FORMATS, read_source
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
 from p2pclust.jobs.data_keys import missing_rule
@@ -28,10 +27,69 @@ from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import expanded
 from p2pclust.transport.bundle import check_enrolled, load_bundle, newest_roster
+from p2pclust.transport.links import parse_address
 from p2pclust.transport.new_keys import beyond_this_device, insecure_bundle
 from p2pclust.transport.roster import Roster
 
 _FILES = ("roster", "bundle", "state_dir", "overlay")
+_COMMAND_KEYS = {"command", "format", "timeout_s", "max_mb"}
+_COMMAND = (
+    'expected a file, a folder, or { command = ["PROGRAM", "ARGUMENT", ...], format = "csv" } with perhaps timeout_s and '
+    "max_mb"
+)
+
+
+def address(value: str) -> str:
+    """Return HOST:PORT."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise fields.wrong_value("expected HOST:PORT, with a port from 1 to 65535")
+    try:
+        parse_address(value)  # what is refused when the peer starts is refused by --check
+    except UsageError:
+        scheme, there, rest = value.partition("://")
+        hint = (
+            f": leave {scheme}:// out, and write {rest}" if there else ", such as 192.168.1.20:7411 or [fe80::1]:7411"
+        )
+        raise fields.wrong_value(f"expected HOST:PORT{hint}") from None
+    return value
+
+
+def reachable(value: str) -> str:
+    """Return an address to which others can connect."""
+    address(value)
+    if value.rpartition(":")[0] in ("0.0.0.0", "[::]", "*"):
+        raise fields.wrong_value("expected the address by which other peers reach this device, not a wildcard")
+    return value
+
+
+def neighbour(value: str) -> str:
+    """Return NAME@HOST:PORT."""
+    name, at, where = value.partition("@")
+    if not at or not name:
+        raise fields.wrong_value("expected NAME@HOST:PORT")
+    address(where)
+    return value
+
+
+def source(value: object) -> str | dict[str, Any]:
+    """Return the source of the rows."""
+    if isinstance(value, str) and value:
+        return value
+    if not isinstance(value, dict) or not {"command", "format"} <= set(value) <= _COMMAND_KEYS:
+        raise fields.wrong_value(_COMMAND)
+    command = value["command"]
+    if not isinstance(command, list | tuple) or not command or not all(isinstance(word, str) for word in command):
+        raise fields.wrong_value(
+            'command: expected a list of words, like ["./read-meter", "--last", "24h"]: no shell is used'
+        )
+    if value["format"] not in FORMATS:
+        raise fields.wrong_value(f"format: expected one of {', '.join(FORMATS)}")
+    for key in ("timeout_s", "max_mb"):
+        number = value.get(key, 1.0)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1e9:
+            raise fields.wrong_value(f"{key}: expected a number above 0")
+    return dict(value)
 
 
 def _rule(kind: type[Budget | MostJobs]) -> AfterValidator:
@@ -47,10 +105,8 @@ def _rule(kind: type[Budget | MostJobs]) -> AfterValidator:
     return AfterValidator(check)
 
 
-class PrivacyConfig(BaseModel):
+class PrivacyConfig(fields.TomlTable):
     """``[privacy]``: what this device asks of every job, whatever the job's author asks for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     #: Contribute only to jobs with secure sums.
     secure: bool = False
@@ -76,10 +132,8 @@ class PrivacyConfig(BaseModel):
     ledger: Annotated[str, Field(min_length=1)] | None = None
 
 
-class PeerConfig(BaseModel):
+class PeerConfig(fields.TomlTable):
     """The keys of a peer's file; `peers/device.toml` explains each."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     #: Its name on the fleet roster.
     name: str
@@ -159,17 +213,11 @@ def load_config(
 ) -> dict[str, Any]:
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
-    Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file start in
-    its folder, where also a command runs that reads the data; those in options start in the current folder.
-
-    Parameters
-    ----------
-    try_command : bool
-        Whether to run a command that reads the data now, to check its output. A peer runs it anyway when it starts.
-    insecure : bool
-        Whether a peer without keys may listen where others can reach it.
-    on_data : callable
-        Called with the rows, if they are read.
+    Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file
+    start in its folder, where also a command runs that reads the data; those in options start in the current folder.
+    With `try_command` such a command is run now, to check its output; a peer runs it anyway when it starts. If
+    `insecure`, a peer without keys may listen where others can reach it. `on_data` is called with the rows, if they are
+    read.
     """
     document: dict[str, Any] = {} if file is None else read_toml(file)
     folder = Path() if file is None else file.parent
@@ -189,9 +237,18 @@ def load_config(
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
     if "ledger" in plain.get("privacy", {}):
-        plain["privacy"]["ledger"] = str(_ledger(Path(plain["privacy"]["ledger"]).absolute(), where))
+        ledger = Path(plain["privacy"]["ledger"]).absolute()
+        if not ledger.parent.is_dir():
+            raise UsageError(
+                f"{where('privacy')}: privacy: ledger = {str(ledger)!r}: {ledger.parent} is no folder: make it first"
+            )
+        plain["privacy"]["ledger"] = str(ledger)
     _check_extras(config, where)
-    plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
+    plain |= {"join": _joins(config), "fitness": config.fitness} | _links(config, roster, where)
+    if config.fitness is None:
+        known = (config.mains, config.cores, config.up_mbit) != (None, None, None)
+        found = fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
+        plain["fitness"] = found if known else USUAL_FITNESS
     plain["data"] = _data(config.data, folder)
     if isinstance(config.data, str) or try_command:
         on_data(read_source(plain | {"data": config.data if isinstance(config.data, str) else plain["data"]}))
@@ -199,9 +256,12 @@ def load_config(
 
 
 def _check_extras(config: PeerConfig, where: _Where) -> None:
-    """Check that optional parts are installed, and that metrics are not exposed by mistake."""
-    if config.metrics is not None and not config.metrics_beyond_this_device:
-        local_address(config.metrics, where("metrics"))
+    metrics = config.metrics
+    if metrics is not None and not config.metrics_beyond_this_device and beyond_this_device(metrics.rpartition(":")[0]):
+        raise UsageError(
+            f"{where('metrics')}: metrics = {metrics!r}: everyone who can reach this address may read it, without a key: "
+            "use 127.0.0.1, or set metrics_beyond_this_device = true"
+        )
     asks = config.privacy is not None and Floor.of(config.privacy.model_dump(exclude_none=True)).asks_for_secure
     if asks and config.bundle is None:
         raise UsageError(
@@ -212,16 +272,8 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
             raise UsageError(f"{where(extra)}: {extra} needs {module}: {install_line(extra)}")
 
 
-def _ledger(path: Path, where: _Where) -> Path:
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"{where('privacy')}: privacy: ledger = {str(path)!r}: {path.parent} is no folder: make it first"
-        )
-    return path
-
-
-def _joins(config: PeerConfig) -> dict[str, Any]:
-    return {"join": dict(entry.split("@", 1) for entry in config.join)}
+def _joins(config: PeerConfig) -> dict[str, str]:
+    return dict(entry.split("@", 1) for entry in config.join)
 
 
 def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
@@ -243,16 +295,7 @@ def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
     return {"overlay": {config.name: own} if overlay is None else overlay, "links": own}
 
 
-def _fitness(config: PeerConfig) -> float:
-    if config.fitness is not None:
-        return config.fitness
-    if config.mains is None and config.cores is None and config.up_mbit is None:
-        return USUAL_FITNESS
-    return fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
-
-
 def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
-    """Return the source of the data with absolute paths."""
     if isinstance(data, str):
         return str(Path(data).absolute())
     program, cwd = data["command"][0], folder.absolute()
@@ -274,7 +317,7 @@ def _without_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roste
                 f"{where(key)}: {key} = {place!r}, and no bundle: everyone who can reach this address could read and "
                 "change everything. Make keys with `p2pclust keys`, or give --insecure"
             )
-    roster = insecure_bundle(config.name, _joins(config)["join"]).roster
+    roster = insecure_bundle(config.name, _joins(config)).roster
     assert roster is not None, "it is made with one"
     return roster
 
@@ -291,7 +334,7 @@ def _check_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
             f"{where('name', 'bundle')}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}"
         )
     check_enrolled(bundle, roster)
-    joins = list(_joins(config)["join"])
+    joins = list(_joins(config))
     if joins and not any(name in roster.names for name in joins):  # some may have been revoked since this was written
         raise UsageError(f"{where('join')}: join: {joins[0]!r} is not on fleet roster {roster.serial}")
     return roster

@@ -14,7 +14,7 @@ from p2pclust.cli.show.output import complain, put_json, stdout
 from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
-    from p2pclust.hosts.inventory import Host
+    from p2pclust.hosts.inventory import Host, Inventory
 
 #: Extra time for a host to connect, copy and answer.
 SLACK_S = 60.0
@@ -27,6 +27,15 @@ Deadline = Annotated[float, typer.Option(metavar="S", min=0, help="A peer that h
 Wait = Annotated[
     float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
 ]
+
+
+def load(path: Path, names: Sequence[str] = ()) -> Inventory:
+    """Read the inventory of a fleet that was started; these names must be in it."""
+    from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
+
+    inventory = load_inventory(path, to_start=False)
+    check_names(inventory, names)
+    return inventory
 
 
 def on_hosts(hosts: Sequence[Host], do: Callable[[Host], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -130,13 +139,10 @@ def fault(
 def _do(
     verb: str, path: Path, names: Sequence[str], *, as_json: bool, wait_s: float = 0.0, deadline_s: float = 0.0
 ) -> None:
-    """Do this on all hosts that have one of these peers, and show the outcome."""
-    from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
-    from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
+    from p2pclust.cli.fleet.view import how, is_down  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
-    inventory = load_inventory(path, to_start=False)
-    check_names(inventory, names)
+    inventory = load(path, names)
     wanted: dict[str, list[str]] = {}
     for device in inventory.devices:
         if device.name in names:
@@ -150,21 +156,16 @@ def _do(
     refused = {name: f"{name}: {why}" for answer in answered.values() for name, why in answer["refused"].items()}
     peers = [(host, name, peer) for host, answer in answered.items() for name, peer in answer["peers"].items()]
     down = verb == "restart" and not refused and any(is_down(peer) for _, _, peer in peers)
-    shown = {name: _shown(host, peer) for host, name, peer in peers}
+    shown = {
+        name: {"host": host, "pid": peer["pid"] or None} | {key: peer[key] for key in ("status", "restarts", "ended")}
+        for host, name, peer in peers
+    }  # with the keys of `fleet status`
     answer = {"well": not (failed or refused or down), "errors": {**failed, **refused}, "peers": shown}
-    end_with(answer, lambda: _report(verb, answered), as_json=as_json, code=3 if failed or down else 2)
 
+    def report() -> None:
+        for host, name, peer in peers:
+            if not answered[host]["refused"]:
+                after = how(peer) if verb == "restart" else ""
+                stdout().print(f"{name} on {host}: {_DONE[verb]}{after}", soft_wrap=True)
 
-def _shown(host: str, peer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a peer's entry for ``--json``, with the keys of `fleet status`."""
-    keys = ("status", "restarts", "ended")
-    return {"host": host, "pid": peer["pid"] or None} | {key: peer[key] for key in keys}
-
-
-def _report(verb: str, answered: Mapping[str, Mapping[str, Any]]) -> None:
-    from p2pclust.cli.fleet.view import how  # noqa: PLC0415
-
-    for host, answer in answered.items():
-        for name, peer in {} if answer["refused"] else answer["peers"].items():
-            after = how(peer) if verb == "restart" else ""
-            stdout().print(f"{name} on {host}: {_DONE[verb]}{after}", soft_wrap=True)
+    end_with(answer, report, as_json=as_json, code=3 if failed or down else 2)

@@ -61,7 +61,6 @@ def _described(name: str) -> dict[str, Any]:
 
 
 def _can_be_secured(kind: type[Labelling]) -> bool:
-    """Return whether a job of it can have secure sums."""
     from p2pclust.protocols.engine.compose import cluster_job  # noqa: PLC0415
     from p2pclust.protocols.engine.registry import parameters_of  # noqa: PLC0415
 

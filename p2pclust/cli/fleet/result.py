@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import (
-    BundleOption,
-    JobArgument,
-    JsonOption,
-    PeerOption,
-    RosterOption,
-    client_of,
-    secrecy_of,
-    table_of,
-)
+from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import column
 from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.cli.show.output import note, put_json, stdout
@@ -37,14 +28,14 @@ _SUFFIXES = (".csv", ".json", ".npz")
 
 
 def result(
-    job: JobArgument,
+    job: operate.JobArgument,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the centers here: .csv, .json or .npz.")
     ] = None,
-    peer: PeerOption = None,
-    bundle: BundleOption = None,
-    roster: RosterOption = None,
-    as_json: JsonOption = False,
+    peer: operate.PeerOption = None,
+    bundle: operate.BundleOption = None,
+    roster: operate.RosterOption = None,
+    as_json: operate.JsonOption = False,
 ) -> None:
     """Show the result of a job: the centers in the data's own units, the contributors, the terms, suppressed values.
 
@@ -61,7 +52,7 @@ def result(
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
-    with client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster) as client:
         found = result_of(client, job)
     told = _told(found)
     if out is not None:
@@ -83,7 +74,6 @@ def result(
 
 
 def _told(found: FinishedJob) -> dict[str, Any]:
-    """Return a result in plain values."""
     from p2pclust.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.centers.robust import limited_peers  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
@@ -127,15 +117,11 @@ def _show(outcome: Mapping[str, Any]) -> None:
         rows = (
             [str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(outcome["centers"])
         )
-        console.print(table_of(["label", *outcome["features"]], rows))
+        console.print(operate.table_of(["label", *outcome["features"]], rows))
 
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    from p2pclust.protocols.engine.summaries import (  # noqa: PLC0415
-        absences,
-        array_in_words,
-        suspect_in_words,
-    )
+    from p2pclust.protocols.engine.summaries import absences, array_in_words, suspect_in_words  # noqa: PLC0415
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
@@ -153,7 +139,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     if outcome["limited"]:
         yield f"limited by max_weight: {', '.join(outcome['limited'])}"
     yield from absences(outcome["abstained"])
-    yield from secrecy_of(outcome)
+    yield from operate.secrecy_of(outcome)
     if outcome["suppressed"]:
         yield f"suppressed by privacy rules: {outcome['suppressed']} times"
     if outcome["terms"]:
@@ -176,7 +162,6 @@ def _drifted(drift: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
-    """Write the centers, or what else the protocol declares."""
     import numpy as np  # noqa: PLC0415
 
     arrays = {name: np.array(values) for name, values in told["declared"].items()}
@@ -217,7 +202,7 @@ def _put(out: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def assign(
-    job: JobArgument,
+    job: operate.JobArgument,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Other rows to label; default those of this device's peer."),
@@ -236,9 +221,9 @@ def assign(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the CSV here; default standard output.")
     ] = None,
-    peer: PeerOption = None,
-    bundle: BundleOption = None,
-    roster: RosterOption = None,
+    peer: operate.PeerOption = None,
+    bundle: operate.BundleOption = None,
+    roster: operate.RosterOption = None,
 ) -> None:
     """Label rows with the result of a job: writes the data as CSV with row, label and memberships of each row.
 
@@ -261,7 +246,7 @@ def assign(
                 raise UsageError(
                     f"{option} is for --data: this device's rows are read as its peer's configuration says"
                 )
-    with client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster) as client:
         found: Labelled = (
             label_own(client, job)
             if data is None

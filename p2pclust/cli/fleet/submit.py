@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import (
-    ADDRESS_HELP,
-    JOB_HELP,
-    BundleOption,
-    JobArgument,
-    JsonOption,
-    PeerOption,
-    RosterOption,
-    client_of,
-)
+from p2pclust.cli.fleet import operate
+from p2pclust.cli.show.options import Serve
 from p2pclust.cli.show.output import put_json, stderr, stdout
-from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
 from p2pclust.tools.spelling import command, counted, nearest
@@ -90,10 +81,10 @@ def submit(
         float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until a majority has the job on disk.")
     ] = 60.0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the job, as `watch` does.")] = False,
-    peer: PeerOption = None,
-    bundle: BundleOption = None,
-    fleet_roster: RosterOption = None,
-    as_json: JsonOption = False,
+    peer: operate.PeerOption = None,
+    bundle: operate.BundleOption = None,
+    fleet_roster: operate.RosterOption = None,
+    as_json: operate.JsonOption = False,
 ) -> None:
     """Submit a job, and return when a majority of its roster has it on disk: after that no crash loses it.
 
@@ -133,7 +124,7 @@ def submit(
         given["secure"] = {name: more.pop(name) for name in SecureSpec.model_fields if name in more} or True
     request, spec = request_from(given | more)
     console = stderr()
-    with client_of(peer, bundle, fleet_roster) as client:
+    with operate.client_of(peer, bundle, fleet_roster) as client:
 
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
@@ -183,23 +174,24 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
 
 def watch(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help=f"{JOB_HELP} With --serve it may be omitted: the newest one.")
+        str | None,
+        typer.Argument(metavar="[JOB]", help=f"{operate.JOB_HELP} With --serve it may be omitted: the newest one."),
     ] = None,
     within: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop watching after this time.")
     ] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option("--peer", metavar="ADDRESS", help=f"{ADDRESS_HELP} With --serve it may be repeated."),
+        typer.Option("--peer", metavar="ADDRESS", help=f"{operate.ADDRESS_HELP} With --serve it may be repeated."),
     ] = None,
-    bundle: BundleOption = None,
-    roster: RosterOption = None,
+    bundle: operate.BundleOption = None,
+    roster: operate.RosterOption = None,
     serve: Serve = None,
     inventory: Annotated[
         Path | None,
         typer.Option(metavar="INVENTORY.toml", help="With --serve: ask the peers of this inventory."),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: operate.JsonOption = False,
 ) -> None:
     """Show the progress of a job, as one peer sees it, until it ends; with --serve the whole fleet, until Ctrl-C.
 
@@ -226,7 +218,7 @@ def watch(
     if job is None or inventory is not None or len(peer or []) > 1:
         what = "name a JOB" if job is None else "--inventory" if inventory is not None else "more than one --peer"
         raise UsageError(f"watch: {what}" + (", or add --serve" if job is None else " goes with --serve only"))
-    with client_of(peer[0] if peer else None, bundle, roster) as client:
+    with operate.client_of(peer[0] if peer else None, bundle, roster) as client:
         ended = _watched(client, job, within, None if as_json else stdout())
     if as_json:
         put_json(ended)
@@ -238,7 +230,6 @@ def _code(ended: Mapping[str, Any]) -> int:
 
 
 def _watched(client: Connection, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
-    """Show events until the job ends; return its outcome and the events."""
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it continues", "events": []}
     with _shown(console) as show:
         for event in client.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
@@ -272,14 +263,14 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
 
 
 def cancel(
-    job: JobArgument,
+    job: operate.JobArgument,
     within: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until the fleet has agreed on the end.")
     ] = 60.0,
-    peer: PeerOption = None,
-    bundle: BundleOption = None,
-    roster: RosterOption = None,
-    as_json: JsonOption = False,
+    peer: operate.PeerOption = None,
+    bundle: operate.BundleOption = None,
+    roster: operate.RosterOption = None,
+    as_json: operate.JsonOption = False,
 ) -> None:
     """Cancel a job in the whole fleet: the peers agree on the end of the job.
 
@@ -292,7 +283,7 @@ def cancel(
       p2pclust cancel series-3f2a
     """
     answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
-    with client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster) as client:
         for told in client.follow("cancel", within_s=within, job=job):
             answer |= told
     late = answer["outcome"] in ("done", "failed") or answer.get("late", False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.cli.fleet.operate import OVER, name_of
+from p2pclust.cli.show.output import table
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -31,13 +32,10 @@ Answer = Mapping[str, Any]
 def judge(inventory: Inventory, answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
     """Return the state of every device of the inventory, from the answers to ``status`` of the hosts that can be reached.
 
-    Returns
-    -------
-    dict
-        By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``up_s``, ``restarts``, ``linked`` (how many of its
-        neighbours it sees alive, or None if it does not answer) of ``neighbours``, ``job`` (protocol and id of the newest
-        running job, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (if it is down), and
-        ``trouble``: its problem, or an empty string.
+    By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``up_s``, ``restarts``, ``linked`` (how many of its
+    neighbours it sees alive, or None if it does not answer) of ``neighbours``, ``job`` (protocol and id of the newest
+    running job, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (if it is down), and
+    ``trouble``: its problem, or an empty string.
     """
     told: dict[str, Answer] = {
         device.name: answers[device.host]["peers"].get(device.name, {})
@@ -45,7 +43,10 @@ def judge(inventory: Inventory, answers: Mapping[str, Answer]) -> dict[str, dict
         else {"status": "unreachable"}
         for device in inventory.devices
     }
-    rounds = _farthest(told.values())
+    rounds: dict[str, int] = {}  # the highest of each job at any peer
+    for peer in told.values():
+        for job in peer.get("snapshot", {}).get("jobs", ()):
+            rounds[job["job"]] = max(job["round"], rounds.get(job["job"], 0))
     return {
         device.name: {"host": device.host, "class": device.group}
         | _row(told[device.name])
@@ -87,15 +88,6 @@ def _job(snapshot: Answer) -> Answer | None:
 def _named(job: Answer) -> str:
     """Return a name that other commands accept: the beginning of a job's id, or SERIES/TURN."""
     return name_of(job) if job.get("series") else str(job["job"][:12])
-
-
-def _farthest(told: Iterable[Answer]) -> dict[str, int]:
-    """Return the highest round of each job at any peer."""
-    rounds: dict[str, int] = {}
-    for peer in told:
-        for job in peer.get("snapshot", {}).get("jobs", ()):
-            rounds[job["job"]] = max(job["round"], rounds.get(job["job"], 0))
-    return rounds
 
 
 def _trouble(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
@@ -159,25 +151,20 @@ def show(peers: Mapping[str, Answer]) -> Group:
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     numbers = ("pid", "restarts", "linked", "round")
     columns = ("peer", "class", "host", "status", "pid", "up since", "restarts", "linked", "job", "round")
     shown = table(columns, right=numbers)
     for name, peer in peers.items():
         linked = "" if peer["linked"] is None else f"{peer['linked']} of {peer['neighbours']}"
         at = "" if peer["round"] is None else f"{peer['phase']} {peer['round']}"
+        since = "" if peer["since"] is None else f"{datetime.fromisoformat(peer['since']):%m-%d %H:%M:%S}"
         shown.add_row(
             name, peer["class"], peer["host"], Text(peer["status"], style=_STYLES.get(peer["status"], "")),
-            f"{peer['pid'] or ''}", _clock(peer["since"]), f"{peer['restarts']}", linked, peer["job"], at,
+            f"{peer['pid'] or ''}", since, f"{peer['restarts']}", linked, peer["job"], at,
         )  # fmt: skip
-    troubled = {name: peer for name, peer in peers.items() if peer["trouble"]}
-    return Group(shown, *(Text(_line(name, peer), style="bold red") for name, peer in troubled.items()))
-
-
-def _line(name: str, peer: Answer) -> str:
-    return f"{name}: {peer['trouble']}" + (f": {peer['last_line']}" if peer["last_line"] else "")
-
-
-def _clock(since: str | None) -> str:
-    return "" if since is None else datetime.fromisoformat(since).strftime("%m-%d %H:%M:%S")
+    troubled = [
+        ": ".join(filter(None, (name, peer["trouble"], peer["last_line"])))
+        for name, peer in peers.items()
+        if peer["trouble"]
+    ]
+    return Group(shown, *(Text(line, style="bold red") for line in troubled))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from p2pclust.errors import UsageError
 
@@ -15,6 +17,23 @@ Overrides = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
 ]
 ScenarioSeed = Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")]
+
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
+]
+ResultAsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+_SERVE: Final = "--serve"
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d+")
+
+Serve = Annotated[
+    str | None,
+    typer.Option(
+        _SERVE,
+        metavar="[HOST:PORT]",
+        help="Show it on a page in the browser; default 127.0.0.1:7480, or another port if that is taken. Elsewhere than on "
+        "this machine the printed address has a token.",
+    ),
+]
 
 
 def group(text: str) -> typer.Typer:
@@ -68,3 +87,31 @@ def columns(text: str | None) -> list[str | int] | None:
     if text is None:
         return None
     return [column(part.strip()) or "" for part in text.split(",")]
+
+
+def with_address(words: Sequence[str]) -> list[str]:
+    """Return a command line in which ``--serve`` has a value: what follows, if that is HOST:PORT, else an empty one.
+
+    Examples
+    --------
+    >>> with_address(["--serve", "quickstart"]), with_address(["--serve", "0.0.0.0:80"])
+    (['--serve=', 'quickstart'], ['--serve=0.0.0.0:80'])
+    """
+    found: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*found, word, *left]
+        if word == _SERVE:
+            word += "=" + (left.pop(0) if left and _ADDRESS.fullmatch(left[0]) else "")
+        found.append(word)
+    return found
+
+
+class ServingCommand(TyperCommand):
+    """A command whose option ``--serve`` may stand alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line."""
+        return super().parse_args(ctx, with_address(args))

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.tools.spelling import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 
 def stdout(columns: int = 120) -> Console:
@@ -49,6 +51,24 @@ def _console(*, aside: bool, columns: int) -> Console:
     width = None if terminal or "COLUMNS" in os.environ else columns
     # Brackets in names of files and scenarios are not markup.
     return Screen(stderr=aside, highlight=False, markup=False, emoji=False, width=width)
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str | Text]] = (), *, right: Collection[str] = (),
+    wrap: Collection[str] = (), gap: int = 3,
+) -> Table:  # fmt: skip
+    """Return a table without a frame; columns in `right` are aligned to the right, cells in `wrap` are never cut."""
+    from rich.table import Table  # noqa: PLC0415
+
+    made = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+    for heading in columns:
+        made.add_column(
+            heading, justify="right" if heading in right else "left", no_wrap=heading not in wrap,
+            overflow="fold" if heading in wrap else "ellipsis",
+        )  # fmt: skip
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 def note(text: str, style: str | None = None) -> None:

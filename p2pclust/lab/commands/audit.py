@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from p2pclust.cli.show.options import Overrides, ScenarioSeed
-from p2pclust.cli.show.output import note, put_json, stderr, stdout
-from p2pclust.errors import UsageError
-from p2pclust.lab.commands.run import BackendName
-
-if TYPE_CHECKING:
-    from p2pclust.lab.scenario.outcome.evidence import AuditedJob
+from p2pclust.cli.show.options import Overrides, Overwrite, ScenarioSeed
+from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
+from p2pclust.lab.commands.run import BackendName, check_folder
 
 
 def audit(
@@ -38,9 +33,7 @@ def audit(
             metavar="DIR", help="Also write the files of the run there, with audit.json and a section of report.html."
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
-    ] = False,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as one JSON object.")] = False,
 ) -> None:
     """Run a scenario, then do what a curious peer could do with what it got.
@@ -60,26 +53,17 @@ def audit(
     from p2pclust.lab.scenario.audit import audit_scenario  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
-    from p2pclust.lab.scenario.outcome.folder import left_by_a_run  # noqa: PLC0415
 
     file = find_example(scenario, SCENARIOS, "p2pclust audit")
     checked = load_scenario(file, overrides or (), seed)
     if stderr().is_terminal:
         note(f"running {file.stem}, then attacking it: up to {patience:g} s for each peer of few rows", style="dim")
-    if out is not None and (earlier := left_by_a_run(out)) and not overwrite:
-        raise UsageError(
-            f"--out {out}: it holds {earlier[0].name} of an earlier run: choose another folder, or add --overwrite"
-        )
+    if out is not None:
+        check_folder(out, overwrite=overwrite)
     audited = audit_scenario(checked, backend.value, name=file.stem, patience_s=patience, out=out)
     if as_json:
         put_json({"scenario": file.stem, "attacks": [attack for job in audited for attack in job.to_dicts()]})
         return
-    _print(audited)
-
-
-def _print(audited: Sequence[AuditedJob]) -> None:
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     columns = ["job", "observer", "attack", "rows", "found", "seconds", "most, by peer"]
     made = table(columns, right=("job", "rows", "seconds"), wrap=("found", "most, by peer"))
     for job in audited:

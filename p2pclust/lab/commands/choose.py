@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.show.options import Overrides, ScenarioSeed
-from p2pclust.cli.show.output import put_json, stdout
+from p2pclust.cli.show.options import Overrides, ResultAsJson, ScenarioSeed
+from p2pclust.cli.show.output import put_json, stdout, table
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
@@ -53,7 +53,7 @@ def choose(
     no_gate: Annotated[
         bool, typer.Option("--no-gate", help="Also measure peers with few rows; by default they abstain and are named.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    as_json: ResultAsJson = False,
 ) -> None:
     """Choose the number of clusters: cluster with each number, measure every result over all peers, recommend one.
 
@@ -94,7 +94,6 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
-    """Run all trials on one fleet and choose."""
     from p2pclust.choose.trials import (  # noqa: PLC0415
         choice,
         final_states,
@@ -133,8 +132,8 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         begun = count()
 
         def take(event: LogLine) -> None:
-            if advance is not None and event["verb"] == "submitted":
-                advance(next(begun))
+            if event["verb"] == "submitted":
+                advance(completed=next(begun))
 
         result = backend_called(backend).carry_out(spec, take)
     try:
@@ -148,9 +147,6 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
 
 
 def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
-    from rich.text import Text  # noqa: PLC0415
-
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
     from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
 
     console = stdout()
@@ -169,11 +165,11 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
         )  # fmt: skip
         shown.add_row(*cells, style="bold" if row.clusters == found.recommended else "")
     console.print(shown)
-    console.print(Text("* best by this measure; for the inertia, where its curve bends most", style="dim"))
+    console.print("* best by this measure; for the inertia, where its curve bends most", style="dim")
     console.print()
     for note in found.notes:
-        console.print(Text(f"note: {note}", style="yellow"), soft_wrap=True)
-    console.print(Text(f"recommended: {found.recommended} clusters", style="bold"), soft_wrap=True)
-    console.print(Text(found.reason), soft_wrap=True)
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    console.print(f"recommended: {found.recommended} clusters", style="bold", soft_wrap=True)
+    console.print(found.reason, soft_wrap=True)
     if plot is not None:
-        console.print(Text(f"plot: {plot}"), soft_wrap=True)
+        console.print(f"plot: {plot}", soft_wrap=True)

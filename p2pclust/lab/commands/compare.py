@@ -41,24 +41,20 @@ def compare(
     runs = read_runs(results)
     lines = [line for line in compared(runs) if line.differs or not differing]
     if out is not None:
-        _write(out, runs, lines)
+        from p2pclust.lab.pictures import canvas  # noqa: PLC0415
+        from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
+
+        try:
+            write_comparison(out, runs, lines)
+        except OSError as error:
+            raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another file") from None
+        note(f"page: {out}")
+        if not canvas.can_draw():
+            note(f"{out.name} has {canvas.INSTALL}")
     if as_json:
         put_json({"runs": [run.name for run in runs], "lines": [line.to_dict() for line in lines]})
-        return
-    _print(runs, lines)
-
-
-def _write(out: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
-    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-    from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
-
-    try:
-        write_comparison(out, runs, lines)
-    except OSError as error:
-        raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another file") from None
-    note(f"page: {out}")
-    if not canvas.can_draw():
-        note(f"{out.name} has {canvas.INSTALL}")
+    else:
+        _print(runs, lines)
 
 
 def _print(runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:

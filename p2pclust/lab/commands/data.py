@@ -12,7 +12,7 @@ import typer
 
 from p2pclust.cli.show.options import AsJson, column, group, key_values
 from p2pclust.cli.show.options import columns as columns_of
-from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         put_json({"folder": cache_in_words(), "data": [asdict(item) for item in found]})
         return
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     numbers = ("rows", "columns", "classes", "groups")
     shown = table(("name", *numbers, "here", "size", "what"), right=(*numbers, "size"), wrap=("what",), gap=2)
     for item in found:
@@ -104,7 +102,6 @@ def fetch(
 
 @contextmanager
 def _progress() -> Iterator[OnProgress]:
-    """Show a bar for each file that comes, on a terminal only."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 
     console = stderr()
@@ -190,20 +187,14 @@ def split(
         raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
     options = key_values("--option", option, "noise=1.5")
     rows = load(
-        source,
-        label_column=column(label_column),
-        group_column=column(group_column),
-        id_column=column(id_column),
-        columns=columns_of(columns),
-        missing_values=missing_values or "error",
-        options=options,
-    )
+        source, label_column=column(label_column), group_column=column(group_column), id_column=column(id_column),
+        columns=columns_of(columns), missing_values=missing_values or "error", options=options,
+    )  # fmt: skip
     settings = {
-        "beta": beta,
-        "labels_per_peer": labels_per_peer,
+        "beta": beta, "labels_per_peer": labels_per_peer,
         "locations": [_numbers("--location", place) for place in location] if location else None,
-        "widths": _whole("--widths", widths) if widths else None,
-    }
+        "widths": [int(width) for width in _numbers("--widths", widths, whole=True)] if widths else None,
+    }  # fmt: skip
     shares = _shares(rows, scheme, peers, settings, seed)
     held = holdings(rows, peer_names(len(shares)), shares, vertical=scheme == "vertical")
     made = {"source": source, "scheme": scheme, "seed": seed, "options": options}
@@ -249,24 +240,17 @@ def _count(peers: int | None) -> int:
     return peers
 
 
-def _numbers(what: str, text: str) -> list[float]:
+def _numbers(what: str, text: str, *, whole: bool = False) -> list[float]:
     try:
-        return [float(part) for part in text.split(",")]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError as error:
         raise UsageError(f"{what} {text}: expected numbers with commas between them") from error
-
-
-def _whole(what: str, text: str) -> list[int]:
-    numbers = _numbers(what, text)
-    if not all(number.is_integer() for number in numbers):
+    if whole and not all(number.is_integer() for number in numbers):
         raise UsageError(f"{what} {text}: expected whole numbers")
-    return [int(number) for number in numbers]
+    return numbers
 
 
 def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
-    """Print how much each peer holds."""
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     by_class = held.what == "rows" and bool(held.columns)
     numbers = (held.what, "classes", "largest class") if by_class else (held.what,)
     shown = table(("peer", *numbers, *(["which"] if held.what == "features" else [])), right=numbers, gap=2)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from p2pclust.cli.show.options import AsJson, group
-from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.cli.show.output import note, put_json, stdout, table
 from p2pclust.tools.spelling import quoted
 
 app = group("""List the scenarios and sweeps that are installed with p2pclust, and copy one of them to change it.
@@ -36,10 +36,25 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         put_json({"examples": [{"kind": kind, **asdict(example)} for kind, example in found]})
         return
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     rows = ((example.name, kind, example.title, example.needs) for kind, example in found)
     stdout().print(table(("name", "kind", "what it shows", "needs"), rows, wrap=("what it shows",)))
+
+
+def list_examples(folder: Path, what: str, command: str, *, as_json: bool) -> None:
+    """Print the names and titles of the installed files, and what each needs that is not here.
+
+    Such a file is called `what`, and `command` takes one of the names.
+    """
+    from p2pclust.lab.scenario.file.examples import examples  # noqa: PLC0415
+
+    found = examples(folder)
+    if as_json:
+        put_json({f"{what}s": [asdict(example) for example in found]})
+        return
+    rows = ((example.name, example.title, example.needs) for example in found)
+    console = stdout()
+    console.print(table((what, "what it shows", "needs"), rows, wrap=("what it shows",)))
+    console.print(f"\nOne of them: {command} NAME. One of your own: {command} FILE.toml", soft_wrap=True)
 
 
 @app.command(short_help="Copy one of them here, to change it.")
@@ -61,14 +76,11 @@ def copy(
 
     copies = copy_example(name, to)
     verb = "p2pclust run" if (SCENARIOS / f"{name}.toml").is_file() else "p2pclust topology sweep"
+    # A path that is taken for a file, not for the name of an installed one.
+    following = f"{verb} {quoted(str(copies[0]) if len(copies[0].parts) > 1 else f'./{copies[0]}')}"
     if as_json:
-        put_json({"files": [str(copied) for copied in copies], "next": f"{verb} {quoted(_shown(copies[0]))}"})
+        put_json({"files": [str(copied) for copied in copies], "next": following})
         return
     for copied in copies:
         note(f"copied {copied}")
-    note(f"run it: {verb} {quoted(_shown(copies[0]))}")
-
-
-def _shown(path: Path) -> str:
-    """Return a path that is taken for a file, not for the name of an installed one."""
-    return str(path) if len(path.parts) > 1 else f"./{path}"
+    note(f"run it: {following}")

@@ -11,18 +11,10 @@ import typer
 
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
-from p2pclust.lab.commands.own_file import (
-    PROTOCOL,
-    NumberOfClusters,
-    check_new,
-    doubtful_fills,
-    measurable,
-    propose,
-    too_few,
-    write,
-)
-from p2pclust.tools.spelling import command
+from p2pclust.lab.commands import own_file
+from p2pclust.tools.spelling import command, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +92,7 @@ def init(
     if split_by is not None and devices is not None:
         raise UsageError("--split-by and --devices: a column says how many devices there are: leave one of them out")
     folder = out or Path(file.stem)
-    check_new(folder)
+    own_file.check_new(folder)
     table = read_table(file)
     found = survey(table)
     people = stderr() if as_json else stdout()
@@ -115,16 +107,26 @@ def init(
         given = {"split": split_by or devices, "missing": missing_values, "text": text}
         wishes = _asked(wishes, found, [what for what, value in given.items() if value is None])
     prepared = prepare(table, wishes, splitting(seed))
-    for line in (*prepared.notes, *too_few(prepared)):
+    for line in (*prepared.notes, *own_file.too_few(prepared)):
         people.print(f"  {line}", soft_wrap=True)
-    for line in doubtful_fills(prepared):
+    for line in own_file.doubtful_fills(prepared):
         note(f"warning: {line}", style="yellow")
-    chosen = NumberOfClusters(clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
-    files = write(folder, file, prepared, chosen, seed, port)
+    chosen = (
+        own_file.NumberOfClusters(clusters, "as asked")
+        if clusters is not None
+        else _proposed(prepared, seed, asks=asks)
+    )
+    files = own_file.write(folder, file, prepared, chosen, seed, port)
     steps = _next(folder, prepared, chosen.clusters)
     _show_end(people, folder, prepared, chosen, steps)
     if as_json:
-        put_json(_summary(folder, files, prepared, chosen, steps))
+        n_rows = {name: len(rows) for name, rows in prepared.devices.items()}
+        put_json({
+            "folder": str(folder), "files": [str(written) for written in files], "features": list(prepared.features),
+            "id_column": prepared.id_column, "missing_values": prepared.missing_values, "devices": n_rows,
+            "clusters": chosen.clusters, "reason": chosen.reason, "notes": list(prepared.notes),
+            "next": [step for _, step in steps],
+        })  # fmt: skip
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -167,11 +169,8 @@ def _defaults(wishes: Wishes, found: Sequence[ColumnSurvey], n_rows: int, *, dea
 def _asked(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence[str]) -> Wishes:
     """Ask for what no option says, and only where the file leaves a choice."""
     if "split" in open_:
-        answer = typer.prompt(
-            "Which column says which device a row is of? Or a number of devices",
-            default=wishes.split_by or str(wishes.devices),
-            err=True,
-        )
+        question = "Which column says which device a row is of? Or a number of devices"
+        answer = typer.prompt(question, default=wishes.split_by or str(wishes.devices), err=True)
         names = [column.name for column in found]
         by_number = answer not in names and answer.isascii() and answer.isdigit()
         wishes = replace(wishes, split_by=None, devices=int(answer)) if by_number else replace(wishes, split_by=answer)
@@ -184,12 +183,12 @@ def _asked(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence[str]) 
     return wishes
 
 
-def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> NumberOfClusters:
+def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> own_file.NumberOfClusters:
     note("trying 1 to 10 clusters (--clusters K spares this)", style="dim")
-    chosen = propose(prepared, seed)
+    chosen = own_file.propose(prepared, seed)
     if asks:
         answer = typer.prompt(f"How many clusters? {chosen.reason}", default=chosen.clusters, type=int, err=True)
-        chosen = chosen if answer == chosen.clusters else NumberOfClusters(answer, "as asked")
+        chosen = chosen if answer == chosen.clusters else own_file.NumberOfClusters(answer, "as asked")
     return chosen
 
 
@@ -199,8 +198,8 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
     scenario, inventory, keys = folder / "scenario.toml", folder / "fleet.toml", folder / "keys"
     more = " ..." if len(names) > 8 else ""
     peer = folder / "state" / "peers" / names[0] / "state"
-    gate = () if measurable(prepared) else ("--no-gate",)
-    job = (PROTOCOL, "--clusters", clusters, "--scaling", "minmax", "--peer", peer, "--wait")
+    gate = () if own_file.measurable(prepared) else ("--no-gate",)
+    job = (own_file.PROTOCOL, "--clusters", clusters, "--scaling", "minmax", "--peer", peer, "--wait")
     return [
         ("run it as processes on this machine", command("p2pclust", "run", scenario, "--out", folder / "run")),
         ("look at other numbers of clusters", command("p2pclust", "choose", scenario, "--clusters", "1-10", *gate)),
@@ -208,18 +207,13 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
         ("", f"{command('p2pclust', 'keys', 'device', *names[:8])}{more} {command('--fleet', keys)}"),
         ("start it", command("p2pclust", "fleet", "up", inventory)),
         ("hand in the job", command("p2pclust", "submit", *job)),
-        (
-            "look at its centers (the only job whose id begins so)",
-            command("p2pclust", "result", "job-", "--peer", peer),
-        ),
+        ("look at its centers (the only job whose id begins so)", command("p2pclust", "result", "job-", "--peer", peer)),
         ("end it", command("p2pclust", "fleet", "down", inventory)),
-    ]
+    ]  # fmt: skip
 
 
 def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
-    from p2pclust.cli.show.tables import table as table_of  # noqa: PLC0415
-
-    people.print(f"{file}: {_counted(len(table.rows), 'row')}, {_counted(len(found), 'column')}\n", soft_wrap=True)
+    people.print(f"{file}: {counted(len(table.rows), 'rows')}, {counted(len(found), 'columns')}\n", soft_wrap=True)
     shown = table_of(("column", "read as", "missing", "values", "such as"), right=("missing", "values"))
     for column in found[:_SHOWN]:
         examples = ", ".join(value[:20] for value in column.values[:3])
@@ -233,14 +227,16 @@ def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[
 
 
 def _show_end(
-    people: Console, folder: Path, prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
+    people: Console,
+    folder: Path,
+    prepared: Prepared,
+    chosen: own_file.NumberOfClusters,
+    steps: Sequence[tuple[str, str]],
 ) -> None:
     sizes = [len(rows) for rows in prepared.devices.values()]
-    people.print(
-        f"\n{_counted(len(prepared.features), 'feature')}: {', '.join(prepared.features[:12])}"
-        + (" ..." if len(prepared.features) > 12 else ""),
-        soft_wrap=True,
-    )
+    more = " ..." if len(prepared.features) > 12 else ""
+    features = f"{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}{more}"
+    people.print(f"\n{features}", soft_wrap=True)
     rows = f"{min(sizes)} rows each" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)} rows"
     people.print(f"{len(sizes)} devices with {rows}", soft_wrap=True)
     people.print(f"{chosen.clusters} clusters: {chosen.reason}", soft_wrap=True)
@@ -249,24 +245,3 @@ def _show_end(
         if what:
             people.print(f"# {what}", style="dim", soft_wrap=True)
         people.print(step, soft_wrap=True)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _summary(
-    folder: Path, files: Sequence[Path], prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
-) -> dict[str, object]:
-    return {
-        "folder": str(folder),
-        "files": [str(file) for file in files],
-        "features": list(prepared.features),
-        "id_column": prepared.id_column,
-        "missing_values": prepared.missing_values,
-        "devices": {name: len(rows) for name, rows in prepared.devices.items()},
-        "clusters": chosen.clusters,
-        "reason": chosen.reason,
-        "notes": list(prepared.notes),
-        "next": [command for _, command in steps],
-    }

@@ -93,10 +93,7 @@ def check_new(out: Path) -> None:
 def write(out: Path, source: Path, prepared: Prepared, chosen: NumberOfClusters, seed: int, port: int) -> list[Path]:
     """Write all files into a new or empty folder; return them in the order in which people look at them.
 
-    Raises
-    ------
-    UsageError
-        If there is something in the folder, or it cannot be written.
+    Raise UsageError if there is something in the folder, or it cannot be written.
     """
     from p2pclust.data.prepare import write_device  # noqa: PLC0415
 

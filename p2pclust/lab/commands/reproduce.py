@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.show.options import ResultAsJson
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
+from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
@@ -50,7 +52,7 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/reproduce-YYYYmmdd-HHMMSS.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    as_json: ResultAsJson = False,
 ) -> None:
     """Measure a paper's table again: show the paper's numbers, mean and standard deviation, the difference, and claims.
 
@@ -87,7 +89,6 @@ def reproduce(
 
 
 def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
-    """Measure tables, save and show the results, and return the summary."""
     from p2pclust.lab.reproduce.frame import measure  # noqa: PLC0415
     from p2pclust.lab.reproduce.report import plain  # noqa: PLC0415
     from p2pclust.lab.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
@@ -99,9 +100,8 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
     with progress_bar("repetitions") as advance:
 
         def show(done: int, total: int) -> None:
-            if advance is not None:
-                advance(done, total)
-            elif long:
+            advance(completed=done, total=total)
+            if long and not stderr().is_terminal:
                 stderr().print(f"{done} of {total} repetitions")
 
         measured = measure(tables, replace(plan, keep=directory / "repetitions"), show)
@@ -119,14 +119,12 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
 
 
 def _list(tables: Sequence[Table], *, as_json: bool) -> None:
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     if as_json:
         put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in tables]})
         return
     console = stdout()
     rows = ((item.id, item.time, item.shows) for item in tables)
-    console.print(table(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
+    console.print(table_of(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
     console.print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
 
 
@@ -148,17 +146,16 @@ def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
     from p2pclust.lab.reproduce.published import published  # noqa: PLC0415
     from p2pclust.lab.reproduce.report import comparison  # noqa: PLC0415
 
-    console.print(Text(f"{item.id}: {item.shows}", style="bold"), soft_wrap=True)
+    console.print(f"{item.id}: {item.shows}", style="bold", soft_wrap=True)
     where = f"{published(item.id).where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
     where += "; ±: 95 % confidence interval of the mean" if item.interval else ""
     where += f"; {measured.kept} found in the output directory" if measured.kept else ""
-    console.print(Text(where, style="dim"), soft_wrap=True)
+    console.print(where, style="dim", soft_wrap=True)
     numbers = ("paper", "measured", "median", "difference")
-    shown = table(("row", "", *numbers), right=numbers, gap=2)  # the rows are long
+    shown = table_of(("row", "", *numbers), right=numbers, gap=2)  # the rows are long
     for line in comparison(item, measured):
         ours, theirs = (line.ci, line.paper_ci) if item.interval else (line.sd, line.paper_sd)
         places = _places(line.paper, line.mean)
@@ -169,7 +166,7 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
         shown.add_row(line.row, item.measures.get(line.measure, line.measure), *cells)
     console.print(shown)
     for name, why in measured.skipped.items():
-        console.print(Text(f"left out: {name}: {why}", style="yellow"), soft_wrap=True)
+        console.print(f"left out: {name}: {why}", style="yellow", soft_wrap=True)
     undecided = [claim for claim in claims if claim.held is None or (quick and not claim.always)]
     for claim in claims:
         if claim not in undecided:
@@ -177,7 +174,7 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
             console.print(Text.assemble((f"{word}  ", style), f"{claim.what}: {claim.value}"), soft_wrap=True)
     if undecided:
         why = "a quick run does not decide" if quick else "not measured"
-        console.print(Text(f"{why}: {len(undecided)} of {len(claims)} claims", style="dim"))
+        console.print(f"{why}: {len(undecided)} of {len(claims)} claims", style="dim")
     console.print()
 
 

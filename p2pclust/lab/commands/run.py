@@ -1,4 +1,4 @@
-"""``p2pclust run``: run a scenario and write its results to a directory."""
+"""``p2pclust run``: run a scenario and write its results to a directory; ``p2pclust demo``: the quick start."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.options import Overrides, ScenarioSeed
+from p2pclust.cli.show.options import Overrides, Overwrite, ResultAsJson, ScenarioSeed, Serve
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
-from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 from p2pclust.tools.spelling import command
@@ -56,11 +55,9 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
-    ] = False,
+    overwrite: Overwrite = False,
     serve: Serve = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    as_json: ResultAsJson = False,
 ) -> None:
     """Run a scenario: start its fleet, run its jobs, cause its faults, check its expectations.
 
@@ -75,10 +72,10 @@ def run(
       p2pclust run mine.toml --out runs/mine
       p2pclust run quickstart --serve
     """
-    from p2pclust.lab.commands.show.examples import list_examples  # noqa: PLC0415
+    from p2pclust.lab.commands.examples import list_examples  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
-    from p2pclust.lab.scenario.outcome.folder import default_directory, left_by_a_run  # noqa: PLC0415
+    from p2pclust.lab.scenario.outcome.folder import default_directory  # noqa: PLC0415
 
     if scenario is None:
         list_examples(SCENARIOS, "scenario", "p2pclust run", as_json=as_json)
@@ -87,11 +84,7 @@ def run(
     checked = load_scenario(scenario, overrides or (), seed)
     # Only the name of the directory depends on the wall clock.
     directory = out or default_directory(scenario.stem, datetime.now())
-    earlier = left_by_a_run(directory)
-    if earlier and not overwrite:
-        raise UsageError(
-            f"--out {directory}: it holds {earlier[0].name} of an earlier run: choose another folder, or add --overwrite"
-        )
+    check_folder(directory, overwrite=overwrite)
     events = directory / "events.jsonl"
     try:
         console = stderr() if as_json else stdout()
@@ -109,11 +102,49 @@ def run(
         raise typer.Exit(1)
 
 
+def check_folder(directory: Path, *, overwrite: bool) -> None:
+    """Refuse an output directory with the files of an earlier run, unless they may be replaced."""
+    from p2pclust.lab.scenario.outcome.folder import left_by_a_run  # noqa: PLC0415
+
+    if (earlier := left_by_a_run(directory)) and not overwrite:
+        raise UsageError(
+            f"--out {directory}: it holds {earlier[0].name} of an earlier run: choose another folder, or add --overwrite"
+        )
+
+
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/quickstart-YYYYmmdd-HHMMSS.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Run the quick start, and say where its report is: eight peers cluster digits, and the aggregator is killed.
+
+    It is `p2pclust run quickstart`: real processes on this machine, which all end with the command. Where the system cannot
+    fork, the same peers run in virtual time.
+
+    \b
+    Example:
+      p2pclust demo
+    """
+    from p2pclust.lab.scenario.outcome.folder import default_directory  # noqa: PLC0415
+    from p2pclust.tools.platforms import is_unix  # noqa: PLC0415
+
+    directory = out or default_directory("quickstart", datetime.now())
+    backend = BackendName.PROCESSES if is_unix() else BackendName.SIMULATED
+    try:
+        run(Path("quickstart"), backend=backend, out=directory, overwrite=overwrite)
+    finally:
+        report = directory.absolute() / "report.html"
+        if report.exists():
+            note(f"open the report in a browser: {report.as_uri()}")
+            note("begin with your own file: p2pclust init FILE.csv")
+
+
 def _carry_out(
     scenario: Scenario, backend: str, directory: Path, name: str, console: Console, *, as_json: bool,
     serve: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the scenario with a live view and print a summary."""
     from p2pclust.lab.commands.show.live import Watch  # noqa: PLC0415
     from p2pclust.lab.commands.show.page import page_of  # noqa: PLC0415
     from p2pclust.lab.commands.show.summary import summarise  # noqa: PLC0415
@@ -154,7 +185,7 @@ def _carry_out(
             outcome = result["failure"] or "all jobs are done"
         finally:
             if shown:
-                shown[0][1].end(outcome)
+                shown[0][1].say(ended=True, outcome=outcome)
         summarise(console, result)
         if not canvas.can_draw():
             console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)

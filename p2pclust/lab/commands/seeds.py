@@ -52,31 +52,13 @@ _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 _alone = threading.Lock()
 #: Swarms of one kind of job each; the others draw worlds of any kind.
 _OF_ONE_KIND: Final = (
-    "fedcref",
-    "leaderless",
-    "cancel",
-    "series",
-    "lasting",
-    "secure",
-    "secure_groups",
-    "verified",
-    "clients",
-)
+    "fedcref", "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
+)  # fmt: skip
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
 PROTOCOLS: Final = (
-    ALL,
-    "any",
-    "any-core",
-    "any-long",
-    "cuts",
-    "terms",
-    "disks",
-    "disks-core",
-    "forgers",
-    "rosters",
-    *_OF_ONE_KIND,
-)
+    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", *_OF_ONE_KIND,
+)  # fmt: skip
 
 
 def asked_of(seed: int, asked: Asked) -> Asked:
@@ -117,7 +99,6 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
 
 
 def _swarm(asked: Asked) -> Callable[[int], SeedResult | RandomResult]:
-    """Return what runs one seed."""
     from p2pclust.lab.simulation.fleets import run as fleets  # noqa: PLC0415
     from p2pclust.lab.simulation.swarms import swarm  # noqa: PLC0415
 

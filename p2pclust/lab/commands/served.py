@@ -1,4 +1,4 @@
-"""``p2pclust watch --serve``: a page of the whole fleet, from what its peers answer."""
+"""Pages in the browser: ``p2pclust replay`` of a run that ended, and ``p2pclust watch --serve`` of a whole fleet."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from p2pclust.cli.fleet.operate import client_of
+from p2pclust.cli.show.options import Serve
+from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c, page_of
 from p2pclust.tools.files import expanded
@@ -19,14 +23,51 @@ if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Inventory
 
 
-def serve_fleet(
-    address: str,
-    job: str | None,
-    peers: Sequence[str],
-    bundle: Path | None,
-    roster: Path | None,
-    inventory: Path | None,
+def replay(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The output directory of p2pclust run, or its events.jsonl.")
+    ],
+    serve: Serve = None,
+    speed: Annotated[
+        float, typer.Option(metavar="X", min=0.001, max=1000.0, help="Seconds of the run in one second.")
+    ] = 1.0,
 ) -> None:
+    """Show a run that ended, as it went on: with --serve on a page in the browser, until Ctrl-C; else on the terminal.
+
+    The page has a button to pause, a speed, and a slider for the moment. Shown are names, rounds, faults, costs and the
+    centers, but no row.
+
+    \b
+    Examples:
+      p2pclust replay runs/one --speed 10
+      p2pclust replay runs/one --serve
+    """
+    from p2pclust.lab.run.scene import recorded  # noqa: PLC0415
+
+    scene, events = recorded(run)
+    if serve is None:
+        from p2pclust.lab.commands.show.live import Watch  # noqa: PLC0415
+
+        with Watch(stdout(), scene.title, scene.details, scene.begun(), scene.tol, clock=False) as watch:
+            wait, before = threading.Event(), 0.0
+            for event in events:
+                wait.wait(max(0.0, event.t - before) / speed)
+                before = max(before, event.t)
+                watch.take(event)
+        return
+    from p2pclust.lab.live.shown import Replay  # noqa: PLC0415
+
+    if not events:
+        raise UsageError(f"{run}: nothing happened in that run")
+    shown = Replay(scene, events, speed)
+    with ended_like_ctrl_c(), suppress(KeyboardInterrupt), page_of(shown, serve):
+        shown.play(threading.Event())
+
+
+def serve_fleet(
+    address: str, job: str | None, peers: Sequence[str], bundle: Path | None, roster: Path | None,
+    inventory: Path | None,
+) -> None:  # fmt: skip
     """Serve the page until Ctrl-C. The peers may be asked in this order: those named, then those of the inventory."""
     from p2pclust.lab.live.ask import FleetFollower  # noqa: PLC0415
     from p2pclust.lab.live.shown import FollowedRun  # noqa: PLC0415

@@ -14,7 +14,7 @@ import typer
 
 from p2pclust._version import __version__
 from p2pclust.cli.show.options import AsJson
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.seeds import (
     ALL,
@@ -106,7 +106,9 @@ def simulate(
     first, last = _range(seeds)
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both write to standard output: choose one")
-    workers = _workers(jobs, scheduler)
+    if scheduler is not None and jobs is not None:
+        raise UsageError("--jobs is for this machine, --scheduler has its own workers: choose one")
+    workers = jobs or n_cores() if scheduler is None else Scheduler(scheduler)
     if mutant == "all":
         raise typer.Exit(_all_bugs(range(first, last), workers, as_json=as_json))
     asked = _checked(Asked(protocol, mutant, overlay))
@@ -127,37 +129,25 @@ def simulate(
         raise typer.Exit(1)
 
 
-def _workers(jobs: int | None, scheduler: str | None) -> int | Scheduler:
-    """Return how many processes run seeds, or the scheduler that hands them out."""
-    if scheduler is not None and jobs is not None:
-        raise UsageError("--jobs is for this machine, --scheduler has its own workers: choose one")
-    return jobs or n_cores() if scheduler is None else Scheduler(scheduler)
-
-
 def _show_world(seed: int, asked: Asked) -> None:
-    """Print what a seed draws, if it draws a world of its own."""
-    from rich.text import Text  # noqa: PLC0415
-
     from p2pclust.lab.simulation.fleets.drawing import draw  # noqa: PLC0415
     from p2pclust.lab.simulation.fleets.run import SWARMS  # noqa: PLC0415
 
     protocol = asked_of(seed, asked).protocol
     for line in draw(seed, SWARMS[protocol]).lines() if protocol in SWARMS else ():
-        stdout().print(Text(line), soft_wrap=True)
+        stdout().print(line, soft_wrap=True)
 
 
 def _show_smallest(failed: Finding, asked: Asked) -> None:
     """Find the smallest world that breaks the same promise, if a seed drew a world of its own, and print its story."""
-    from rich.text import Text  # noqa: PLC0415
-
     from p2pclust.lab.simulation.fleets.minimise import broken  # noqa: PLC0415
     from p2pclust.lab.simulation.fleets.run import SWARMS, explained  # noqa: PLC0415
 
     protocol = asked_of(failed.seed, asked).protocol
     if protocol in SWARMS:
-        stderr().print(Text(f"\nthe smallest world found in which {broken(failed.failure)} is broken:"))
+        stderr().print(f"\nthe smallest world found in which {broken(failed.failure)} is broken:")
         for line in explained(failed.seed, protocol, failed.failure, asked.mutant):
-            stderr().print(Text(line), soft_wrap=True)
+            stderr().print(line, soft_wrap=True)
 
 
 def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path | None) -> list[Finding]:
@@ -172,35 +162,24 @@ def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path
         for finding in running:
             findings.append(finding)
             kept.add(finding)
-            if advance is not None:
-                advance(len(findings))
+            advance(completed=len(findings))
     return sorted(findings, key=lambda finding: finding.seed)
 
 
 def _all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> int:
-    """Look for each planted bug, print the table, and return the exit code."""
     found: list[BugFound] = []
     with progress_bar("bugs", len(bug_names())) as advance:
         for one in look_for_all(seeds, workers):
             found.append(one)
-            if advance is not None:
-                advance(len(found))
+            advance(completed=len(found))
     if as_json:
         put_json([one._asdict() for one in found])
     else:
-        from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
-        rows = (
-            (one.bug, one.swarm or "default", "-" if one.seed is None else f"{one.seed}", one.broken) for one in found
-        )
-        stdout().print(
-            table(
-                ("planted bug", "swarm", "seed", "promise broken"),
-                rows,
-                right=("seed",),
-                wrap=("planted bug", "promise broken"),
-            )
-        )
+        columns = ("planted bug", "swarm", "seed", "promise broken")
+        made = table(columns, right=("seed",), wrap=(columns[0], columns[-1]))
+        for one in found:
+            made.add_row(one.bug, one.swarm or "default", "-" if one.seed is None else f"{one.seed}", one.broken)
+        stdout().print(made)
     return int(any(one.seed is None for one in found))
 
 
@@ -273,10 +252,6 @@ def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> di
 
 
 def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
-    from rich.text import Text  # noqa: PLC0415
-
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     n = least(len(findings)) if asked.protocol == ALL and not asked.mutant else 0
     needed = dict.fromkeys(RECOVERIES, f"{n}") if n else {}
     counts = dict.fromkeys(needed, 0) | _counts(findings)
@@ -284,14 +259,14 @@ def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
     headings = ("what happened", "times", "at least") if needed else ("what happened", "times")
     console.print(table(headings, (row[: len(headings)] for row in rows), right=headings[1:]))
     for what, times in _rare(findings, asked).items():
-        console.print(Text(f"too rare: {what}, {times} times, expected at least {needed[what]}", style="bold"))
+        console.print(f"too rare: {what}, {times} times, expected at least {needed[what]}", style="bold")
     failed = [finding for finding in findings if finding.failure]
     for finding in failed[:_STORIES]:
-        console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)
-        console.print(Text(f"replay it: {_replay(finding.seed, asked)}", style="bold"), soft_wrap=True)
+        console.print(f"\nseed {finding.seed} failed: {finding.failure}", soft_wrap=True)
+        console.print(f"replay it: {_replay(finding.seed, asked)}", style="bold", soft_wrap=True)
     if len(failed) > _STORIES:
         seeds = ", ".join(f"{finding.seed}" for finding in failed[_STORIES:])
-        console.print(Text(f"\nthese failed too: {seeds}"), soft_wrap=True)
+        console.print(f"\nthese failed too: {seeds}", soft_wrap=True)
     virtual_h = sum(finding.virtual_s for finding in findings) / 3600
     cpu_s, n_events = sum(finding.cpu_s for finding in findings), sum(finding.n_events for finding in findings)
     work = f"{n_events / 1e6:.1f} million events in {cpu_s:.0f} s of processor time"

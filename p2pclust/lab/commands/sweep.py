@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,9 +18,7 @@ from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from p2pclust.lab.sweep import Cell, Sweep, Sweeping
+    from p2pclust.lab.sweep import Cell, Sweeping
     from p2pclust.lab.sweep.pools import Finished, Pool
 
 
@@ -64,7 +62,7 @@ def sweep(
       p2pclust topology sweep mine.toml --workers 1 --out runs/mine
       p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
     """
-    from p2pclust.lab.commands.show.examples import list_examples  # noqa: PLC0415
+    from p2pclust.lab.commands.examples import list_examples  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SWEEPS, find_example  # noqa: PLC0415
     from p2pclust.lab.sweep.cells import check  # noqa: PLC0415 - the whole agent
     from p2pclust.lab.sweep.spec import load_sweep  # noqa: PLC0415
@@ -78,17 +76,22 @@ def sweep(
     spec = load_sweep(file)
     cells = check(spec, str(file))
     directory = out or Path("runs") / f"sweep-{file.stem}"
-    pool = _pool(workers, scheduler)
     draws = _draws(report)
-    done = _carry_out(cells, directory, pool)
+    done = _carry_out(cells, directory, _pool(workers, scheduler))
     files = list(done.files)
     if draws:
         from p2pclust.lab.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
 
         files += write_report(directory, spec, cells, done.rows)
-    _print_summary(stderr() if as_json else stdout(), spec, done, files)
+    console, kept = stderr() if as_json else stdout(), f", {done.n_kept} kept" if done.n_kept else ""
+    console.print(f"{spec.title}: {done.n_run} cells run in {done.worker_seconds:.1f} s of work{kept}", soft_wrap=True)
+    for name in (name for name in files if name.suffix != ".svg"):
+        console.print(f"written: {name}", soft_wrap=True)
     if as_json:
-        put_json(_summary(spec, done, files))
+        put_json({
+            "title": spec.title, "measure": spec.measure, "cells": len(done.rows), "run": done.n_run, "kept": done.n_kept,
+            "worker_seconds": round(done.worker_seconds, 3), "files": [str(name) for name in files],
+        })  # fmt: skip
     stuck = [row for row in done.rows if spec.measure == "job" and row["outcome"] != "finished"]
     if stuck:
         complain(f"{len(stuck)} of {len(done.rows)} fleets could not finish: see the column outcome of {files[0]}")
@@ -105,7 +108,6 @@ def _pool(workers: int | None, scheduler: str | None) -> Pool:
 
 
 def _draws(wanted: bool | None) -> bool:
-    """Return whether plots are drawn; by default they are if Matplotlib is installed."""
     from p2pclust.lab.pictures.canvas import can_draw  # noqa: PLC0415
 
     if wanted is None and not can_draw():
@@ -127,16 +129,14 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
             n_done = n_kept
             if n_kept:
                 note(f"{n_kept} of {len(cells)} cells are finished already")
-            if advance is not None:
-                advance(n_done)
+            advance(completed=n_done)
 
         def take(finished: Finished) -> None:
             nonlocal n_done
             n_done += 1
             line = f"{finished.cell}: {finished.seconds:.1f} s"
-            if advance is not None:
-                advance(n_done, what=line)
-            else:
+            advance(completed=n_done, description=line)
+            if not stderr().is_terminal:
                 note(f"{n_done}/{len(cells)}  {line}")
             look()
 
@@ -167,18 +167,3 @@ def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
         yield look
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _print_summary(console: Console, spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
-    kept = f", {done.n_kept} kept" if done.n_kept else ""
-    console.print(f"{spec.title}: {done.n_run} cells run in {done.worker_seconds:.1f} s of work{kept}", soft_wrap=True)
-    for file in files:
-        if file.suffix != ".svg":
-            console.print(f"written: {file}", soft_wrap=True)
-
-
-def _summary(spec: Sweep, done: Sweeping, files: Sequence[Path]) -> dict[str, Any]:
-    return {
-        "title": spec.title, "measure": spec.measure, "cells": len(done.rows), "run": done.n_run, "kept": done.n_kept,
-        "worker_seconds": round(done.worker_seconds, 3), "files": [str(file) for file in files],
-    }  # fmt: skip

@@ -6,18 +6,17 @@ from typing import Any, Final
 
 from typer.core import TyperCommand
 
-from p2pclust.cli.show.serving import ServingCommand
+from p2pclust.cli.show.options import ServingCommand
 from p2pclust.lab.commands import (
     audit,
     choose,
     compare,
     data,
-    demo,
     examples,
     init,
-    replay,
     reproduce,
     run,
+    served,
     simulate,
     topology,
 )
@@ -27,10 +26,10 @@ _RESEARCH: Final = "Research"
 
 #: The part of the help, the name, the command or group, its line there, and the class of a command.
 COMMANDS: Final[tuple[tuple[str, str, Any, str, type[TyperCommand]], ...]] = (
-    (_HERE, "demo", demo.demo, "Run the quick start, and show where its report is.", TyperCommand),
+    (_HERE, "demo", run.demo, "Run the quick start, and show where its report is.", TyperCommand),
     (_HERE, "init", init.init, "Begin with a file of your own.", TyperCommand),
     (_HERE, "run", run.run, "Run a scenario and check what it expects.", ServingCommand),
-    (_HERE, "replay", replay.replay, "Show a run that ended, at any speed.", ServingCommand),
+    (_HERE, "replay", served.replay, "Show a run that ended, at any speed.", ServingCommand),
     (_HERE, "compare", compare.compare, "Put runs side by side.", TyperCommand),
     (_HERE, "choose", choose.choose, "Let the fleet choose the number of clusters.", TyperCommand),
     (_HERE, "examples", examples.app, "List the installed scenarios, copy one.", TyperCommand),
@@ -38,11 +37,5 @@ COMMANDS: Final[tuple[tuple[str, str, Any, str, type[TyperCommand]], ...]] = (
     (_RESEARCH, "topology", topology.app, "Make, measure, draw and compare overlays.", TyperCommand),
     (_RESEARCH, "audit", audit.audit, "Attack a scenario's jobs with what their messages show.", TyperCommand),
     (_RESEARCH, "simulate", simulate.simulate, "Test simulated fleets under faults.", TyperCommand),
-    (
-        _RESEARCH,
-        "reproduce",
-        reproduce.reproduce,
-        "Measure the papers' tables again, beside their numbers.",
-        TyperCommand,
-    ),
-)
+    (_RESEARCH, "reproduce", reproduce.reproduce, "Measure the papers' tables again, beside their numbers.", TyperCommand),
+)  # fmt: skip

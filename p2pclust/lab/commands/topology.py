@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.show.options import AsJson, group, key_values
-from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.sweep import sweep
 from p2pclust.overlay.kinds import KINDS, kind_of
@@ -49,24 +49,21 @@ def kinds(as_json: AsJson = False) -> None:
       p2pclust topology kinds
     """
     if as_json:
-        put_json({"kinds": [_plain_kind(name) for name in KINDS]})
+        listed = [
+            {"name": name, "what": kind.what, "fewest_peers": kind.fewest, "options": [
+                {"name": option} | asdict(item) | {"type": item.type.__name__, "otherwise": item.otherwise or None}
+                for option, item in kind.options.items()
+            ]}
+            for name, kind in KINDS.items()
+        ]  # fmt: skip
+        put_json({"kinds": listed})
         return
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     shown = table(("kind", "option", "default", "what"), wrap=("what",), gap=2)
     for name, kind in KINDS.items():
         shown.add_row(name, "", "", kind.what)
         for option, described in kind.options.items():
             shown.add_row("", option, described.shown_default(), described.what)
     stdout().print(shown)
-
-
-def _plain_kind(name: str) -> dict[str, Any]:
-    options = [
-        {"name": option} | asdict(item) | {"type": item.type.__name__, "otherwise": item.otherwise or None}
-        for option, item in KINDS[name].options.items()
-    ]
-    return {"name": name, "what": KINDS[name].what, "fewest_peers": KINDS[name].fewest, "options": options}
 
 
 @app.command(short_help="Make or read one overlay; print and write it.")
@@ -109,7 +106,11 @@ def show(
     measures = measure(overlay, gossiping(seed))
     for file in out or ():
         if file.suffix.lower() in _PICTURES:
-            _draw(overlay, file)
+            from p2pclust.lab.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
+            from p2pclust.lab.pictures.overlay import overlay_figure  # noqa: PLC0415
+            from p2pclust.overlay.plans import write_bytes  # noqa: PLC0415
+
+            write_bytes(file, image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
         elif file.suffix.lower() == _TRACE:
             write_trace(make_trace(what, overlay.names, linking(seed), **chosen), file)
         else:
@@ -185,7 +186,6 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
 
 
 def _check_shared(whats: Iterable[str], chosen: Mapping[str, Any]) -> None:
-    """Refuse an option that none of the kinds has."""
     named = [what for what in whats if not _is_file(what)]
     known = dict.fromkeys(option for what in named for option in kind_of(what).options)
     for key in chosen:
@@ -209,29 +209,17 @@ def _check_outputs(files: Iterable[Path], what: str) -> None:
             require()
 
 
-def _draw(overlay: Overlay, file: Path) -> None:
-    from p2pclust.lab.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
-    from p2pclust.lab.pictures.overlay import overlay_figure  # noqa: PLC0415
-    from p2pclust.overlay.plans import write_bytes  # noqa: PLC0415
-
-    write_bytes(file, image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
-
-
 def _number(number: int | None, otherwise: str) -> str:
     return otherwise if number is None else str(number)
 
 
-def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"{len(names)}: {', '.join(names[:8])}{more}" if names else "none"
-
-
 def _summarise(console: Console, what: str, found: Measures) -> None:
-    """Print the measures of one overlay."""
     from rich.table import Table  # noqa: PLC0415
 
     shown = Table.grid(padding=(0, 2, 0, 0))
     shown.add_column(no_wrap=True)
+    cut = found.cut_vertices
+    more = f" and {len(cut) - 8} more" if len(cut) > 8 else ""
     degrees = f"{found.degree_least} to {found.degree_greatest}, {found.degree_mean:.3g} on average"
     for name, value in (
         ("peers", str(found.peers)),
@@ -244,7 +232,7 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
         ("second eigenvalue", f"{found.second_eigenvalue:.4g}, gap {found.spectral_gap:.4g} (Metropolis-Hastings)"),
         ("edge connectivity", _number(found.edge_connectivity, "not computed")),
         ("node connectivity", _number(found.node_connectivity, "not computed")),
-        ("cut vertices", _some(found.cut_vertices)),
+        ("cut vertices", f"{len(cut)}: {', '.join(cut[:8])}{more}" if cut else "none"),
         (
             "gossip rounds",
             f"{found.gossip_mean:.3g} on average, 95 % within {found.gossip_95:.3g} "
@@ -252,15 +240,11 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
         ),
     ):
         shown.add_row(name, value)
-
     console.print(what, soft_wrap=True)
     console.print(shown)
 
 
 def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
-    """Print the measures of several overlays side by side."""
-    from p2pclust.cli.show.tables import table  # noqa: PLC0415
-
     numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
                "gossip", "95 %")  # fmt: skip
     shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)

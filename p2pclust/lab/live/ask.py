@@ -131,16 +131,8 @@ class AnswerReader:
 class FleetFollower:
     """Asks peers, one at a time, and gives what they answer to a page.
 
-    Parameters
-    ----------
-    clients : sequence of Connection
-        The peers that may be asked, the preferred one first; closed at the end.
-    shown : FollowedRun
-        What is followed.
-    now : callable
-        Returns the time in seconds.
-    job : str
-        The only job that is shown, by its id or that of its series; empty for the newest.
+    The preferred one of `clients` is the first; all are closed at the end. `now` returns the time in seconds. With
+    `job`, the id of a job or of its series, only that one is shown, else the newest.
     """
 
     def __init__(
@@ -177,12 +169,10 @@ class FleetFollower:
                 client.close()
                 self._at = (self._at + 1) % len(self._clients)
                 continue
-            for event in events:
-                with self._shown.changing() as run:
-                    run.take(event)
-            self._shown.ask(str(answer["peer"]), "")
+            self._take(events)
+            self._shown.say(asked=str(answer["peer"]), trouble="")
             return
-        self._shown.ask("", f"no peer answers: {why}")
+        self._shown.say(asked="", trouble=f"no peer answers: {why}")
 
     def ask_another(self) -> None:
         """Ask one of the other peers what only it knows; each in turn, and one that was silent not again for a while."""
@@ -196,7 +186,10 @@ class FleetFollower:
             client.close()
             self._silent[client] = now
             return
-        for event in self._reader.aside(now - self._began, answer):
+        self._take(self._reader.aside(now - self._began, answer))
+
+    def _take(self, events: Iterable[RunEvent]) -> None:
+        for event in events:
             with self._shown.changing() as run:
                 run.take(event)
 

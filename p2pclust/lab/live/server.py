@@ -8,22 +8,26 @@ loss, for a late browser and for a seek.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
+import os
 import secrets
+import socket
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from importlib.resources import files
-from types import TracebackType
 from typing import Final
 
 from aiohttp import web
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.live.address import Address
-from p2pclust.lab.live.shown import LivePicture
+from p2pclust.lab.live.shown import FollowedRun
 from p2pclust.peer.operate.web import names_this_host
+from p2pclust.transport.links import parse_address
 
+_USUAL: Final = "127.0.0.1:7480"
 _APART_S: Final = 0.1  # between two snapshots
 _BYTES_PER_S: Final = 500_000  # that a browser is sent at most: large fleets are drawn less often
 _BEAT_S: Final = 5.0  # without a snapshot, so that the page knows that the connection lives
@@ -34,14 +38,8 @@ _START_S: Final = 10.0
 _MOST_AT_ONCE: Final = 32  # browsers
 _MOST_BODY: Final = 1_024
 
-_STATIC: Final = {
-    "": ("index.html", "text/html"),
-    "live.css": ("live.css", "text/css"),
-    "live.js": ("live.js", "text/javascript"),
-    "drawings.js": ("drawings.js", "text/javascript"),
-    "uPlot.iife.min.js": ("uPlot.iife.min.js", "text/javascript"),
-    "uPlot.min.css": ("uPlot.min.css", "text/css"),
-}
+_STATIC: Final = ("index.html", "live.css", "live.js", "drawings.js", "uPlot.iife.min.js", "uPlot.min.css")
+_KINDS: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -55,23 +53,79 @@ _HEADERS: Final = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@dataclass(frozen=True)
+class Address:
+    """A host and a port; `fallback`: whether any free port does if that one is taken.
+
+    Examples
+    --------
+    >>> Address.of("127.0.0.1:7480").loopback, Address.of("10.0.0.5:80").loopback
+    (True, False)
+    >>> Address.of("[::1]:7480").url(7480)
+    'http://[::1]:7480/'
+    >>> Address.of("here")
+    Traceback (most recent call last):
+    ...
+    p2pclust.errors.UsageError: --serve here: expected HOST:PORT, such as 127.0.0.1:7480
+    """
+
+    host: str
+    port: int
+    fallback: bool = False
+
+    @staticmethod
+    def of(text: str) -> Address:
+        """Return the address in a text ``HOST:PORT``; an empty one means the default. Raise UsageError if it is none."""
+        try:
+            host, port = parse_address(text or _USUAL)
+        except (UsageError, ValueError):
+            raise UsageError(f"--serve {text}: expected HOST:PORT, such as {_USUAL}") from None
+        return Address(host, port, fallback=not text)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def listen(self) -> socket.socket:
+        """Return a socket that listens there. Raise UsageError if that is not possible."""
+        ports = (self.port, 0) if self.fallback else (self.port,)
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        for port in ports:
+            try:
+                return socket.create_server((self.host, port), family=family, backlog=32)
+            except (OSError, OverflowError) as error:
+                why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise UsageError(f"--serve {self.host}:{self.port}: cannot listen there ({why}): choose another address")
+
+    def url(self, port: int) -> str:
+        """Return the address to open in a browser; for a wildcard, that of this machine."""
+        host = _own_number() if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _own_number() -> str:
+    """Return a number of this machine that others may reach; loopback if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # reserved for documents; nothing is sent
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
 class LivePage:
     """Serves one picture until it is closed; use it with ``with``.
 
-    Parameters
-    ----------
-    picture : LivePicture
-        What is shown.
-    address : Address
-        Where; if it is not loopback, browsers need the token in `url`.
-
-    Raises
-    ------
-    UsageError
-        If the address cannot be listened on.
+    If the address is not loopback, browsers need the token in `url`. Raise UsageError if it cannot be listened on.
     """
 
-    def __init__(self, picture: LivePicture, address: Address) -> None:
+    def __init__(self, picture: FollowedRun, address: Address) -> None:
         self._picture, self._address = picture, address
         self._token = "" if address.loopback else secrets.token_urlsafe(24)
         self._loop = asyncio.new_event_loop()
@@ -96,16 +150,11 @@ class LivePage:
         self._began.wait(_START_S)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Send every browser the last snapshot, and end."""
-        self._loop.call_soon_threadsafe(self._end)
+        for event in (self._stop, self._woken):
+            self._loop.call_soon_threadsafe(event.set)
         self._thread.join(_START_S)
-
-    def _end(self) -> None:
-        self._stop.set()
-        self._woken.set()
 
     def changed(self) -> None:
         """Say that there is something new; any thread may. It costs next to nothing if it was said already."""
@@ -118,10 +167,8 @@ class LivePage:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        try:
+        with closing(self._loop):
             self._loop.run_until_complete(self._serve())
-        finally:
-            self._loop.close()
 
     async def _serve(self) -> None:
         application = web.Application(middlewares=[self._guarded], client_max_size=_MOST_BODY)
@@ -232,9 +279,8 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
 
 
 async def _static(request: web.Request) -> web.Response:
-    found = _STATIC.get(request.match_info["file"])
-    if found is None:
+    name = request.match_info["file"] or "index.html"
+    if name not in _STATIC:
         return web.Response(status=404, text="there is no such page\n")
-    name, kind = found
     text = (files("p2pclust.lab.live") / "static" / name).read_text(encoding="utf-8")
-    return web.Response(text=text, content_type=kind)
+    return web.Response(text=text, content_type=_KINDS[name.rpartition(".")[2]])

@@ -1,37 +1,126 @@
-"""What a page is asked for: the picture of a run that another thread follows, or of a replay."""
+"""What a page is asked for: the picture of a run that another thread follows, or of a replay, as JSON of a bounded size."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from dataclasses import asdict, replace
+from typing import Any, Final
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.live.snapshot import Player, snapshot
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
 from p2pclust.lab.run.state import RunState
+from p2pclust.lab.run.views import JobView, PeerView
+
+_MOST_POINTS: Final = 300  # of one line in a chart
+_MOST_MARKS: Final = 120
+_MOST_LINES: Final = 30
+_MOST_PATH: Final = 60  # places of one center
+_MOST_AWAITED: Final = 20
+_OF_PEER: Final = ("name", "group", "status", "round", "lives", "term", "bytes_sent", "energy_j", "battery")
+_OF_JOB: Final = ("protocol", "stage", "phase", "round", "term", "aggregator", "n_peers", "failed", "waiting")
 
 _MOST_SPEED: Final = 1_000.0
 _TICK_S: Final = 0.05  # of a replay
 
 
-class LivePicture(Protocol):
-    """What the server shows. Its methods are called from the server's thread."""
+def snapshot(scene: Scene, run: RunState, **said: Any) -> dict[str, Any]:
+    """Return the picture of now in plain values, with what is `said` about it.
 
-    def to_json(self) -> str:
-        """Return the newest snapshot."""
+    Examples
+    --------
+    >>> from p2pclust.lab.run.events import DeviceNews
+    >>> scene = Scene("two peers", "", {"a": "", "b": ""}, [["llf-cm"]])
+    >>> run = scene.begun()
+    >>> _ = run.take(RunEvent(0.5, "a", "started", DeviceNews()))
+    >>> [(device["name"], device["status"]) for device in snapshot(scene, run)["devices"]]
+    [('a', 'alive'), ('b', 'starting')]
+    """
+    job, awaited = run.job, run.waited_for()
+    waited, numbers = set(awaited), {name: number for number, name in enumerate(run.peers)}
+    shown = {
+        "title": scene.title, "details": scene.details, "t": round(run.t, 3), "ended": False, "outcome": "", "trouble": "",
+        "asked": "", "player": None, **said,
+        "devices": [
+            {name: getattr(peer, name) for name in _OF_PEER}
+            | {"role": _role(peer, waited), "at": scene.places.get(peer.name)}
+            for peer in run.peers.values()
+        ],
+        "links": None if run.links is None else sorted(
+            [numbers[a], numbers[b]] for a, b in run.links if a in numbers and b in numbers
+        ),
+        "rounds": [asdict(run.rounds[number]) for number in thinned(len(run.rounds), _MOST_POINTS)],
+        "marks": [asdict(mark) for mark in list(run.marks)[-_MOST_MARKS:]],
+        "lines": [asdict(line) for line in list(run.lines)[-_MOST_LINES:]],
+        "job": None, "moves": None, "plane": None, "graph": None,
+    }  # fmt: skip
+    if job is None:
+        return shown
+    shown["job"] = {name: getattr(job, name) for name in _OF_JOB} | {
+        "number": run.job_number, "of": len(run.jobs), "contributed": len(job.contributors),
+        "finished": len(job.finished), "waits_for": awaited[:_MOST_AWAITED],
+    }  # fmt: skip
+    number = run.job_number - 1
+    tol = scene.tol[number] if number < len(scene.tol) else 0.0
+    (rounds, shifts), (computed, objectives) = _line(job.shift_of), _line(job.objective_of)
+    shown["moves"] = {
+        "rounds": rounds, "shifts": shifts, "tol": tol, "objective_rounds": computed, "objectives": objectives,
+    }  # fmt: skip
+    if scene.testbed and job.centers_of:
+        shown["plane"] = _plane(scene, job)
+    if job.association is not None:
+        shown["graph"] = asdict(replace(job.association, phase=job.phase))
+    return shown
 
-    def control(self, do: str, value: float) -> None:
-        """Do what a person asked for on the page; raise UsageError if that is not possible here."""
+
+def thinned(number: int, most: int) -> list[int]:
+    """Return which points of a series are kept: every 2^k-th and the last, so that points stay where they are as it grows.
+
+    Examples
+    --------
+    >>> thinned(4, 10), thinned(10, 6)
+    ([0, 1, 2, 3], [0, 2, 4, 6, 8, 9])
+    """
+    stride = 1
+    while (number + stride - 1) // stride > most - 1 and number > most:
+        stride *= 2
+    kept = list(range(0, number, stride))
+    return kept if not kept or kept[-1] == number - 1 else [*kept, number - 1]
+
+
+def _role(peer: PeerView, waited: set[str]) -> str:
+    if peer.term is not None and peer.status not in ("lost", "down", "left"):
+        return "aggregates"
+    return "waited" if peer.name in waited else ""
+
+
+def _line(by_round: Mapping[int, float]) -> tuple[list[int], list[float]]:
+    rounds = sorted(number for number, value in by_round.items() if math.isfinite(value))
+    kept = [rounds[place] for place in thinned(len(rounds), _MOST_POINTS)]
+    return kept, [by_round[number] for number in kept]
+
+
+def _plane(scene: Scene, job: JobView) -> dict[str, Any]:
+    """Return the centers' paths in the two columns in which they are farthest apart, and the box of all centers."""
+    rounds = list(job.centers_of.values())
+    kept = [rounds[number] for number in thinned(len(rounds), _MOST_PATH)]
+    paths = [[centers[own] for centers in kept if own < len(centers)] for own in range(len(kept[-1]))]
+    xs, ys = zip(*itertools.chain(*paths), strict=True)
+    x, y = (scene.features[at] if at < len(scene.features) else f"column {at + 1}" for at in job.columns)
+    return {"x": x, "y": y, "paths": paths, "box": (min(xs), max(xs), min(ys), max(ys))}
 
 
 class FollowedRun:
     """A run that continues, of a testbed or of a standing fleet; another thread takes its events.
+
+    The server calls `to_json` and `control` from its own thread.
 
     Examples
     --------
@@ -44,9 +133,9 @@ class FollowedRun:
     """
 
     def __init__(self, scene: Scene, state: RunState, *, mode: str) -> None:
-        self._scene, self._state, self._mode = scene, state, mode
+        self._scene, self._state = scene, state
+        self._said: dict[str, Any] = {"mode": mode}
         self._lock = threading.Lock()
-        self._ended, self._outcome, self._trouble, self._asked = False, "", "", ""
         self.on_change: Callable[[], None] = lambda: None
 
     @contextmanager
@@ -56,46 +145,33 @@ class FollowedRun:
             yield self._state
         self.on_change()
 
-    def ask(self, asked: str, trouble: str) -> None:
-        """Say which peer answers, and what is wrong where none does."""
+    def say(self, **said: Any) -> None:
+        """Say which peer is `asked`, the `trouble` where none answers, or that the run `ended` and its `outcome`."""
         with self._lock:
-            changed = (asked, trouble) != (self._asked, self._trouble)
-            self._asked, self._trouble = asked, trouble
+            changed = self._said | said != self._said
+            self._said |= said
         if changed:
             self.on_change()
-
-    def end(self, outcome: str) -> None:
-        """Say that nothing more happens."""
-        with self._lock:
-            self._ended, self._outcome = True, outcome
-        self.on_change()
 
     def to_json(self) -> str:
         """Return the newest snapshot."""
         with self._lock:
-            found = snapshot(
-                self._scene, self._state, mode=self._mode, ended=self._ended, outcome=self._outcome,
-                trouble=self._trouble, asked=self._asked,
-            )  # fmt: skip
-        return found.to_json()
+            shown = snapshot(self._scene, self._state, **self._told())
+        return json.dumps(shown, separators=(",", ":"), allow_nan=False)
+
+    def _told(self) -> dict[str, Any]:
+        return self._said
 
     def control(self, do: str, value: float) -> None:
-        """Refuse: nothing can be changed on the page of a run."""
+        """Do what a person asked for on the page, where that is possible: nothing can be changed of a run that continues."""
         raise UsageError(f"{do}: only a replay can be controlled")
 
 
-class Replay:
+class Replay(FollowedRun):
     """A run that ended, at any speed: played, paused, and moved to any moment.
 
-    Parameters
-    ----------
-    scene : Scene
-    events : sequence of RunEvent
-        In order of time.
-    speed : float
-        Seconds of the run in one second.
-    now : callable
-        Returns the time in seconds.
+    The events are in order of time. `speed` is the seconds of the run in one second, and `now` returns the time in
+    seconds.
 
     Examples
     --------
@@ -116,15 +192,13 @@ class Replay:
         self, scene: Scene, events: Sequence[RunEvent], speed: float = 1.0,
         *, now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._scene, self._events = scene, sorted(events, key=lambda event: event.t)
+        super().__init__(scene, scene.begun(), mode="replay")
+        self._events = sorted(events, key=lambda event: event.t)
         self._times = [event.t for event in self._events]
         self._now = now
-        self._lock = threading.Lock()
-        self._state = scene.begun()
         self._taken = 0
         self._speed, self._playing = speed, True
         self._t, self._at = 0.0, now()  # where the run stood, and when
-        self.on_change: Callable[[], None] = lambda: None
 
     @property
     def end(self) -> float:
@@ -179,11 +253,8 @@ class Replay:
             self._go_on()
         self.on_change()
 
-    def to_json(self) -> str:
-        """Return the newest snapshot."""
-        with self._lock:
-            # Rounded up, so that a slider that is moved to the end is there.
-            end = math.ceil(1_000 * self.end) / 1_000
-            player = Player(self._playing, self._speed, end if self._t >= self.end else round(self._t, 3), end)
-            found = snapshot(self._scene, self._state, mode="replay", player=player)
-        return found.to_json()
+    def _told(self) -> dict[str, Any]:
+        # Rounded up, so that a slider that is moved to the end is there.
+        end = math.ceil(1_000 * self.end) / 1_000
+        at = end if self._t >= self.end else round(self._t, 3)
+        return self._said | {"player": {"playing": self._playing, "speed": self._speed, "t": at, "end": end}}

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
 
 _MARK: Final = "mark-"
+#: Text stays text, so that it can be searched and read aloud. Without a salt the names in an SVG are random.
+_SVG: Final[dict[Any, Any]] = {"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}
+#: Without it images contain the date or a version.
+_UNDATED: Final = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 #: Said where a picture was asked for.
 NO_MATPLOTLIB: Final = "a picture needs matplotlib, which is not installed: pip install 'p2pclust[plots]'"
@@ -109,11 +113,8 @@ def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
-    # Text stays text, so that it can be searched. Without a salt the names in an SVG are random; without `metadata` images
-    # contain the date or a version.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
-        dated = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
-        figure.savefig(buffer, format=kind, dpi=150, metadata=dated.get(kind))
+    with rc_context(_SVG):
+        figure.savefig(buffer, format=kind, dpi=150, metadata=_UNDATED.get(kind))
     return buffer.getvalue()
 
 
@@ -142,10 +143,8 @@ class Drawing:
     """A figure, or one of the axes of a figure, with descriptions of its parts."""
 
     axes: Axes
-    #: Whether the figure has nothing else.
-    alone: bool = True
-    #: The opening tags of the parts that have a description.
-    _marks: list[str] = field(default_factory=list, repr=False)
+    alone: bool = True  # whether the figure has nothing else
+    _marks: list[str] = field(default_factory=list, repr=False)  # the opening tags of the described parts
 
     @classmethod
     def new(
@@ -179,20 +178,10 @@ class Drawing:
         self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
         tip: str = "",
     ) -> None:  # fmt: skip
-        """Describe an artist.
+        """Describe an artist: a line, a patch, a text, or a collection.
 
-        Parameters
-        ----------
-        artist : Artist
-            A line, a patch, a text, or a collection.
-        kind : str
-            A class name for the page's style.
-        peer : str
-            The peer that it belongs to: pointing at it highlights this peer on the whole page.
-        when : sequence of (float, float), optional
-            The spans of time in which it is shown, where the page shows a single moment.
-        tip : str
-            The text that is shown when the reader points at it.
+        `kind` is a class name for the page's style. Pointing at it highlights `peer` on the whole page, and shows the
+        text `tip`. Where the page shows a single moment, it is shown only in the spans of time `when`.
         """
         spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
         pairs = (("class", kind), ("data-peer", peer), ("data-when", spans))
@@ -260,10 +249,8 @@ def _svg_text(figure: Figure) -> str:
     for axes in figure.axes:
         axes.patch.set_visible(False)
     buffer = io.BytesIO()
-    # Text stays text, so that a page can be searched and a screen reader can read it. `savefig` would draw the figure a
-    # second time for its layout.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    with rc_context(_SVG):  # `savefig` would draw the figure a second time for its layout
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=_UNDATED["svg"])  # type: ignore[no-untyped-call]
     return buffer.getvalue().decode("utf-8")
 
 
@@ -286,8 +273,6 @@ def _shortened(body: str) -> str:
 
 
 def _coloured(body: str) -> str:
-    """Replace colours by the page's variables."""
-
     def named(match: re.Match[str]) -> str:
         variable = VARIABLES.get(match[2])
         return match[0] if variable is None else f"{match[1]}:var(--{variable})"

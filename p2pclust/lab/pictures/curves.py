@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,12 @@ from p2pclust.lab.pictures.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG,
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
 _MARKED: Final = 60  # curves over more rounds have no dots
+_ROUNDS: Final[Mapping[str, Any]] = {"most": 12, "min_n_ticks": 1}
 
 
 def rounds_of(clustered: Sequence[int], n_moved: int) -> list[int]:
@@ -56,8 +56,13 @@ def movement_drawing(
     drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
     if ys:
         axes.set_yscale("log")
-        if still:
-            _mark_zeros(drawing, still)
+        if still:  # at the lower edge of the logarithmic axis
+            (marks,) = axes.plot(
+                still, [0.02] * len(still), "v", color=CURVE, markersize=6, transform=axes.get_xaxis_transform(),
+                label="moved by 0, which this axis cannot show",
+            )  # fmt: skip
+            drawing.mark(marks, tip=f"moved by 0 in round {', '.join(map(str, still[:20]))}")
+            axes.legend(fontsize=8, frameon=False, loc="upper right")
     elif still:
         axes.plot(still, [0.0] * len(still), "o", markersize=4, color=CURVE)
     if tol > 0:
@@ -69,32 +74,18 @@ def movement_drawing(
     return drawing
 
 
-def _mark_zeros(drawing: Drawing, rounds: Sequence[int]) -> None:
-    """Mark zeros at the lower edge of a logarithmic axis, and explain the mark."""
-    axes = drawing.axes
-    (marks,) = axes.plot(
-        rounds, [0.02] * len(rounds), "v", color=CURVE, markersize=6, transform=axes.get_xaxis_transform(),
-        label="moved by 0, which this axis cannot show",
-    )  # fmt: skip
-    drawing.mark(marks, tip=f"moved by 0 in round {', '.join(map(str, rounds[:20]))}")
-    axes.legend(fontsize=8, frameon=False, loc="upper right")
-
-
-def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str, *, on: Axes | None = None) -> Drawing:
+def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str) -> Drawing:
     """Draw the value of each round's centers; `name` is the name of the value."""
-    drawing = _curve(name, on)
+    drawing = _curve(name)
     marker = "o" if len(rounds) <= _MARKED else ""
     (line,) = drawing.axes.plot(rounds, values, "-", marker=marker, markersize=4, color=CURVE)
     drawing.mark(line, kind="curve", tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
     return drawing
 
 
-def _curve(title: str, on: Axes | None) -> Drawing:
-    return _over_rounds(Drawing.new(5.4, 2.9, title, "round", grid=True, on=on))
-
-
-def _over_rounds(drawing: Drawing) -> Drawing:
-    whole_numbers(drawing.axes, most=12, min_n_ticks=1)
+def _curve(title: str, on: Axes | None = None) -> Drawing:
+    drawing = Drawing.new(5.4, 2.9, title, "round", grid=True, on=on)
+    whole_numbers(drawing.axes, **_ROUNDS)
     return drawing
 
 
@@ -146,8 +137,9 @@ def attendance_drawing(
     `contributors`, `abstained` and `stages` have for each round the peers that contributed, those that abstained or were
     left out with the reasons, and the protocol. `groups` has the device class of every peer of the run.
     """
-    drawing = _over_rounds(Drawing.new(width, 0.24 * len(names) + 1.45, "", "round", sides=("bottom",)))
+    drawing = Drawing.new(width, 0.24 * len(names) + 1.45, "", "round", sides=("bottom",))
     axes = drawing.axes
+    whole_numbers(axes, **_ROUNDS)
     colours = peer_colours(groups)
     for lane, name in enumerate(names):
         there = [name in of_round for of_round in contributors]
@@ -163,19 +155,15 @@ def attendance_drawing(
     axes.set(xlim=(-0.5, len(contributors) - 0.5), ylim=(len(names) - 0.5, -0.6))
     axes.set_yticks(range(len(names)), names, fontsize=9)
     axes.tick_params(axis="y", length=0)
-    _attendance_legend(drawing, stages, [why for of_round in abstained for why in of_round.values()])
+    left_out = {why.startswith(LEFT_OUT) for of_round in abstained for why in of_round.values()}
+    keys = (
+        (True, area_key("contributed, in the peer's colour", LINK)),
+        (False in left_out, area_key("thin: abstained", ALONE)),
+        (True in left_out, area_key("thin: left out", WRONG)),
+        (len({*stages}) > 1, line_key("another stage begins", color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))),
+    )
+    drawing.legend([key for there, key in keys if there], 2 if drawing.width < 700 else 4)
     return drawing
-
-
-def _attendance_legend(drawing: Drawing, stages: Sequence[str], reasons: Sequence[str]) -> None:
-    keys: list[Artist] = [area_key("contributed, in the peer's colour", LINK)]
-    if any(not reason.startswith(LEFT_OUT) for reason in reasons):
-        keys.append(area_key("thin: abstained", ALONE))
-    if any(reason.startswith(LEFT_OUT) for reason in reasons):
-        keys.append(area_key("thin: left out", WRONG))
-    if len(dict.fromkeys(stages)) > 1:
-        keys.append(line_key("another stage begins", color=LINK, linewidth=0.8, linestyle=(0, (2, 2))))
-    drawing.legend(keys, 2 if drawing.width < 700 else 4)
 
 
 def _name_stages(axes: Axes, stages: Sequence[str], width: float) -> None:

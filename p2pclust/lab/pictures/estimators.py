@@ -92,8 +92,14 @@ def convergence(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
     ax = ax or shown_axes(5.4, 3.4)
     movement_drawing(rounds, moved, this._tol, terms, what=this._moves, on=ax)
     ax.set_xlabel("round of the job", fontsize=9)
-    if worth:
-        _draw_objective(ax, worth)
+    if worth:  # with its scale at the right of these axes
+        right = ax.twinx()
+        right.plot(*zip(*worth, strict=True), "--", marker="s", markersize=3, color=SERIES[3], label="objective")
+        right.set_ylabel("objective (dashed)", fontsize=9)
+        right.tick_params(labelsize=8)
+        right.spines["top"].set_visible(False)
+        ax.set_ylabel("movement (line)", fontsize=9)
+        ax.set_title(f"{ax.get_title(loc='left')}, and the objective", fontsize=10, color=INK, loc="left")
     return ax
 
 
@@ -123,18 +129,6 @@ def _worth(this: Any, X: ArrayLike) -> list[tuple[int, float]]:
     points = this._points(X)
     working = [(number, (centers - this.origin_) / this.scale_) for number, centers in steps]
     return [(number, float(objective(points, centers, this._fuzzifier))) for number, centers in working]
-
-
-def _draw_objective(ax: Axes, worth: list[tuple[int, float]]) -> None:
-    """Draw the objective over rounds, with its scale at the right of these axes."""
-    right = ax.twinx()
-    numbers, values = zip(*worth, strict=True)
-    right.plot(numbers, values, "--", marker="s", markersize=3, color=SERIES[3], label="objective")
-    right.set_ylabel("objective (dashed)", fontsize=9)
-    right.tick_params(labelsize=8)
-    right.spines["top"].set_visible(False)
-    ax.set_ylabel("movement (line)", fontsize=9)
-    ax.set_title(f"{ax.get_title(loc='left')}, and the objective", fontsize=10, color=INK, loc="left")
 
 
 Floats = NDArray[np.float64]

@@ -72,7 +72,15 @@ def association_drawing(
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
     axes.set_title(_headline(association, known, len(gone)), fontsize=12)
-    _legend(drawing, known)
+    keys = [
+        dot_key("a cluster of one peer; the number is the peer", "white", markeredgecolor="#555555"),
+        line_key("associated: same colour, one community", color=LINK, linewidth=1.2),
+        dot_key("isolated: associated with none", cluster_colour(-1), markeredgecolor="white"),
+    ]
+    if any(kind is not None for kind in known):
+        keys.append(line_key("wrong: most rows are of different classes", color=WRONG, linewidth=1.2))
+        keys.append(dot_key("not of the class of its community", "white", markeredgecolor=WRONG))
+    drawing.legend(keys)
     return drawing
 
 
@@ -83,7 +91,6 @@ def _mode(kinds: Sequence[Any]) -> Any:
 
 
 def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
-    """Return the known classes of a community's clusters in words."""
     known = [other for other in kinds if other is not None]
     same = sum(other == kind for other in known)
     if not known:
@@ -132,28 +139,16 @@ def _draw_nodes(
 
     owners = association.clusters.owners.tolist()
     # As large as fits into a node, on a page of 11 inches.
-    font = float(np.clip(layout.node * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
+    font = float(np.clip(_NODE * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
     for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
         kind = main[group] if group >= 0 else None
         stranger = kind is not None and known[node] is not None and known[node] != kind
         colour = cluster_colour(-1 if group < 0 else hues[group])
         edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
         x, y = layout.places[node]
-        axes.add_patch(Circle((x, y), layout.node, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
+        axes.add_patch(Circle((x, y), _NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
         text = str(peer) if peers is None else peers[peer]
         axes.text(x, y, text, ha="center", va="center", fontsize=font, color=ink_on(colour), zorder=4)
-
-
-def _legend(drawing: Drawing, known: Sequence[Any]) -> None:
-    keys = [
-        dot_key("a cluster of one peer; the number is the peer", "white", markeredgecolor="#555555"),
-        line_key("associated: same colour, one community", color=LINK, linewidth=1.2),
-        dot_key("isolated: associated with none", cluster_colour(-1), markeredgecolor="white"),
-    ]
-    if any(kind is not None for kind in known):
-        keys.append(line_key("wrong: most rows are of different classes", color=WRONG, linewidth=1.2))
-        keys.append(dot_key("not of the class of its community", "white", markeredgecolor=WRONG))
-    drawing.legend(keys)
 
 
 # -- the layout ---------------------------------------------------------------------------------------------------------
@@ -163,14 +158,9 @@ def _legend(drawing: Drawing, known: Sequence[Any]) -> None:
 class Placement:
     """Places; the unit is about the distance between neighbouring nodes."""
 
-    #: Of the clusters, shape (M, 2).
-    places: Floats
-    #: The lower middle of each community's caption, shape (G, 2).
-    captions: Floats
-    #: Left, right, bottom and top.
-    page: tuple[float, float, float, float]
-    #: The radius of a node.
-    node: float = _NODE
+    places: Floats  # of the clusters, shape (M, 2)
+    captions: Floats  # the lower middle of each community's caption, shape (G, 2)
+    page: tuple[float, float, float, float]  # left, right, bottom and top
 
 
 def lay_out(association: Association) -> Placement:

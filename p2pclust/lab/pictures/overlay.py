@@ -13,7 +13,7 @@ from p2pclust.lab.pictures import palette
 from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, new_figure
 from p2pclust.lab.pictures.palette import CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.lab.run.state import ASLEEP, RunState
-from p2pclust.lab.run.views import Span, Term
+from p2pclust.lab.run.views import Span
 from p2pclust.lab.topology.layout import lay_out
 from p2pclust.lab.topology.measures import cut_vertices
 from p2pclust.overlay import Overlay
@@ -44,20 +44,13 @@ def roles_drawing(
     tips: Mapping[str, str] | None = None,
     on: Axes | None = None,
 ) -> Drawing:
-    """Draw the fleet, with the overlay at the start.
+    """Draw the fleet, with the overlay at the start, on a figure of its own or `on` these axes.
 
     A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links that
-    existed for a shorter time are fainter. Each peer has its own colour and the shape of its device class, which `groups`
-    gives; if there are more peers than colours, a peer has the colour of its class.
-
-    Parameters
-    ----------
-    load : mapping of (str, str) to int, optional
-        Bytes that each link carried in both directions, the smaller name first; they set the width of the link.
-    tips : mapping of str to str, optional
-        The description of a peer that is shown when the reader points at it.
-    on : Axes, optional
-        Where to draw, by default on a figure of its own.
+    existed for a shorter time are fainter. Each peer has its own colour and the shape of its device class, which
+    `groups` gives; if there are more peers than colours, a peer has the colour of its class. `load` has the bytes that
+    each link carried in both directions, the smaller name first; they set its width. `tips` describe peers when the
+    reader points at them.
     """
     places = lay_out(overlay)
     places = on_page(places, float(np.clip(math.sqrt(len(places)) + 1.0, 2.6, 7.0)))
@@ -166,17 +159,15 @@ def _draw_peers(
                 )
                 drawing.mark(asleep, when=away)
     if len(place_of) <= _NAMED:
-        texts = [short_name(name) + _terms_in_words(terms) for name, terms in terms_of.items()]
+        texts = []
+        for name, terms in terms_of.items():
+            own = [str(term.number) for term in terms]
+            own = own if len(own) <= 3 else [*own[:2], "…"]
+            texts.append(short_name(name) + (f"\nterm{'s' * (len(own) > 1)} {', '.join(own)}" if own else ""))
         sizes = [size * (1.9 if terms else 1.0) for terms in terms_of.values()]
         written = write_names(drawing.axes, texts, np.array(list(place_of.values())), sizes, fontsize=9, zorder=7)
         for name, text in zip(place_of, written, strict=True):
             drawing.mark(text, kind="halo", peer=name)
-
-
-def _terms_in_words(terms: Sequence[Term]) -> str:
-    own = [str(term.number) for term in terms]
-    own = own if len(own) <= 3 else [*own[:2], "…"]
-    return f"\nterm{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else ""
 
 
 def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
@@ -217,6 +208,7 @@ def overlay_figure(overlay: Overlay) -> Figure:
     A peer with more links is larger. Peers whose loss would disconnect the others are red. Names are written for up to
     40 peers.
     """
+    from matplotlib.collections import LineCollection
     from matplotlib.patheffects import withStroke
 
     places = on_page(lay_out(overlay), _PAGE - 1.6)
@@ -226,34 +218,28 @@ def overlay_figure(overlay: Overlay) -> Figure:
     (left, bottom), (right, top) = everything.min(axis=0), everything.max(axis=0)
     figure = new_figure(max(5.0, right - left + 1.6), top - bottom + 1.6)
     axes = figure.add_subplot()
-    sizes = _sizes(overlay)
-    _draw_plain_links(axes, lines)
+    usual = float(np.clip(9000 / overlay.n_peers, 30, 420))  # square points: larger with more links
+    sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
+    # Many links must not look darker than few.
+    faint = float(np.clip(14.0 / math.sqrt(max(1, len(lines))), 0.25, 0.9))
+    if len(lines) > _MANY:
+        faint = max(0.02, faint * _MANY / len(lines))
+    width = 1.2 if len(lines) <= 100 else 0.8
+    axes.add_collection(LineCollection(lines, colors=LINK, linewidths=width, alpha=faint, zorder=1))
     colours = [WRONG if name in cut else CURVE for name in overlay.names]
     axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
     if overlay.n_peers <= _NAMED:
         texts, halo = [short_name(name) for name in overlay.names], withStroke(linewidth=2.5, foreground="white")
-        write_names(
-            axes, texts, places, sizes.tolist(), _beside(overlay, places), fontsize=8, zorder=4, path_effects=[halo]
-        )
+        # No name is written over the places on each link near its ends.
+        ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
+        near = [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
+        write_names(axes, texts, places, sizes.tolist(), near, fontsize=8, zorder=4, path_effects=[halo])
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
     peers, links = counted(overlay.n_peers, "peers"), counted(overlay.n_links, "links")
     axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
     _legend_of_links(figure, overlay, len(cut))
     return figure
-
-
-def _beside(overlay: Overlay, places: Floats) -> list[Floats]:
-    """Return the places on each link near its ends, over which no name should be written."""
-    ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
-    return [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
-
-
-def _sizes(overlay: Overlay) -> Floats:
-    """Return the area of each peer's mark in square points: larger with more links, smaller with more peers."""
-    usual = float(np.clip(9000 / overlay.n_peers, 30, 420))
-    sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
-    return sizes
 
 
 def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
@@ -264,17 +250,6 @@ def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
     lengths = [float(np.hypot(*(end - start))) for start, end in lines]
     step = min(lengths, default=1.0)
     return [_bent(line, 0.3 * step) if far > 1.5 * step else line for line, far in zip(lines, lengths, strict=True)]
-
-
-def _draw_plain_links(axes: Axes, lines: list[Floats]) -> None:
-    from matplotlib.collections import LineCollection
-
-    # Many links must not look darker than few.
-    faint = float(np.clip(14.0 / math.sqrt(max(1, len(lines))), 0.25, 0.9))
-    if len(lines) > _MANY:
-        faint = max(0.02, faint * _MANY / len(lines))
-    width = 1.2 if len(lines) <= 100 else 0.8
-    axes.add_collection(LineCollection(lines, colors=LINK, linewidths=width, alpha=faint, zorder=1))
 
 
 def _bent(line: Floats, height: float) -> Floats:

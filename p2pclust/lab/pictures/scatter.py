@@ -86,14 +86,11 @@ class Colouring:
     """The colours of dots."""
 
     title: str
-    #: The place of each row's kind in `names`, shape (n,); negative for none.
-    kinds: Ints
+    kinds: Ints  # the place of each row's kind in `names`, shape (n,); negative for none
     names: Sequence[str]
     colours: Sequence[str] = CLUSTERS
-    #: Drawn over the dots, in the colours of the names, shape (C, 2).
-    centers: Floats | None = None
-    #: The earlier places of the centers, shape (steps, C, 2).
-    trails: Floats | None = None
+    centers: Floats | None = None  # drawn over the dots, in the colours of the names, shape (C, 2)
+    trails: Floats | None = None  # the earlier places of the centers, shape (steps, C, 2)
 
     def colour(self, kind: int) -> str:
         """Return the colour of a kind."""
@@ -126,7 +123,8 @@ def _scatter(
     on: Axes | None = None,
 ) -> Drawing:  # fmt: skip
     # All axes have the same height; a legend below one gets extra room.
-    below = 0.0 if panel.centers is not None else 0.1 + 0.2 * _lines_of_names(panel)
+    lines = -(-len(panel.names) // _columns_of_names(panel)) if len(panel.names) <= _LEGEND else 0
+    below = 0.0 if panel.centers is not None else 0.1 + 0.2 * lines
     drawing = Drawing.new(width, 3.9 + below, panel.title, *titles, letters=8, on=on)
     (left, bottom), (right, top) = edges
     drawing.axes.set(xlim=(left, right), ylim=(bottom, top))
@@ -139,7 +137,11 @@ def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring, size: float)
     axes = drawing.axes
     for kind in np.unique(panel.kinds).tolist():
         own = places[panel.kinds == kind]
-        dots = _dots(drawing, own, panel.colour(kind), size, 0.75 if kind >= 0 else 0.4)
+        colour, alpha = panel.colour(kind), 0.75 if kind >= 0 else 0.4
+        if drawing.alone:  # only a page, where each byte counts, draws all as one path, which PNG images lack
+            dots = add_points(axes, own, colour, size, alpha=alpha)
+        else:
+            dots = axes.scatter(own[:, 0], own[:, 1], s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3)
         name = panel.names[kind] if 0 <= kind < len(panel.names) else "none"
         drawing.mark(dots, kind="dots", tip=f"{name}: {len(own)} of the rows drawn")
     if panel.trails is not None:
@@ -155,34 +157,17 @@ def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring, size: float)
                 x, y, name, ha="center", va="center", fontsize=8, color=ink_on(colour), zorder=7, clip_on=True
             )  # fmt: skip
     elif len(panel.names) <= _LEGEND:
-        _name_kinds(axes, panel)
-
-
-def _name_kinds(axes: Axes, panel: Colouring) -> None:
-    shown = [kind for kind in np.unique(panel.kinds).tolist() if 0 <= kind < len(panel.names)]
-    keys = [dot_key(panel.names[kind][:14], panel.colour(kind), size=6) for kind in shown]
-    axes.legend(
-        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=_columns_of_names(panel), fontsize=8,
-        frameon=False, handletextpad=0.1, columnspacing=0.8,
-    )  # fmt: skip
+        shown = [kind for kind in np.unique(panel.kinds).tolist() if 0 <= kind < len(panel.names)]
+        keys = [dot_key(panel.names[kind][:14], panel.colour(kind), size=6) for kind in shown]
+        axes.legend(
+            handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=_columns_of_names(panel), fontsize=8,
+            frameon=False, handletextpad=0.1, columnspacing=0.8,
+        )  # fmt: skip
 
 
 def _columns_of_names(panel: Colouring) -> int:
     longest = max((len(name[:14]) for name in panel.names), default=1)
     return max(1, min(len(panel.names), 34 // (longest + 3)))
-
-
-def _lines_of_names(panel: Colouring) -> int:
-    return -(-len(panel.names) // _columns_of_names(panel)) if len(panel.names) <= _LEGEND else 0
-
-
-def _dots(drawing: Drawing, places: Floats, colour: str, size: float, alpha: float) -> Any:
-    """Add dots to a drawing; only a page, where each byte counts, draws all as one path, which PNG images lack."""
-    if drawing.alone:
-        return add_points(drawing.axes, places, colour, size, alpha=alpha)
-    return drawing.axes.scatter(
-        places[:, 0], places[:, 1], s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3
-    )
 
 
 def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:

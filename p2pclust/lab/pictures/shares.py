@@ -11,20 +11,8 @@ from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.shares import Holdings
+from p2pclust.lab.pictures import palette
 from p2pclust.lab.pictures.canvas import Drawing, new_figure, require
-from p2pclust.lab.pictures.palette import (
-    ALONE,
-    CLUSTERS,
-    CURVE,
-    GOOD,
-    INK,
-    LINK,
-    PAPER,
-    PEERS,
-    WRONG,
-    cluster_colour,
-    ink_on,
-)
 from p2pclust.lab.pictures.scatter import Colouring, scatter_drawing
 
 if TYPE_CHECKING:
@@ -56,12 +44,18 @@ def holdings_drawing(
         left = 0.0
         for kind in np.flatnonzero(table[lane]).tolist():
             share = float(shares[lane, kind])
-            colour = ALONE if kind >= len(colours) else colours[kind]
-            (bar,) = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=PAPER, linewidth=0.5)
+            colour = palette.ALONE if kind >= len(colours) else colours[kind]
+            (bar,) = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=palette.PAPER, linewidth=0.5)
             drawing.mark(bar, peer=name, tip=f"{name}: {table[lane, kind]} rows of {kinds[kind]}")
             if share > 0.02 + 0.018 * len(kinds[kind]):
                 axes.text(
-                    left + share / 2, lane, kinds[kind], ha="center", va="center", fontsize=7, color=ink_on(colour)
+                    left + share / 2,
+                    lane,
+                    kinds[kind],
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=palette.ink_on(colour),
                 )
             left += share
     drawing.lanes(names, grid=False)
@@ -84,7 +78,7 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
         if own.size:
             along = np.linspace(0, 1, min(own.size, 120))
             values = np.interp(along, np.linspace(0, 1, own.size), own)
-            (line,) = axes.plot(along, values, color=cluster_colour(hues[number]), linewidth=1.8)
+            (line,) = axes.plot(along, values, color=palette.cluster_colour(hues[number]), linewidth=1.8)
             half = float(np.median(own))
             drawing.mark(
                 line, kind="curve", tip=f"cluster {name}: half of its rows have a membership of {half:.2f} or more"
@@ -129,12 +123,12 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
     for i in range(n_rows):
         for j in np.flatnonzero(table[i]).tolist():
             square = Rectangle(
-                (j - 0.48, i - 0.48), 0.96, 0.96, facecolor=CURVE, alpha=0.12 + 0.88 * shares[i, j], linewidth=0
+                (j - 0.48, i - 0.48), 0.96, 0.96, facecolor=palette.CURVE, alpha=0.12 + 0.88 * shares[i, j], linewidth=0
             )
             axes.add_patch(square)
             drawing.mark(square, tip=f"{row} {rows[i]}, {column} {columns[j]}: {table[i, j]} rows ({shares[i, j]:.0%})")
             if max(n_rows, n_columns) <= _NUMBERS:
-                colour = PAPER if shares[i, j] > 0.55 else INK
+                colour = palette.PAPER if shares[i, j] > 0.55 else palette.INK
                 axes.text(j, i, f"{table[i, j]}", ha="center", va="center", fontsize=7, color=colour)
     axes.set(xlim=(-0.5, n_columns - 0.5), ylim=(n_rows - 0.5, -0.5), aspect="equal")
     small = 8 if max(n_rows, n_columns) <= _NUMBERS else 6
@@ -144,7 +138,7 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
     axes.set_yticks(range(n_rows), rows, fontsize=small)
     axes.tick_params(length=0)
     for side in sides:
-        axes.spines[side].set_color(ALONE)
+        axes.spines[side].set_color(palette.ALONE)
     return drawing
 
 
@@ -158,10 +152,10 @@ def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Dra
     low, high = float(min(found.min(), wanted.min())), float(max(found.max(), wanted.max()))
     margin = 0.05 * (high - low or 1.0)
     ends = [low - margin, high + margin]
-    axes.plot(ends, ends, color=LINK, linewidth=1, zorder=1)
+    axes.plot(ends, ends, color=palette.LINK, linewidth=1, zorder=1)
     for number in range(len(found)):
         (dots,) = axes.plot(
-            wanted[number], found[number], "o", color=cluster_colour(hues[number]), markersize=4, alpha=0.7,
+            wanted[number], found[number], "o", color=palette.cluster_colour(hues[number]), markersize=4, alpha=0.7,
             markeredgewidth=0,
         )  # fmt: skip
         drawing.mark(dots, tip=f"center {number}: {found.shape[1]} coordinates")
@@ -180,11 +174,13 @@ def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
     axes = drawing.axes
     floor = 1e-18  # values that are equal bit for bit are drawn here
     worst = np.maximum(apart.max(axis=0), floor)
-    (dots,) = axes.plot(np.arange(len(features)), worst, "o", color=CURVE, markersize=4 if len(features) <= 80 else 2.5)
+    (dots,) = axes.plot(
+        np.arange(len(features)), worst, "o", color=palette.CURVE, markersize=4 if len(features) <= 80 else 2.5
+    )
     drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
     axes.set_yscale("log")
     axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
-    drawing.limit(_PROMISED, "promised: below 1e-9", WRONG)
+    drawing.limit(_PROMISED, "promised: below 1e-9", palette.WRONG)
     if few:
         _name_features(axes, features)
     ticks = [1e-18, 1e-15, 1e-12, 1e-9, 1e-6]
@@ -204,7 +200,7 @@ def centers_drawing(
     side = math.isqrt(centers.shape[1])
     if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:
         return _images(centers.reshape(-1, side, side), names, hues)
-    if 3 <= centers.shape[1] <= _PROFILES and len(centers) <= len(CLUSTERS):
+    if 3 <= centers.shape[1] <= _PROFILES and len(centers) <= len(palette.CLUSTERS):
         return _profiles(centers, features, names, hues, rows)
     return None
 
@@ -222,10 +218,10 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
     for number, picture in enumerate(pictures):
         y, x = (number // columns) * step + step - side, (number % columns) * step
         whole[y : y + side, x : x + side] = picture
-        colour = cluster_colour(hues[number])
+        colour = palette.cluster_colour(hues[number])
         frame = Rectangle((x - 0.5, y - 0.5), side, side, fill=False, edgecolor=colour, linewidth=2.5)
         drawing.mark(axes.add_patch(frame), tip=f"center {names[number]}")
-        axes.text(x + side / 2 - 0.5, y - 0.9, names[number], ha="center", va="bottom", fontsize=9, color=INK)
+        axes.text(x + side / 2 - 0.5, y - 0.9, names[number], ha="center", va="bottom", fontsize=9, color=palette.INK)
     axes.imshow(np.ma.masked_invalid(whole), cmap="gray", interpolation="nearest", resample=False)
     axes.set(xlim=(-1, columns * step - step + side), ylim=(rows * step, 0))
     axes.axis("off")
@@ -235,7 +231,6 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
 def _profiles(
     centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
 ) -> Drawing:
-    """Draw each center as a line over the features, each feature in the range of the rows."""
     spread = np.ptp(rows, axis=0)
     heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
     longest = max(len(_called(name)) for name in features)
@@ -243,7 +238,7 @@ def _profiles(
     drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest, title, grid=True)
     axes = drawing.axes
     for number, line in enumerate(heights):
-        colour = cluster_colour(hues[number])
+        colour = palette.cluster_colour(hues[number])
         (drawn,) = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
         drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
     _name_features(axes, features)
@@ -290,12 +285,12 @@ def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: NDArray[Any
         for model in range(M):
             x = 1.25 + model
             _draw_row(axes, np.asarray(drawn[model][number]), rows[number], x, y, (low, high))
-            colour, weight = (GOOD, "bold") if model == best else (LINK, "normal")
+            colour, weight = (palette.GOOD, "bold") if model == best else (palette.LINK, "normal")
             text = f"{errors[number, model]:.3f}"
             below = (x + _CELL / 2, y + _CELL + 0.04)
             axes.text(*below, text, ha="center", va="top", fontsize=7, color=colour, weight=weight)
             if model == best:
-                axes.add_patch(Rectangle((x, y), _CELL, _CELL, fill=False, edgecolor=GOOD, linewidth=2.5))
+                axes.add_patch(Rectangle((x, y), _CELL, _CELL, fill=False, edgecolor=palette.GOOD, linewidth=2.5))
     axes.set(xlim=(-0.9, M + 1.3), ylim=(_PITCH * n + 0.05, -0.55))
     axes.axis("off")
     return figure
@@ -313,7 +308,7 @@ def _draw_row(
         )  # fmt: skip
         return
     along = x + _CELL * (np.arange(row.size) + 0.5) / row.size
-    for values, colour, width in ((original, ALONE, 1.8), (row, CURVE, 1.0)):
+    for values, colour, width in ((original, palette.ALONE, 1.8), (row, palette.CURVE, 1.0)):
         if values is not None:
             height = (np.clip(values, *limits) - limits[0]) / (limits[1] - limits[0])
             axes.plot(along, y + _CELL * (1 - height), color=colour, linewidth=width)
@@ -340,7 +335,7 @@ def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, sha
     if plane and data is not None:
         dealt = np.concatenate(shares)
         owners = np.repeat(np.arange(n_peers), held.sizes)
-        panel = Colouring("whose rows they are", owners, held.peers, PEERS)
+        panel = Colouring("whose rows they are", owners, held.peers, palette.PEERS)
         scatter_drawing(data.X[dealt], panel, (data.feature_names[0], data.feature_names[1]), on=axes[-1])
         axes[-1].set_aspect("equal")
     return figure
@@ -369,7 +364,7 @@ def _heat(axes: Axes, held: Holdings) -> None:
 
 def _sizes(axes: Axes, held: Holdings, *, labelled: bool) -> None:
     places = np.arange(len(held.peers))
-    axes.barh(places, held.sizes, color=CURVE, height=0.7)
+    axes.barh(places, held.sizes, color=palette.CURVE, height=0.7)
     axes.set_ylim(len(held.peers) - 0.5, -0.5)
     axes.set_yticks(places, held.peers if labelled else [""] * len(held.peers))
     axes.set_xlim(0, 1.25 * float(held.sizes.max()))

@@ -40,6 +40,8 @@ def figure_of(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) 
     Numbers are points, joined in the means if the plot wants lines; categories are columns of points, a bar for the mean.
     What has no value, because a fleet waits indefinitely, is a red cross at the top.
     """
+    from matplotlib.ticker import EngFormatter
+
     figure = new_figure(7.6, 4.2)
     axes = figure.add_subplot()
     there = [
@@ -66,7 +68,10 @@ def figure_of(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) 
     if "y" not in plot.log and there:
         axes.set_ylim(bottom=0)
     for axis, column, kind in (("x", plot.x, x_type), ("y", plot.y, y_type)):
-        _units(axes, axis, "bytes" in column, None if axis in plot.log else kind)
+        if axis not in plot.log and kind in (int, float) and "bytes" in column:
+            getattr(axes, f"{axis}axis").set_major_formatter(EngFormatter(unit="B"))  # kB and MB
+        if axis not in plot.log and kind is int:
+            whole_numbers(axes, axis)
     axes.set_title(plot.title, fontsize=11, color=INK)
     said = f"\n({lost} of {len(there)} values are 0, for which a logarithmic axis has no place)" if lost else ""
     axes.set_xlabel(_words(plot.x) + said, fontsize=9)
@@ -155,16 +160,6 @@ def _guide(axes: Axes, plot: TablePlot, rows: Sequence[Row]) -> None:
         axes.fill_between(
             line, line / 2, line * 2, color=INK, alpha=0.08, linewidth=0, zorder=0, label="within factor 2"
         )
-
-
-def _units(axes: Axes, axis: str, in_bytes: bool, kind: type | None) -> None:
-    """Write kB and MB where bytes are counted, and whole numbers where things are."""
-    from matplotlib.ticker import EngFormatter
-
-    if kind in (int, float) and in_bytes:
-        getattr(axes, f"{axis}axis").set_major_formatter(EngFormatter(unit="B"))
-    if kind is int:
-        whole_numbers(axes, axis)
 
 
 def _legend(axes: Axes, plot: TablePlot, by_category: bool, n_groups: int) -> None:

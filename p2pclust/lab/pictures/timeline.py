@@ -109,7 +109,6 @@ def _draw_stranger(drawing: Drawing, run: RunState, name: str, lane: int) -> Non
 
 
 def _back(span: Span, run: RunState) -> bool:
-    """Whether a peer came back after a failure."""
     return span.end < run.t and not span.what.startswith(ASLEEP)
 
 

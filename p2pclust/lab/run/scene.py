@@ -20,24 +20,10 @@ OPENING: Final = "fleet"
 class Scene:
     """A fleet and its jobs, before anything happens.
 
-    Parameters
-    ----------
-    title, details : str
-        One line each.
-    groups : mapping of str to str
-        Each peer's device class, in the order in which peers are shown.
-    jobs : sequence of sequence of str
-        For each job the protocols of its stages.
-    tol : sequence of float
-        For each job the movement of its centers below which it ends; 0 for none.
-    links : sequence of (str, str), optional
-        The links at the start; None for a full mesh.
-    places : mapping of str to (float, float)
-        Where peers are drawn; empty: the page chooses.
-    features : sequence of str
-        The names of the columns.
-    testbed : bool
-        Whether centers may be shown.
+    `title` and `details` are one line each. `groups` has each peer's device class, in the order in which peers are
+    shown, `jobs` the protocols of the stages of each job, `tol` the movement of its centers below which it ends, 0 for
+    none. `links` are those at the start, None for a full mesh. Peers are drawn at their `places`; without any the page
+    chooses. `features` are the names of the columns. Centers may be shown of a `testbed` only.
 
     Examples
     --------
@@ -70,24 +56,16 @@ class Scene:
         """Return the scene that the first event of a log describes."""
         links = event["links"]
         return Scene(
-            event["title"],
-            event["details"],
-            event["groups"],
-            event["jobs"],
-            event["tol"],
+            event["title"], event["details"], event["groups"], event["jobs"], event["tol"],
             None if links is None else [(a, b) for a, b in links],
-            {name: (x, y) for name, (x, y) in event["places"].items()},
-            event["features"],
-        )
+            {name: (x, y) for name, (x, y) in event["places"].items()}, event["features"],
+        )  # fmt: skip
 
 
 def recorded(directory: Path) -> tuple[Scene, list[RunEvent]]:
     """Return the scene and the events of a run, from the folder that it wrote.
 
-    Raises
-    ------
-    UsageError, DataError
-        If the folder holds no log of a run, or one that cannot be read.
+    Raise UsageError or DataError if the folder holds no log of a run, or one that cannot be read.
     """
     file = directory / "events.jsonl" if directory.is_dir() else directory
     if not file.is_file():

@@ -13,21 +13,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from p2pclust.hosts.events import Combined
-from p2pclust.lab.run.events import (
-    Awaited,
-    CentersShown,
-    DeviceNews,
-    Energy,
-    FaultStruck,
-    JobAppeared,
-    JobOver,
-    LinkChanged,
-    LinksKnown,
-    Load,
-    RunEvent,
-    Sent,
-    Stranger,
-)
+from p2pclust.lab.run import events
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.views import AWAY, GroupView, JobView, Mark, PeerView, RoundView, Span, Term, TermEnd
 from p2pclust.peer.core import reports, round_reports
 
@@ -84,29 +71,19 @@ Link = tuple[str, str]
 class RunState:
     """The state of a run, updated by one event at a time.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the peers. Events at others count, but these peers are not shown.
-    stages : sequence of sequence of str
-        For each job that is expected, in the order of submission, the protocols of its stages.
-    groups : mapping of str to str
-        Each peer's device class, by default one for all.
-    links : iterable of (str, str)
-        Those of the overlay at the start; None for a full mesh.
-    strangers : collection of str
-        The peers that are not on the fleet roster.
-    bounded : bool
-        Whether only the newest rounds, marks and lines are kept, as of a fleet that is watched for days.
+    Events at other peers than `names` count, but these peers are not shown. `stages` has the protocols of each job that
+    is expected, in the order of submission; `groups` each peer's device class, by default one for all; `links` those of
+    the overlay at the start, None for a full mesh. `strangers` are not on the fleet roster. If it is `bounded`, only
+    the newest rounds, marks and lines are kept, as of a fleet that is watched for days.
 
     Examples
     --------
     >>> run = RunState(["a", "b", "c"], [["llf-cm"]])
-    >>> run.take(RunEvent(0.1, "a", "submitted", JobAppeared("j", ["a", "b", "c"])))
+    >>> run.take(RunEvent(0.1, "a", "submitted", events.JobAppeared("j", ["a", "b", "c"])))
     'job 1 of 1 handed in at a: llf-cm, 3 peers'
     >>> run.take(RunEvent(0.2, "b", "elected", round_reports.Elected("j", None, term=1, round=0, votes=2, of=3)))
     'b aggregates term 1 (2 of 3 votes)'
-    >>> run.take(RunEvent(2.0, "b", "fault", FaultStruck("kill"))), run.terms[0].end
+    >>> run.take(RunEvent(2.0, "b", "fault", events.FaultStruck("kill"))), run.terms[0].end
     ('b killed', 2.0)
     """
 
@@ -120,7 +97,7 @@ class RunState:
         self.by_id: dict[str, JobView] = {}
         self.t = 0.0
         #: The newest counts of what the peers have sent.
-        self.load: Load | None = None
+        self.load: events.Load | None = None
         self.lines: deque[Mark] = deque(maxlen=_MOST_LINES if bounded else None)
         self.marks: deque[Mark] = deque(maxlen=_MOST_MARKS if bounded else None)
         self.rounds: deque[RoundView] = deque(maxlen=_MOST_ROUNDS if bounded else None)
@@ -253,7 +230,7 @@ class RunState:
         """Return the view of a peer; that of a peer outside of the fleet is not shown."""
         return self.peers.get(name) or PeerView(name)
 
-    def _on_started(self, event: RunEvent, _: DeviceNews) -> str:
+    def _on_started(self, event: RunEvent, _: events.DeviceNews) -> str:
         peer = self._peer(event.peer)
         peer.lives += 1
         peer.status, peer.noticed, peer.silent = "alive", False, False
@@ -261,11 +238,11 @@ class RunState:
         _end_last(peer.away, event.t)
         return "" if peer.lives == 1 else f"{peer.name} is back, from its disk"
 
-    def _on_left(self, event: RunEvent, _: DeviceNews) -> None:
+    def _on_left(self, event: RunEvent, _: events.DeviceNews) -> None:
         peer = self._peer(event.peer)
         peer.gone = event.t if peer.gone is None else peer.gone
 
-    def _on_exited(self, event: RunEvent, told: DeviceNews) -> str:
+    def _on_exited(self, event: RunEvent, told: events.DeviceNews) -> str:
         peer = self._peer(event.peer)
         if told.code == 0:
             peer.status = "left" if peer.status != "finished" else "finished"
@@ -304,7 +281,7 @@ class RunState:
         self._all_linked = True
         return f"{len(self.peers)} peers linked to each other"
 
-    def _on_fault(self, event: RunEvent, told: FaultStruck) -> str:
+    def _on_fault(self, event: RunEvent, told: events.FaultStruck) -> str:
         done, status = _FAULTS.get(told.do, (told.do, ""))
         peer, who = self._peer(event.peer), list(told.who) or [event.peer]
         peer.status = status or peer.status
@@ -325,12 +302,12 @@ class RunState:
                 self._stopped(event, f"{name} {struck}{told.moment}{again}", name)
         return line
 
-    def _on_recovered(self, event: RunEvent, told: DeviceNews) -> None:
+    def _on_recovered(self, event: RunEvent, told: events.DeviceNews) -> None:
         # Only one of the peers that were cut off together is named.
         for peer in self.peers.values() if told.reason == "cut" else [self._peer(event.peer)]:
             _relieve(peer, told.reason, event.t)
 
-    def _on_asleep(self, event: RunEvent, told: DeviceNews) -> None:
+    def _on_asleep(self, event: RunEvent, told: events.DeviceNews) -> None:
         """Follow the sleep of a device, which is part of its day and needs no line."""
         peer = self._peer(event.peer)
         if peer.status in ("alive", "asleep"):
@@ -338,7 +315,7 @@ class RunState:
         self._goes(peer, event.t, f"{ASLEEP}: {told.reason}")
         self._stopped(event, f"{peer.name} went to sleep: {told.reason}")
 
-    def _on_awake(self, event: RunEvent, _: DeviceNews) -> None:
+    def _on_awake(self, event: RunEvent, _: events.DeviceNews) -> None:
         peer = self._peer(event.peer)
         if peer.status in ("alive", "asleep"):
             peer.status = "alive"
@@ -346,7 +323,7 @@ class RunState:
         if peer.away and peer.away[-1].what.startswith(ASLEEP):
             _end_last(peer.away, event.t)
 
-    def _on_resumed(self, event: RunEvent, _: DeviceNews) -> str:
+    def _on_resumed(self, event: RunEvent, _: events.DeviceNews) -> str:
         peer = self._peer(event.peer)
         peer.status = "alive"
         _end_last(peer.away, event.t)
@@ -363,25 +340,24 @@ class RunState:
             for job in [job for job, term in self._open.items() if term.peer == peer.name]:
                 self._end_term(job, t)
 
-    def _on_enrolled(self, event: RunEvent, _: DeviceNews) -> None:
-        """Show a peer of a standing fleet that was not known before."""
+    def _on_enrolled(self, event: RunEvent, _: events.DeviceNews) -> None:
         self.peers.setdefault(event.peer, PeerView(event.peer))
         self._sees.setdefault(event.peer, set())
 
-    def _on_load(self, _: RunEvent, told: Load) -> None:
+    def _on_load(self, _: RunEvent, told: events.Load) -> None:
         self.load = told
         for name, sent in (told.sent or {}).items():
             self._peer(name).bytes_sent = int(sent)
 
-    def _on_sent(self, event: RunEvent, told: Sent) -> None:
+    def _on_sent(self, event: RunEvent, told: events.Sent) -> None:
         self._peer(event.peer).bytes_sent = told.n_bytes
 
-    def _on_energy(self, _: RunEvent, told: Energy) -> None:
+    def _on_energy(self, _: RunEvent, told: events.Energy) -> None:
         for name, used in told.used_j.items():
             peer = self._peer(name)
             peer.energy_j, peer.battery = float(used), told.left.get(name)
 
-    def _on_refused_stranger(self, event: RunEvent, told: Stranger) -> str:
+    def _on_refused_stranger(self, event: RunEvent, told: events.Stranger) -> str:
         self.refusals.setdefault(event.peer, event.t)
         first = told.print not in self._strangers
         self._strangers.add(told.print)
@@ -400,10 +376,10 @@ class RunState:
         self.links = None if links is None else {_pair(a, b) for a, b in links}
         self.linked = {link: [Span(0.0)] for link in sorted(self.links or ())}
 
-    def _on_overlay(self, _: RunEvent, told: LinksKnown) -> None:
+    def _on_overlay(self, _: RunEvent, told: events.LinksKnown) -> None:
         self._set_links(None if told.links is None else [(a, b) for a, b in told.links])
 
-    def _on_link(self, event: RunEvent, told: LinkChanged) -> str:
+    def _on_link(self, event: RunEvent, told: events.LinkChanged) -> str:
         link = _pair(event.peer, told.to)
         spans = self.linked.get(link, [])
         if not told.up:
@@ -416,7 +392,11 @@ class RunState:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
-    def _on_submitted(self, event: RunEvent, told: JobAppeared) -> str:
+    def _job(self, named: str) -> JobView:
+        """Return the view of a job; that of a job that was not submitted is not shown."""
+        return self.by_id.get(named) or JobView(())
+
+    def _on_submitted(self, event: RunEvent, told: events.JobAppeared) -> str:
         if told.job in self.by_id:
             return ""
         if len(self.by_id) == len(self.jobs):
@@ -469,21 +449,18 @@ class RunState:
 
     def _on_unable(self, event: RunEvent, told: round_reports.Unable) -> str:
         self._stopped(event, f"{event.peer} could not continue: {told.reason}", job=told.job)
-        if told.job in self.by_id:
-            self.by_id[told.job].tried[event.peer] = told.reason
+        self._job(told.job).tried[event.peer] = told.reason
         return f"{event.peer} cannot continue with the job: {told.reason}"
 
     def _on_phase(self, event: RunEvent, told: round_reports.PhaseBegun) -> None:
         self._peer(event.peer).round = told.round
-        if told.job in self.by_id:
-            job = self.by_id[told.job]
-            job.opened = max(job.opened, told.round)
+        job = self._job(told.job)
+        job.opened = max(job.opened, told.round)
 
     def _on_averaged(self, _: RunEvent, told: round_reports.Averaged) -> None:
-        if told.job in self.by_id:
-            job = self.by_id[told.job]
-            job.reached = max(job.reached or 0.0, told.reached)
-            job.ticks[told.round] = told.ticks
+        job = self._job(told.job)
+        job.reached = max(job.reached or 0.0, told.reached)
+        job.ticks[told.round] = told.ticks
 
     def _on_combined(self, event: RunEvent, told: Combined) -> str:
         _end_last(self.waits, event.t)
@@ -537,7 +514,7 @@ class RunState:
         self._peer(event.peer).status = "finished"
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
-    def _on_ended(self, event: RunEvent, told: JobOver) -> str:
+    def _on_ended(self, event: RunEvent, told: events.JobOver) -> str:
         """Follow the end of a job of a standing fleet, as one peer reports it."""
         job = self.by_id.get(told.job)
         if job is None:
@@ -552,9 +529,8 @@ class RunState:
         """Show each count once until another event comes: the parts of a fleet that was cut wait with different counts."""
         why = f"only {told.present} of {told.of} peers were in reach, fewer than a majority: {event.peer} stepped down"
         self._stopped(event, why, job=told.job)
-        self._short[told.job] = (
-            f"{told.present} of {told.of} peers were in reach, and {told.of // 2 + 1} are a majority"
-        )
+        most = told.of // 2 + 1
+        self._short[told.job] = f"{told.present} of {told.of} peers were in reach, and {most} are a majority"
         peers = "peers of a job within the job" if event.within else "peers"
         line = f"waiting: {told.present} of {told.of} {peers} are here"
         if not event.within:  # a job within the job waits for its own peers only; the fleet continues
@@ -575,13 +551,11 @@ class RunState:
         through = f": asked through {', '.join(told.via)}" if told.via else ""
         return f"{told.peer} stays silent in round {told.round}{through}"
 
-    def _on_waits(self, _: RunEvent, told: Awaited) -> None:
-        if told.job in self.by_id:
-            self.by_id[told.job].waits_for = tuple(told.peers)
+    def _on_waits(self, _: RunEvent, told: events.Awaited) -> None:
+        self._job(told.job).waits_for = tuple(told.peers)
 
-    def _on_centers(self, _: RunEvent, told: CentersShown) -> None:
-        if told.job in self.by_id:
-            self.by_id[told.job].show_centers(told.round, told.centers)
+    def _on_centers(self, _: RunEvent, told: events.CentersShown) -> None:
+        self._job(told.job).show_centers(told.round, told.centers)
 
     def ends_of(self, job: str, *, done: bool) -> list[TermEnd]:
         """Return every term of a job with the reason why it ended, also terms that no peer won; `done`: it has a result."""
@@ -618,7 +592,6 @@ def _end_last(spans: list[Span], t: float) -> None:
 
 
 def _relieve(peer: PeerView, do: str, t: float) -> None:
-    """End the trouble of a peer that a fault made."""
     what = _FAULTS.get(do, (do, ""))[0]
     peer.troubled = [replace(one, end=min(one.end, t)) if one.what == what else one for one in peer.troubled]
 

@@ -85,18 +85,13 @@ class Term:
     number: int
     peer: str
     start: float
-    #: When the peer died, the job finished there, or another peer was elected; infinite until then.
-    end: float = math.inf
+    end: float = math.inf  # when the peer died, the job finished there, or another peer was elected
     within: bool = False
-    #: The round that it began with.
-    round: int = field(default=0, compare=False)
-    #: When another peer was elected.
-    until: float = field(default=math.inf, compare=False)
-    #: The number of rounds that were closed in it, and the last one.
-    rounds: int = field(default=0, compare=False)
-    last: int = field(default=-1, compare=False)
-    #: Why the aggregator stopped, and when; empty if no event says so.
-    why: str = field(default="", compare=False)
+    round: int = field(default=0, compare=False)  # that it began with
+    until: float = field(default=math.inf, compare=False)  # when another peer was elected
+    rounds: int = field(default=0, compare=False)  # how many were closed in it
+    last: int = field(default=-1, compare=False)  # of these
+    why: str = field(default="", compare=False)  # the aggregator stopped, and when; empty if no event says so
     stopped: float = field(default=math.inf, compare=False)
     #: Of elections before it that no peer won: how many peers were in reach, in words; empty if a majority was.
     short: str = field(default="", compare=False)
@@ -106,18 +101,13 @@ class Term:
 class TermEnd:
     """One term, or several consecutive ones that no peer won."""
 
-    #: The number of the term, or of the first and the last of several.
-    number: str
-    #: Empty if no peer was elected; then both times are missing.
-    aggregator: str
+    number: str  # of the term, or of the first and the last of several
+    aggregator: str  # empty if no peer was elected; then both times are missing
     start: float | None
     end: float | None
-    #: The number of rounds that were closed in it.
-    rounds: int
-    #: Whether the job finished with a result in it.
-    finished: bool
-    #: Why it ended.
-    why: str
+    rounds: int  # how many were closed in it
+    finished: bool  # whether the job finished with a result in it
+    why: str  # it ended
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.measures import Done
 from p2pclust.lab.scenario.run import CheckedRun, carry_out, checked_run, fleet_spec
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import FleetResult, OnEvent
+from p2pclust.lab.testbed.spec import FleetResult
 from p2pclust.overlay import Overlay
 from p2pclust.overlay.routes import Ways, even_tree, spanning_tree
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
@@ -27,32 +27,16 @@ _OBSERVERS: Final = {"star": "aggregator", "tree": "peer above in the tree", "go
 
 
 def audit_scenario(
-    scenario: Scenario, backend_name: str, *, name: str = "", patience_s: float = 20.0, out: Path | None = None,
-    on_event: OnEvent = lambda event: None,
-) -> list[AuditedJob]:  # fmt: skip
+    scenario: Scenario, backend_name: str, *, name: str = "", patience_s: float = 20.0, out: Path | None = None
+) -> list[AuditedJob]:
     """Run a scenario and attack its jobs.
 
-    Parameters
-    ----------
-    scenario : Scenario
-    backend_name : str
-        As for a run.
-    name : str
-        Of the scenario, in the result.
-    patience_s : float
-        How long to try to solve for the rows of one peer.
-    out : Path, optional
-        Where to write the files of the run, a report with what the attacks found, and ``audit.json``; by default nothing
-        is written.
-    on_event : callable
-        Receives each event of the run.
+    `name` is the name of the scenario in the result, and `patience_s` how long to try to solve for the rows of one
+    peer. The files of the run, a report with what the attacks found, and ``audit.json`` are written to `out`, if it is
+    given.
 
-    Raises
-    ------
-    UsageError, DataError
-        If the scenario cannot be run, its peers hold columns, or its sums have noise.
-    FleetError
-        If a job did not finish.
+    Raise UsageError or DataError if the scenario cannot be run, its peers hold columns, or its sums have noise, and
+    FleetError if a job did not finish.
     """
     check_backend(scenario, backend_name)
     run = checked_run(scenario)
@@ -70,9 +54,12 @@ def audit_scenario(
         return audited
 
     if out is None:
-        attack(run, backend(backend_name).carry_out(fleet_spec(scenario, run.shares, run.jobs, run.given), on_event))
+        attack(
+            run,
+            backend(backend_name).carry_out(fleet_spec(scenario, run.shares, run.jobs, run.given), lambda event: None),
+        )
     else:
-        carry_out(scenario, backend_name, out=out, on_event=on_event, name=name, attack=attack)
+        carry_out(scenario, backend_name, out=out, name=name, attack=attack)
     return audited
 
 
@@ -100,16 +87,10 @@ def _audit_of(run: CheckedRun, found: FleetResult, number: int, done: JobResult,
     overlay = starting_overlay(run.scenario)
     collect = run.scenario.jobs[number].collect or ("star" if overlay is None else "tree")
     return Audit(
-        run.jobs[number],
-        rows.locals_,
-        done.state.log,
-        later=rows.later,
-        observer=_OBSERVERS[collect],
-        parents=_parents(done, overlay) if collect == "tree" else (),
-        patience_s=patience_s,
-        secured=done.state.secured is not None,
-        groups=rows.groups,
-    )
+        run.jobs[number], rows.locals_, done.state.log, later=rows.later, observer=_OBSERVERS[collect],
+        parents=_parents(done, overlay) if collect == "tree" else (), patience_s=patience_s,
+        secured=done.state.secured is not None, groups=rows.groups,
+    )  # fmt: skip
 
 
 def _parents(done: JobResult, overlay: Overlay | None) -> list[int]:

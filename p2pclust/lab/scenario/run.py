@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,33 +20,17 @@ from p2pclust.jobs.submission import request_of
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
+from p2pclust.lab.scenario.file import load
 from p2pclust.lab.scenario.file.availability import longest_sleep_s, make_rests
 from p2pclust.lab.scenario.file.faults import away_s, planned
 from p2pclust.lab.scenario.file.fleet_keys import LinkSpec
-from p2pclust.lab.scenario.file.load import (
-    check_backend,
-    given_centers,
-    load_data,
-    make_job,
-    make_links,
-    make_moves,
-    starting_overlay,
-)
 from p2pclust.lab.scenario.file.schema import Scenario
-from p2pclust.lab.scenario.outcome import folder
+from p2pclust.lab.scenario.outcome import evaluate, folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
-from p2pclust.lab.scenario.outcome.evaluate import (
-    RowsLeftOut,
-    damage_in,
-    empty_entry,
-    job_entry,
-    rows_left_out,
-    suspects_by_report,
-)
 from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
-from p2pclust.lab.scenario.outcome.folder import write_labels
 from p2pclust.lab.simulation.world.traffic import summary
+from p2pclust.lab.testbed import Backend
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.power import Rest
@@ -65,69 +49,49 @@ _GIVE_UP_S = 120.0
 _MOST_PLACED: Final = 200  # peers that are laid out here: springs for more take seconds
 
 
-class FleetRunner(Protocol):
-    """Starts peers, submits jobs, carries out faults, and ends the run."""
-
-    def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-        """Run a fleet to its end."""
-
-
 def carry_out(
-    scenario: Scenario,
-    backend_name: str,
-    *,
-    out: Path,
-    on_ready: Callable[[FleetSpec], None] | None = None,
-    on_event: OnEvent | None = None,
-    on_end: Callable[[], None] | None = None,
-    name: str = "",
-    backend: FleetRunner | None = None,
-    attack: Attack | None = None,
-) -> dict[str, Any]:
+    scenario: Scenario, backend_name: str, *, out: Path, on_ready: Callable[[FleetSpec], None] | None = None,
+    on_event: OnEvent | None = None, on_end: Callable[[], None] | None = None, name: str = "",
+    backend: Backend | None = None, attack: Attack | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Run a scenario and write its output directory, which is made after all input was checked.
 
     `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
-    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of the
-    scenario in the result, by default its title. `backend` replaces the backend of that name. `attack` is called with the
-    finished run; what it found is written to ``audit.json`` and shown in the report.
+    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of
+    the scenario in the result, by default its title. `backend` replaces the backend of that name. `attack` is called
+    with the finished run; what it found is written to ``audit.json`` and shown in the report.
 
-    Returns
-    -------
-    dict
-        The content of ``result.json``. ``failure`` is empty if the fleet finished all jobs; ``expectations`` has what was
-        expected and whether it held.
-
-    Raises
-    ------
-    UsageError, DataError
-        If the backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package
-        that is not installed. Nothing was started or written.
+    Return the content of ``result.json``: ``failure`` is empty if the fleet finished all jobs, and ``expectations`` has
+    what was expected and whether it held. Raise UsageError or DataError, before anything is started or written, if the
+    backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package that is not
+    installed.
     """
-    check_backend(scenario, backend_name)
+    load.check_backend(scenario, backend_name)
     backend = backend or backend_called(backend_name)
     run = checked_run(scenario)
     spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
     folder.prepare(out)
-    folder.clear(out)
+    for stale in folder.left_by_a_run(out):  # it must not be mistaken for a file of this run
+        stale.unlink()
     if on_ready is not None:
         on_ready(spec)
-    left_out = rows_left_out(scenario, run.shares)
-    first = [_scene(scenario, spec, run.features, backend_name, name).event(), *(one.to_event() for one in left_out)]
+    left_out = evaluate.rows_left_out(scenario, run.shares)
+    first = [_scene(scenario, spec, run.features, backend_name, name).event(), *map(_left_out_event, left_out)]
     found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
-    result = {
-        "scenario": name or scenario.title,
-        "title": scenario.title,
-        "backend": backend_name,
-        "seed": scenario.seed,
-    }
+    title = scenario.title
+    result = {"scenario": name or title, "title": title, "backend": backend_name, "seed": scenario.seed}
     result |= _result(run, found, evidence, left_out)
-    result |= {"expectations": _judge(scenario, result), "output": str(out)}
+    judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
+    if scenario.faults:  # a run without a planned fault has not tested what it was meant to test
+        struck = not result["unfired_faults"]
+        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
+    result |= {"expectations": judged, "output": str(out)}
     attacked = () if attack is None else attack(run, found)
     if attack is not None:
-        folder.write_audit(out, [one for job in attacked for one in job.to_dicts()])
+        folder.write_json(out / "audit.json", {"attacks": [one for job in attacked for one in job.to_dicts()]})
     return _write(out, run, result, found, evidence, events, attacked)
 
 
@@ -152,15 +116,19 @@ Attack = Callable[[CheckedRun, FleetResult], Sequence[AuditedJob]]
 
 def checked_run(scenario: Scenario) -> CheckedRun:
     """Load a scenario's data and make its jobs; refuse what cannot be run."""
-    shares = load_data(scenario)
+    shares = load.load_data(scenario)
     n_features = next(iter(shares.values())).n_features
-    jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    jobs = [load.make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
     require_extras(jobs)
-    return CheckedRun(scenario, shares, jobs, given_centers(scenario, shares))
+    return CheckedRun(scenario, shares, jobs, load.given_centers(scenario, shares))
+
+
+def _left_out_event(one: Mapping[str, Any]) -> LogLine:
+    return {"t": 0.0, "peer": one["device"] or "", "verb": "rows-left-out", "file": one["file"], "rows": one["rows"]}
 
 
 def _record(
-    backend: FleetRunner, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
+    backend: Backend, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
 ) -> tuple[FleetResult, list[RunEvent]]:
     """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
@@ -182,16 +150,6 @@ def _record(
             return FleetResult((), {}, time.monotonic() - began, failure=str(error)), events
 
 
-def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the expectations as ``result.json`` holds them."""
-    judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
-    if scenario.faults:
-        # A run without a planned fault has not tested what it was meant to test.
-        struck = not result["unfired_faults"]
-        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
-    return judged
-
-
 def _write(
     out: Path, run: CheckedRun, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
     events: Sequence[RunEvent], attacked: Sequence[AuditedJob],
@@ -203,11 +161,11 @@ def _write(
 
     owned = [job.pop("own_centers", {}) for job in measured["jobs"]]
     result: dict[str, Any] = plain(measured)
-    folder.write_result(out, result)
-    folder.write_centers(out, run.features, result)
+    folder.write_json(out / "result.json", result)
+    folder.write_centers(out, run.features, result["jobs"])
     folder.write_own_centers(out, owned)
-    write_labels(out, run.jobs, found.jobs, run.shares)
-    devices, overlay = run.scenario.fleet.members, starting_overlay(run.scenario)
+    folder.write_labels(out, run.jobs, found.jobs, run.shares)
+    devices, overlay = run.scenario.fleet.members, load.starting_overlay(run.scenario)
     groups = {device.name: device.group for device in devices}
     strangers = [device.name for device in devices if not device.spec.enrolled]
     write_run_page(
@@ -217,11 +175,9 @@ def _write(
 
 
 def fleet_spec(
-    scenario: Scenario,
-    shares: Mapping[str, DataSet],
-    jobs: Sequence[Job],
+    scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence[Job],
     given: Mapping[str, NDArray[np.float64]] | None = None,
-) -> FleetSpec:
+) -> FleetSpec:  # fmt: skip
     """Return what a backend is asked to do.
 
     Peers are sorted by name, as every job roster is, so that all backends number them alike.
@@ -230,47 +186,39 @@ def fleet_spec(
     peers = _peers(scenario, shares, given or {}, rests)
     requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
     faults = planned(scenario, next(iter(shares.values())).n_features)
-    moves = make_moves(scenario)
+    moves = load.make_moves(scenario)
+    timing = scenario.fleet.timing
+    give_up_s = scenario.fleet.give_up_s or _give_up_s(requests, faults, timing, moves, rests.values())
     return FleetSpec(
-        peers,
-        requests,
-        timing=scenario.fleet.timing,
-        seed=scenario.seed,
-        overlay=make_links(scenario),
-        partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET,
-        trace=moves,
-        faults=faults,
-        give_up_s=scenario.fleet.give_up_s
-        or _give_up_s(requests, faults, scenario.fleet.timing, moves, rests.values()),
-    )
+        peers, requests, timing=timing, seed=scenario.seed, overlay=load.make_links(scenario),
+        partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET, trace=moves, faults=faults,
+        give_up_s=give_up_s,
+    )  # fmt: skip
 
 
 def _peers(
-    scenario: Scenario,
-    shares: Mapping[str, DataSet],
-    given: Mapping[str, NDArray[np.float64]],
+    scenario: Scenario, shares: Mapping[str, DataSet], given: Mapping[str, NDArray[np.float64]],
     rests: Mapping[str, Rest],
-) -> tuple[PeerSpec, ...]:
+) -> tuple[PeerSpec, ...]:  # fmt: skip
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
-    suited = _fitness(scenario)
-    return tuple(
-        PeerSpec(
-            device.name,
-            shares[device.name].X,
-            suited[device.name],
-            _link(device.spec.link),
-            ids=shares[device.name].shared_ids,
-            centers=given.get(device.name),
-            labels=labels.get(device.name),
-            n_clusters=numbers.get(device.name),
-            battery=device.spec.costs,
-            rest=rests.get(device.name),
-            cpu_share=device.spec.cpu_share,
-            memory_mb=device.spec.memory_mb,
-            enrolled=device.spec.enrolled,
-        )
-        for device in sorted(scenario.fleet.members, key=lambda device: device.name)
-    )
+    devices = sorted(scenario.fleet.members, key=lambda device: device.name)
+    suited = {
+        device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
+        for device in devices
+    }
+    if len(set(suited.values())) == 1:  # the usual fitness, which peers need not publish
+        suited = dict.fromkeys(suited, USUAL_FITNESS)
+    peers = []
+    for device in devices:
+        name, spec, share = device.name, device.spec, shares[device.name]
+        peers.append(
+            PeerSpec(
+                name, share.X, suited[name], _link(spec.link), ids=share.shared_ids, centers=given.get(name),
+                labels=labels.get(name), n_clusters=numbers.get(name), battery=spec.costs, rest=rests.get(name),
+                cpu_share=spec.cpu_share, memory_mb=spec.memory_mb, enrolled=spec.enrolled,
+            )
+        )  # fmt: skip
+    return tuple(peers)
 
 
 def _link(link: LinkSpec | None) -> Shape | None:
@@ -278,15 +226,6 @@ def _link(link: LinkSpec | None) -> Shape | None:
         return None
     up, down = _up_mbit(link) or math.inf, link.down_mbit or link.mbit or math.inf
     return Shape.of(latency_ms=link.latency_ms, jitter_ms=link.jitter_ms, loss=link.loss, up_mbit=up, down_mbit=down)
-
-
-def _fitness(scenario: Scenario) -> dict[str, float]:
-    """Return how well each device would aggregate; where all are alike, the usual fitness, which peers need not publish."""
-    found = {
-        device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
-        for device in scenario.fleet.members
-    }
-    return found if len(set(found.values())) > 1 else dict.fromkeys(found, USUAL_FITNESS)
 
 
 def _up_mbit(link: LinkSpec | None) -> float | None:
@@ -314,17 +253,18 @@ def _give_up_s(
 
 
 def _result(
-    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[RowsLeftOut]
+    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return what the run found, as ``result.json`` holds it."""
     jobs, shares = run.jobs, run.shares
     entries = [
-        job_entry(job, done, shares, run.given, damage_in(found.damage, found.jobs, number), evidence[number])
+        evaluate.job_entry(
+            job, done, shares, run.given, evaluate.damage_in(found.damage, found.jobs, number), evidence[number]
+        )
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
     for entry in entries:
-        entry["suspects"] += suspects_by_report(map(RunEvent.of, found.events), entry["job"])
-    entries += [empty_entry(job) for job in jobs[len(entries) :]]
+        entry["suspects"] += evaluate.suspects_by_report(map(RunEvent.of, found.events), entry["job"])
+    entries += [evaluate.empty_entry(job) for job in jobs[len(entries) :]]
     doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": run.scenario.data.scaling, "missing": spec.missing}
@@ -333,16 +273,15 @@ def _result(
             abstained = entry["abstained"]
             reasons = [{name: with_columns(why, run.features) for name, why in of.items()} for of in abstained]
             entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], run.features)}
-    failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
-    if len(jobs) == 1:
-        failed = [entry["failure"] for entry in entries if entry["failure"]]
+    failed = [(f"job {number}: " if len(jobs) > 1 else "") + entry["failure"]
+              for number, entry in enumerate(entries, 1) if entry["failure"]]  # fmt: skip
     return {
         "jobs": entries,
         "peers": {
             name: {"finished": False, "lost": None, "n_rows": share.n_rows, **found.peers.get(name, {})}
             for name, share in sorted(shares.items())
         },
-        "left_out": [one.to_dict() for one in left_out],
+        "left_out": list(left_out),
         "reading": [*dict.fromkeys(share.reading for share in shares.values() if share.reading)],
         "traffic": summary(found.links),
         "wall_seconds": found.wall_seconds,
@@ -354,16 +293,15 @@ def _result(
 
 def _scene(scenario: Scenario, spec: FleetSpec, features: Sequence[str], backend: str, name: str) -> Scene:
     """Return what the log of a run begins with, so that it can be shown again by itself. It holds no value of a row."""
-    overlay = starting_overlay(scenario)
+    overlay = load.starting_overlay(scenario)
     groups = {device.name: device.group for device in scenario.fleet.members}
-    placed = overlay is not None and overlay.n_peers <= _MOST_PLACED
-    places = (
-        zip(overlay.names, lay_out(overlay).round(4).tolist(), strict=True) if overlay is not None and placed else ()
-    )
+    places = {}
+    if overlay is not None and overlay.n_peers <= _MOST_PLACED:
+        places = {peer: (x, y) for peer, (x, y) in zip(overlay.names, lay_out(overlay).round(4).tolist(), strict=True)}
     return Scene(
         scenario.title or name, f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}",
         {peer.name: groups[peer.name] for peer in spec.peers},
         [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
         [float(getattr(request.job.protocols[request.job.main], "tol", 0.0)) for request in spec.jobs],
-        None if overlay is None else list(overlay.links), {peer: (x, y) for peer, (x, y) in places}, list(features),
+        None if overlay is None else list(overlay.links), places, list(features),
     )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.outcome.folder import default_directory, event_log, prepare, write_centers, write_result
+from p2pclust.lab.scenario.outcome.folder import default_directory, event_log, prepare, write_centers, write_json
 from p2pclust.tools.json_values import plain
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
@@ -38,15 +38,15 @@ def test_plain() -> None:
 
 
 def test_results_replace_older_ones_whole(tmp_path: Path) -> None:
-    write_result(tmp_path, {"a": 1})
-    write_result(tmp_path, {"a": 2})
+    write_json(tmp_path / "result.json", {"a": 1})
+    write_json(tmp_path / "result.json", {"a": 2})
     assert json.loads((tmp_path / "result.json").read_text()) == {"a": 2}
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_centers_keep_all_digits(tmp_path: Path) -> None:
     centers = np.random.default_rng(0).normal(size=(3, 2)) * 1e6
-    write_centers(tmp_path, ["a", 'b, "c"'], {"jobs": [{"centers": centers.tolist()}, {"centers": None}]})
+    write_centers(tmp_path, ["a", 'b, "c"'], [{"centers": centers.tolist()}, {"centers": None}])
     assert (tmp_path / "centers.csv").read_text().startswith('a,"b, ""c"""\n')
     assert np.array_equal(np.loadtxt(tmp_path / "centers.csv", delimiter=",", skiprows=1), centers)
     assert [path.name for path in tmp_path.iterdir()] == ["centers.csv"]

@@ -6,14 +6,13 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.tables import table
+from p2pclust.cli.show.output import table
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import GroupView, JobView, PeerView
@@ -65,9 +64,7 @@ class Watch:
             self._say(self._title, self._details)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -104,7 +101,7 @@ class Watch:
             parts.append(Text(""))
             # Rounds are shown above; their lines would push out all others.
             told = [line for line in self.run.lines if line.verb != "combined"][-_LAST_EVENTS:]
-            events = [self._event_line(line.t, line.text, _STRUCK.get(line.verb, "")) for line in told]
+            events = [_line((f"{line.t:7.2f} s  ", "dim"), (line.text, _STRUCK.get(line.verb, ""))) for line in told]
             room = max(3, self._console.height - len(parts) - len(events) - 3)
             parts += [self._peers(room), Text(""), *events]
             return Group(*parts)
@@ -116,7 +113,7 @@ class Watch:
     def _job_line(self, job: JobView | None) -> Text:
         if job is None:
             ready = sum(peer.status != "starting" for peer in self.run.peers.values())
-            return Text(f"starting: {ready} of {len(self.run.peers)} peers", no_wrap=True, overflow="ellipsis")
+            return _line(f"starting: {ready} of {len(self.run.peers)} peers")
         words = [f"job {self.run.job_number} of {len(self.run.jobs)}: {job.protocol}"]
         if job.round is not None:
             words.append(f"round {job.round}")
@@ -125,10 +122,10 @@ class Watch:
             words.append(f"term {job.term}: {job.aggregator} aggregates")
         if job.finished:
             words.append(f"{len(job.finished)} finished")
-        return Text("   ".join(words), no_wrap=True, overflow="ellipsis")
+        return _line("   ".join(words))
 
     def _moves(self, job: JobView | None) -> Text:
-        line = Text("centers move  ", no_wrap=True, overflow="ellipsis")
+        line = _line("centers move  ")
         shifts = [] if job is None else list(job.shift_of.values())
         if not shifts:
             return line.append("-", style="dim")
@@ -141,7 +138,7 @@ class Watch:
 
     def _graph(self, job: JobView) -> Text:
         graph = job.graph
-        line = Text("communities   ", no_wrap=True, overflow="ellipsis")
+        line = _line("communities   ")
         line.append(f"{graph.get('groups', 0)}", style="bold cyan")
         line.append(f"   {counted(graph.get('isolated', 0), 'clusters')} isolated")
         line.append(f"   {counted(graph.get('links', 0), 'links')}")
@@ -152,7 +149,7 @@ class Watch:
         return line
 
     def _load(self) -> Text:
-        line = Text("sent so far   ", no_wrap=True, overflow="ellipsis")
+        line = _line("sent so far   ")
         load = self.run.load
         if load is None:
             return line.append("-", style="dim")
@@ -160,26 +157,24 @@ class Watch:
         return line.append(f"   most by {load.busiest}: {size(load.busiest_bytes)}", style="dim")
 
     def _group(self, group: GroupView) -> Text:
-        """A bar for a class of devices: finished, here, away."""
         wide = min(_BAR, group.total)
         finished, alive = (round(wide * part / group.total) for part in (group.finished, group.alive))
         alive = min(alive, wide - finished)
         full, empty = ("█", "░") if self._unicode else ("#", ".")
-        line = Text(f"{(group.name or 'peers')[:18]:18} ", no_wrap=True, overflow="ellipsis")
+        line = _line(f"{(group.name or 'peers')[:18]:18} ")
         line.append(full * finished, style="bold green").append(full * alive, style="green")
         line.append(empty * (wide - finished - alive), style="red" if group.away else "dim")
         counts = [f"{group.alive} alive", f"{group.away} away", f"{group.finished} finished"]
         shown = [text for text in counts if not text.startswith("0 ")]
         return line.append(f"  {group.total}: {', '.join(shown)}")
 
-    def _event_line(self, t: float, line: str, style: str) -> Text:
-        return Text.assemble((f"{t:7.2f} s  ", "dim"), (line, style), no_wrap=True, overflow="ellipsis")
-
     def _peers(self, room: int) -> Table:
         shown = table(("peer", "status", "role", "round"), right=("round",))
         peers = list(self.run.peers.values())
-        # If not all fit, peers that need attention come first.
-        kept = peers if len(peers) <= room else sorted(peers, key=_attention)[: room - 1]
+        kept = peers
+        if len(peers) > room:  # those that need attention come first
+            peers.sort(key=lambda peer: (peer.term is None, peer.status in ("alive", "finished"), peer.name))
+            kept = peers[: room - 1]
         for peer in kept:
             again = f", life {peer.lives}" if peer.lives > 1 else ""
             status = Text(peer.status + again, style=_STYLES[peer.status])
@@ -187,6 +182,11 @@ class Watch:
         if len(kept) < len(peers):
             shown.add_row(f"and {len(peers) - len(kept)} more", "", "", "")
         return shown
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Return texts, or each with its style, in one line that is cut at the edge of the terminal."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def _role(peer: PeerView) -> Text:
@@ -208,7 +208,3 @@ def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
     logs = [math.log(max(value, least)) for value in values]
     low, span = min(logs), max(logs) - min(logs)
     return "".join(bars[round((log - low) / span * (len(bars) - 1)) if span else 0] for log in logs)
-
-
-def _attention(peer: PeerView) -> tuple[bool, bool, str]:
-    return peer.term is None, peer.status in ("alive", "finished"), peer.name

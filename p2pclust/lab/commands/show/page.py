@@ -14,16 +14,14 @@ from p2pclust.tools.distribution import install_line
 
 if TYPE_CHECKING:
     from p2pclust.lab.live.server import LivePage
-    from p2pclust.lab.live.shown import FollowedRun, Replay
+    from p2pclust.lab.live.shown import FollowedRun
 
 
 @contextmanager
-def page_of(picture: FollowedRun | Replay, address: str) -> Iterator[LivePage]:
+def page_of(picture: FollowedRun, address: str) -> Iterator[LivePage]:
     """Serve a picture, and say where on standard error."""
-    from p2pclust.lab.live.address import Address  # noqa: PLC0415
-
     try:
-        from p2pclust.lab.live.server import LivePage  # noqa: PLC0415 - aiohttp is in the extra `live`
+        from p2pclust.lab.live.server import Address, LivePage  # noqa: PLC0415 - aiohttp is in the extra `live`
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise

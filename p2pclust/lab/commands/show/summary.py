@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.tables import table
+from p2pclust.cli.show.output import table
 from p2pclust.lab.scenario.outcome.compare import shown as in_words
 from p2pclust.lab.scenario.outcome.lines import Result, job_lines
+from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
 _PEERS_SHOWN = 24
@@ -32,12 +33,13 @@ def summarise(console: Console, result: Result) -> None:
         lines.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
     if result["reading"]:
         lines.add_row("read", " · ".join(result["reading"][:_FILES_SHOWN]))
-    lines.add_row("seconds", _seconds(result))
+    wall, virtual = f"{result['wall_seconds']:.1f}", result["virtual_seconds"]
+    lines.add_row("seconds", wall if virtual is None else f"{virtual:.1f} of virtual time, in {wall}")
     console.print()
     if console.is_terminal:
         # Where there was a live view, it is gone now, and the title with it.
-        console.print(Text(result["title"] or result["scenario"], style="bold"))
-        console.print(Text(f"{len(result['peers'])} peers, {result['backend']}, seed {result['seed']}", style="dim"))
+        console.print(result["title"] or result["scenario"], style="bold")
+        console.print(f"{len(result['peers'])} peers, {result['backend']}, seed {result['seed']}", style="dim")
         console.print()
     console.print(lines)
     console.print()
@@ -46,27 +48,20 @@ def summarise(console: Console, result: Result) -> None:
         console.print()
         _expectations(console, result["expectations"])
     for fault in result["unfired_faults"]:
-        console.print(Text(f"warning: this fault never happened: {fault}", style="yellow"), soft_wrap=True)
+        console.print(f"warning: this fault never happened: {fault}", style="yellow", soft_wrap=True)
     if any(job["replay_identical"] is False for job in result["jobs"]):
         warning = "warning: the replay of the record has other bits than the fleet: please report this"
-        console.print(Text(warning, style="yellow"), soft_wrap=True)
+        console.print(warning, style="yellow", soft_wrap=True)
     console.print()
-    console.print(Text(f"report: {Path(result['output']) / 'report.html'}"), soft_wrap=True)
-    console.print(Text(f"output: {result['output']}"), soft_wrap=True)
+    console.print(f"report: {Path(result['output']) / 'report.html'}", soft_wrap=True)
+    console.print(f"output: {result['output']}", soft_wrap=True)
 
 
 def _left_out(files: Sequence[Result]) -> str:
-    """Return how many rows no device holds, and of which files."""
     parts = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
     more = f" and of {len(parts) - _FILES_SHOWN} more files" if len(parts) > _FILES_SHOWN else ""
     n_rows = sum(one["rows"] for one in files)
-    return f"{n_rows} row{'' if n_rows == 1 else 's'}: {', '.join(parts[:_FILES_SHOWN])}{more}"
-
-
-def _seconds(result: Result) -> str:
-    wall = f"{result['wall_seconds']:.1f}"
-    virtual = result["virtual_seconds"]
-    return wall if virtual is None else f"{virtual:.1f} of virtual time, in {wall}"
+    return f"{counted(n_rows, 'rows')}: {', '.join(parts[:_FILES_SHOWN])}{more}"
 
 
 def _peers(console: Console, peers: Result) -> None:

@@ -56,12 +56,8 @@ def longest_sleep_s(rest: Rest) -> float:
 def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times]:
     """Read the times at which devices are available, by device: in order of time, without overlaps.
 
-    `groups` has the group of each device.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be read or has a wrong line; names the file and the line.
+    `groups` has the group of each device. Raise UsageError, with the file and the line, if the file cannot be read or
+    has a wrong line.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -50,12 +50,8 @@ def examples(folder: Path) -> tuple[Example, ...]:
 def find_example(given: Path, folder: Path, command: str) -> Path:
     """Return the given file, or the installed one of that name; one with a suffix or a folder is a file of the caller.
 
-    `command` takes such a name, and lists all names without one.
-
-    Raises
-    ------
-    UsageError
-        If there is neither such a file nor such a name, or if a path is given for an installed name.
+    `command` takes such a name, and lists all names without one. Raise UsageError if there is neither such a file nor
+    such a name, or if a path is given for an installed name.
 
     Examples
     --------
@@ -80,10 +76,7 @@ def find_example(given: Path, folder: Path, command: str) -> Path:
 def copy_example(name: str, to: Path) -> tuple[Path, ...]:
     """Copy an installed scenario or sweep, and the files that it names, into a folder; return the copies, it first.
 
-    Raises
-    ------
-    UsageError
-        If no installed file has the name, a copy would replace a file, or cannot be written.
+    Raise UsageError if no installed file has the name, a copy would replace a file, or cannot be written.
 
     Examples
     --------
@@ -130,14 +123,11 @@ def needs(document: Mapping[str, Any]) -> str:
             cached(source)
         except UsageError:
             return f"p2pclust data fetch {canonical(source)}"
-    if any(name in _MODELS for name in _protocols(document)) and importlib.util.find_spec("torch") is None:
+    named = document.get("grid", {}).get("protocol", ())  # of a sweep
+    protocols = [
+        *(job["protocol"] for job in document.get("jobs", ())),
+        *([named] if isinstance(named, str) else named),
+    ]
+    if any(name in _MODELS for name in protocols) and importlib.util.find_spec("torch") is None:
         return "pip install 'p2pclust[models]'"
     return ""
-
-
-def _protocols(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the protocols of a scenario's jobs, or of a sweep's grid."""
-    for job in document.get("jobs", ()):
-        yield job["protocol"]
-    named = document.get("grid", {}).get("protocol", ())
-    yield from (named,) if isinstance(named, str) else named

@@ -21,13 +21,9 @@ _INSTANTS = 1001
 def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
     """Return the faults of a scenario, each with its victims and its moment; random choices depend only on its seed.
 
-    A fault at several devices becomes one fault for each of them; a cut stays one fault, because it has two sides. A rate
-    becomes one fault for each of its instants, each with its own victims. `n_features` are the features of the data.
-
-    Raises
-    ------
-    UsageError
-        If rows of a single column are to be shuffled.
+    A fault at several devices becomes one fault for each of them; a cut stays one fault, because it has two sides. A
+    rate becomes one fault for each of its instants, each with its own victims. Raise UsageError if rows of a single
+    column are to be shuffled; `n_features` are the features of the data.
 
     Examples
     --------
@@ -54,7 +50,19 @@ def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
             moments = _drawn(spec, _stream(scenario.seed, _INSTANTS, index), f"(faults.{index})")
         for seconds, drawn in moments:
             victims = scenario.victims(spec, rng)
-            faults += [_fault(scenario, spec, who, seconds, drawn, down_s) for who in _each(spec, victims)]
+            # No name means the aggregator.
+            each: list[tuple[str, ...]] = (
+                [victims] if spec.do in ("cut", "heal") else [(name,) for name in victims] or [()]
+            )
+            faults += [
+                Fault(
+                    spec.do, who, spec.at.round, spec.phase, seconds,
+                    down_s if spec.do == "restart" and spec.for_s is None else spec.for_s,
+                    spec.within, spec.at.job, scenario.called(spec.apart_from), spec.one_way, spec.factor or 1.0,
+                    spec.probability or 0.0, spec.how or "", drawn,
+                )
+                for who in each
+            ]  # fmt: skip
     return tuple(faults)
 
 
@@ -80,19 +88,3 @@ def _drawn(spec: FaultSpec, rng: np.random.Generator, which: str) -> list[tuple[
     while (now := now + float(rng.exponential(60.0 / rate))) < ends:
         instants.append((math.ceil(now * 1000) / 1000, words))
     return instants or [(None, words)]
-
-
-def _each(spec: FaultSpec, victims: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the names of each fault's victims; empty ones mean the aggregator."""
-    return [victims] if spec.do in ("cut", "heal") else [(name,) for name in victims] or [()]
-
-
-def _fault(
-    scenario: Scenario, spec: FaultSpec, who: tuple[str, ...], seconds: float | None, drawn: str, down_s: float
-) -> Fault:  # fmt: skip
-    return Fault(
-        spec.do, who, spec.at.round, spec.phase, seconds,
-        down_s if spec.do == "restart" and spec.for_s is None else spec.for_s,
-        spec.within, spec.at.job, scenario.called(spec.apart_from), spec.one_way, spec.factor or 1.0,
-        spec.probability or 0.0, spec.how or "", drawn,
-    )  # fmt: skip

@@ -118,8 +118,13 @@ class DeviceSpec(TomlTable):
     @property
     def members(self) -> tuple[Device, ...]:
         """The devices of this name, in order."""
-        names = _names(self)
-        return tuple(Device(name, self, self._duty(number / len(names))) for number, name in enumerate(names))
+        names, cycle = _names(self), self.duty_cycle
+        if cycle is None:
+            return tuple(Device(name, self, None) for name in names)
+        spread = [number / len(names) * (cycle.on_s + cycle.off_s) for number in range(len(names))]
+        phases = spread if cycle.phase_s is None else [cycle.phase_s] * len(names)
+        duties = [DutyCycle(cycle.on_s, cycle.off_s, phase) for phase in phases]
+        return tuple(Device(name, self, duty) for name, duty in zip(names, duties, strict=True))
 
     @property
     def costs(self) -> Battery | None:
@@ -127,23 +132,12 @@ class DeviceSpec(TomlTable):
         costs = self.battery or self.energy
         return None if costs is None else Battery(**costs.model_dump())
 
-    def _duty(self, place: float) -> DutyCycle | None:
-        cycle = self.duty_cycle
-        if cycle is None:
-            return None
-        spread_s = place * (cycle.on_s + cycle.off_s)
-        return DutyCycle(cycle.on_s, cycle.off_s, spread_s if cycle.phase_s is None else cycle.phase_s)
-
     @model_validator(mode="after")
     def _one_supply(self) -> DeviceSpec:
-        problems = []
-        if self.battery is not None and self.mains:
-            problems.append(
-                "a device on mains has no battery: leave one of them out, or use energy = { ... } for its costs"
-            )
-        if self.battery is not None and self.energy is not None:
-            problems.append("battery already has the device's costs: leave energy out")
-        refuse(problems)
+        mains = "a device on mains has no battery: leave one of them out, or use energy = { ... } for its costs"
+        both = "battery already has the device's costs: leave energy out"
+        if self.battery is not None:
+            refuse([*([mains] if self.mains else []), *([both] if self.energy is not None else [])])
         return self
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,25 +27,16 @@ from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
 
+_HOW_READ: Final = ("label_column", "group_column", "columns", "missing_values", "id_column")
+
 
 def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
-    """Read a scenario file and check all of it.
+    """Read a scenario file and check all of it; relative names of data files start in its folder.
 
-    Parameters
-    ----------
-    path : str or Path
-        A TOML file. Data files are relative to it.
-    overrides : sequence of str
-        ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value as TOML
-        writes it; a value that is not TOML is text (``fleet.timing=wan``). They replace the file's values.
-    seed : int, optional
-        Replaces the scenario's seed, even an overridden one.
-
-    Raises
-    ------
-    UsageError
-        If the file is missing, is not TOML, or has wrong keys or values; one line for each of the first few errors,
-        with the file, the table and the key.
+    `overrides` are ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value
+    as TOML writes it; a value that is not TOML is text (``fleet.timing=wan``). They replace the file's values, and
+    `seed` replaces even an overridden one. Raise UsageError, with one line for each of the first few errors, if the
+    file is missing, is not TOML, or has wrong keys or values.
     """
     file = Path(path)
     document = read_toml(file)
@@ -63,25 +54,20 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
 def load_data(scenario: Scenario) -> dict[str, DataSet]:
     """Load the rows of every device, by name, in the order of the file; the partition depends only on the scenario's seed.
 
-    Raises
-    ------
-    UsageError
-        If the data set is missing, or there are too few rows, labels or groups to deal out.
-    DataError
-        If a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do
-        not fit the data.
+    Raise UsageError if the data set is missing, or there are too few rows, labels or groups to deal out, and DataError
+    if a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do not
+    fit the data.
     """
     spec = scenario.data
     names = scenario.fleet.names
-    how: dict[str, Any] = {
-        "label_column": spec.label_column,
-        "group_column": spec.group_column,
-        "columns": spec.columns,
-        "missing_values": spec.missing_values,
-        "id_column": spec.id_column,
-    }
+    how = {key: getattr(spec, key) for key in _HOW_READ}
     if spec.files is not None:
-        shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]
+        shares = []
+        for name, file in zip(names, spec.files, strict=True):
+            try:
+                shares.append(load(file, **how))
+            except UsageError as error:  # a DataError too
+                raise type(error)(f"{name}: {error}") from error
     else:
         assert spec.source is not None
         shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
@@ -93,14 +79,6 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         _check_columns(by_name)
         _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
     return by_name
-
-
-def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
-    """Load the file of a device; errors begin with the device's name."""
-    try:
-        return load(file, **how)
-    except UsageError as error:  # a DataError too
-        raise type(error)(f"{name}: {error}") from error
 
 
 def _check_rows(shares: Mapping[str, DataSet]) -> None:
@@ -158,10 +136,7 @@ def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
 def starting_overlay(scenario: Scenario) -> Overlay | None:
     """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
 
-    Raises
-    ------
-    UsageError
-        If such an overlay of these devices is impossible, or its file cannot be used.
+    Raise UsageError if such an overlay of these devices is impossible, or its file cannot be used.
     """
     spec = scenario.fleet.overlay
     return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
@@ -183,12 +158,8 @@ def _overlay(scenario: Scenario) -> Overlay:
 def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     """Return the job document of one of the scenario's jobs, by its number from 0.
 
-    One declared pair of bounds applies to all `n_features` features.
-
-    Raises
-    ------
-    UsageError
-        If the protocol refuses a parameter.
+    One declared pair of bounds applies to all `n_features` features. Raise UsageError if the protocol refuses a
+    parameter.
     """
     bounds = scenario.data.bounds
     if bounds is not None and len(bounds) == 1:
@@ -200,11 +171,8 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
 def check_backend(scenario: Scenario, backend: str) -> None:
     """Refuse a scenario that a backend cannot run.
 
-    Raises
-    ------
-    UsageError
-        For links, faults and keys about devices in process; for namespaces if they cannot be made here; for processes on
-        a system without fork.
+    Raise UsageError for links, faults and keys about devices in process; for namespaces if they cannot be made here;
+    for processes on a system without fork.
     """
     backend_called(backend).check()
     if backend == "namespaces":
@@ -257,10 +225,8 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
         if job.clusters is not None and job.clusters > n_rows:
             raise DataError(f"[jobs.{index}]: clusters = {job.clusters}: expected at most the {n_rows} rows of data")
         if isinstance(job.init, tuple) and len(job.init[0]) != n_features:
-            raise DataError(
-                f"[jobs.{index}]: init has centers of {len(job.init[0])} values: expected {n_features}, "
-                "one for each feature"
-            )
+            values = f"{len(job.init[0])} values: expected {n_features}, one for each feature"
+            raise DataError(f"[jobs.{index}]: init has centers of {values}")
 
 
 def _anchor_files(document: dict[str, Any], folder: Path) -> None:

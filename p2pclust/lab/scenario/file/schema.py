@@ -43,14 +43,8 @@ class ScenarioJob(JobSpec):
     @model_validator(mode="after")
     def _labels_are_for_fedcref(self) -> ScenarioJob:
         from_labels = {"dirtiness": self.dirtiness is not None, "n_local_clusters": self.n_local_clusters == "classes"}
-        if self.protocol != "fedcref":
-            refuse(
-                [
-                    f"protocol {self.protocol!r} takes no {key} from labels"
-                    for key, given in from_labels.items()
-                    if given
-                ]
-            )
+        wrong = [] if self.protocol == "fedcref" else [key for key, given in from_labels.items() if given]
+        refuse([f"protocol {self.protocol!r} takes no {key} from labels" for key in wrong])
         return self
 
 
@@ -138,9 +132,8 @@ class Scenario(TomlTable):
 
     def _fault_problems(self, fault: FaultSpec, n_peers: int) -> list[str]:
         problems = []
-        if fault.at.job is not None and fault.at.job >= len(self.jobs):
-            there = f"the scenario has {len(self.jobs)} jobs, counted from 0"
-            problems.append(f"at = {{ job = {fault.at.job} }}: {there}")
+        if fault.at.job is not None and fault.at.job >= (n_jobs := len(self.jobs)):
+            problems.append(f"at = {{ job = {fault.at.job} }}: the scenario has {n_jobs} jobs, counted from 0")
         if isinstance(fault.who, RandomVictims):
             if fault.who.random > n_peers:
                 problems.append(f"who = {{ random = {fault.who.random} }}: the fleet has {n_peers} devices")

@@ -58,12 +58,9 @@ def _known(what: str, shares: Mapping[str, DataSet]) -> dict[str, NDArray[Any]]:
 def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Any]:
     """Return the communities, and the quality of the peers' labels if true labels are known.
 
-    Returns
-    -------
-    dict
-        ``communities``: the members of each as [peer, cluster]; ``isolated`` likewise; ``own_clusters``: the [peer, cluster]
-        of each label after those of the communities; ``refinements``: their history; ``metrics``: mean ``accuracy`` over
-        peers, and ``wrong_links``, the share of links between clusters of different classes.
+    ``communities`` are the members of each as [peer, cluster], ``isolated`` likewise; ``own_clusters`` the [peer,
+    cluster] of each label after those of the communities; ``refinements`` their history; ``metrics`` the mean
+    ``accuracy`` over peers, and ``wrong_links``, the share of links between clusters of different classes.
     """
     assert found.state is not None
     agreed = Agreed.of(found.state.arrays)

@@ -38,13 +38,10 @@ class ComparedRun:
 class ComparedFigure:
     """One value of all runs."""
 
-    #: What the value belongs to: the run, a job, the cost, or the expectations.
-    part: str
+    part: str  # what the value belongs to: the run, a job, the cost, or the expectations
     what: str
-    #: One for each run; None if a result does not have it.
-    values: tuple[Value, ...]
-    #: ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
-    unit: str = ""
+    values: tuple[Value, ...]  # one for each run; None if a result does not have it
+    unit: str = ""  # ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing
 
     @property
     def differs(self) -> bool:
@@ -55,12 +52,22 @@ class ComparedFigure:
         return any(not _same(first, value) for value in self.values[1:])
 
     @property
+    def numbers(self) -> list[float]:
+        """The values that are numbers."""
+        return [value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)]
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is a measure of several runs, and not what was asked for or expected."""
+        asked = self.part == "expected" or self.part.endswith("as asked for") or self.what == "seed"
+        return not asked and len(self.numbers) > 1
+
+    @property
     def ratio(self) -> float | None:
         """The largest number divided by the smallest, if all are positive; otherwise None."""
-        numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
-        if len(numbers) < len(self.values) or min(numbers) <= 0:
+        if len(self.numbers) < len(self.values) or min(self.numbers) <= 0:
             return None
-        return max(numbers) / min(numbers)
+        return max(self.numbers) / min(self.numbers)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in plain values."""
@@ -71,12 +78,8 @@ class ComparedFigure:
 def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:
     """Read results: output directories of ``p2pclust run``, or their ``result.json``.
 
-    Each is named by the shortest end of its folder's path that no other has.
-
-    Raises
-    ------
-    UsageError
-        If there are fewer than two, or one is not a result; names it.
+    Each is named by the shortest end of its folder's path that no other has. Raise UsageError if there are fewer than
+    two, or one, which it names, is not a result.
     """
     if len(paths) < 2:
         raise UsageError(f"{len(paths)} result: expected two or more")
@@ -116,8 +119,7 @@ def _names(files: Sequence[Path]) -> list[str]:
         names = ["/".join(parts[-depth:]) for parts in folders]
         if len(dict.fromkeys(names)) == len(names):
             return names
-    short = ["/".join(parts[-1:]) for parts in folders]
-    return [f"{name} ({number})" for number, name in enumerate(short, start=1)]
+    return [f"{''.join(parts[-1:])} ({number})" for number, parts in enumerate(folders, start=1)]
 
 
 def compare(runs: Sequence[ComparedRun]) -> list[ComparedFigure]:
@@ -176,16 +178,13 @@ def _same(one: Value, other: Value) -> bool:
     return isinstance(other, int | float) and math.isclose(one, other, rel_tol=_SAME)
 
 
-def _total(key: str) -> Callable[[Result], float | None]:
-    """Return a measure that adds up a value over all peers: None if no peer has it."""
-    return lambda result: sum(_of_peers(result, key)) if _of_peers(result, key) else None
+def _over_peers(reduced: Callable[[list[float]], float], key: str) -> Callable[[Result], float | None]:
+    """Return a measure over all peers: None if no peer has the value."""
+    return lambda result: reduced(values) if (values := of_peers(result, key)) else None
 
 
-def _most(key: str) -> Callable[[Result], float | None]:
-    return lambda result: max(_of_peers(result, key), default=None)
-
-
-def _of_peers(result: Result, key: str) -> list[float]:
+def of_peers(result: Result, key: str) -> list[float]:
+    """Return the values of the peers that have one."""
     values = [peer.get(key) for peer in result["peers"].values()]
     return [value for value in values if isinstance(value, int | float)]
 
@@ -257,7 +256,8 @@ _OF_JOB: Final[tuple[_Get, ...]] = (
     ("failure", value_at("failure"), ""),
 )  # fmt: skip
 _OF_COST: Final[tuple[_Get, ...]] = (
-    ("messages sent", _total("messages_sent"), ""), ("bytes sent", _total("bytes_sent"), "B"),
-    ("bytes sent by the busiest", _most("bytes_sent"), "B"), ("energy", _total("energy_j"), "J"),
-    ("energy of the hungriest", _most("energy_j"), "J"), ("memory of the largest", _most("max_rss_mb"), "MB"),
+    ("messages sent", _over_peers(sum, "messages_sent"), ""), ("bytes sent", _over_peers(sum, "bytes_sent"), "B"),
+    ("bytes sent by the busiest", _over_peers(max, "bytes_sent"), "B"), ("energy", _over_peers(sum, "energy_j"), "J"),
+    ("energy of the hungriest", _over_peers(max, "energy_j"), "J"),
+    ("memory of the largest", _over_peers(max, "max_rss_mb"), "MB"),
 )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,8 +24,8 @@ from p2pclust.protocols.centers.robust import limited_peers
 from p2pclust.protocols.centers.stream import drift_report
 from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.base import Clustering, Labelling
-from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.base import Clustering
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
@@ -43,21 +42,12 @@ def job_entry(
     job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None,
     damage: Sequence[Damage] = (), evidence: Evidence | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return one entry of ``jobs`` in ``result.json``.
+    """Return one entry of ``jobs`` in ``result.json`` for a job and the fleet's result; see scenarios/README.md.
 
-    Parameters
-    ----------
-    job, found : Job, JobResult
-        The job, and the fleet's result.
-    shares, given, damage, evidence
-        As in :class:`p2pclust.lab.scenario.outcome.measures.Done`, but of the whole fleet; see `damage_in`.
-
-    Returns
-    -------
-    dict
-        See scenarios/README.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that
-        moved centers, ``contributors`` and ``abstained`` have one item per round of any stage. If peers hold columns,
-        ``own_centers`` has what each exports; it is written to separate files.
+    The other arguments are those of :class:`p2pclust.lab.scenario.outcome.measures.Done`, but of the whole fleet; see
+    `damage_in`. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that moved centers,
+    ``contributors`` and ``abstained`` have one item per round of any stage. If peers hold columns, ``own_centers`` has
+    what each exports; it is written to separate files.
     """
     entry = empty_entry(job) | {
         "job": found.job_id,
@@ -90,10 +80,13 @@ def job_entry(
 def _recorded(
     job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], shares: Mapping[str, DataSet]
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what the last state of a job has recorded, whether the job is done or not."""
     roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
     features = next((share.feature_names for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
+    privacy = None
+    if "deviations" in state.arrays:  # one standard deviation of each center due to noise, in the data's units
+        deviations = (state.arrays["deviations"] * state.arrays["scale"]).tolist()
+        privacy = {name: float(state.arrays[name]) for name in ("epsilon", "delta")} | {"deviations": deviations}
     return {
         "rounds": state.round,
         "converged": state.converged and state.status == "done",
@@ -109,7 +102,7 @@ def _recorded(
         "exposed": exposed_in(job, state, roster, rows),
         "suspects": suspects_of_log(state, roster),
         "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()},
-        "privacy": _privacy(state),
+        "privacy": privacy,
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
         "reached": found.reached,
@@ -120,15 +113,6 @@ def _recorded(
     }
 
 
-def _privacy(state: JobState) -> dict[str, Any] | None:
-    """Return what a private job promises, and one standard deviation of each center due to noise, in the data's units."""
-    arrays = state.arrays
-    if "deviations" not in arrays:
-        return None
-    deviations = arrays["deviations"] * arrays["scale"]
-    return {"epsilon": float(arrays["epsilon"]), "delta": float(arrays["delta"]), "deviations": deviations.tolist()}
-
-
 def empty_entry(job: Job) -> dict[str, Any]:
     """Return the entry of a job that was not submitted."""
     number, protocol = labelling_stage(job)
@@ -136,9 +120,14 @@ def empty_entry(job: Job) -> dict[str, Any]:
     # A protocol without centers has no first centers.
     inits = [before.parameters["init"] for before in job.stages[:number] if "init" in before.parameters]
     init = {"init": (inits or ["own"])[0]} if protocol.inits else {}
+    parameters = stage.parameters
+    if not isinstance(protocol, Clustering):  # those with default values too
+        fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
+        given = {field.name: getattr(protocol, field.name) for field in fields}
+        parameters = {name: value for name, value in given.items() if value is not None}
     return {
         "protocol": stage.protocol,
-        "parameters": {**_parameters(protocol, stage), **init, "participation": job.participation},
+        "parameters": {**parameters, **init, "participation": job.participation},
         "kernel": job.kernel,
         "stops": protocol.stops,
         "rounds": None, "converged": False, "centers": None, "declared": {},
@@ -149,15 +138,6 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "gap": None, "damaged": [], "harm": None, "replay_identical": None, "digests": {}, "seconds": None, "job": None,
         "failure": "it was not submitted, because the fleet could not finish the job before it",
     }  # fmt: skip
-
-
-def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
-    """Return the job's parameters; for a protocol without centers also those with default values."""
-    if isinstance(protocol, Clustering):
-        return dict(stage.parameters)
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
-    given = {field.name: getattr(protocol, field.name) for field in fields}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) -> list[Damage]:
@@ -205,19 +185,11 @@ def suspects_by_report(events: Iterable[RunEvent], job_id: str) -> list[dict[str
 
 
 def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[str, int]) -> dict[str, str]:
-    """Return the exposed devices of a job, by name, and why.
+    """Return the exposed devices of a job with this last state, by name, and why; `rows` has how many rows each device has.
 
     With secure sums these are the peers of small classes (docs/secure-sums.md). Without, the peers of ``llf-cm`` and
-    ``llf-fcm`` whose sums over all rounds and starts are at least as many equations as their rows have values: N rows of F
-    values against C (F + 1) for each.
-
-    Parameters
-    ----------
-    job, state : Job, JobState
-        The last state.
-    roster : sequence of str
-    rows : mapping of str to int
-        How many rows each device has.
+    ``llf-fcm`` whose sums over all rounds and starts are at least as many equations as their rows have values: N rows
+    of F values against C (F + 1) for each.
     """
     if state.secured is not None:
         why = f"sums of fewer than {state.secured.cohort} devices with it can be computed"
@@ -239,25 +211,14 @@ def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[s
     }
 
 
-@dataclass(frozen=True)
-class RowsLeftOut:
-    """Rows of one file that were left out; `device` is None if the rows of one source were dealt out."""
+def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[dict[str, Any]]:
+    """Return the rows that were left out of each file, as in ``result.json``; complete files are not listed.
 
-    file: str
-    device: str | None
-    rows: int
-
-    def to_dict(self) -> dict[str, str | int | None]:
-        """Return it as in ``result.json``."""
-        return asdict(self)
-
-    def to_event(self) -> dict[str, Any]:
-        """Return it as an event before the start of the run."""
-        return {"t": 0.0, "peer": self.device or "", "verb": "rows-left-out", "file": self.file, "rows": self.rows}
-
-
-def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[RowsLeftOut]:
-    """Return what was left out of each file, in the order of the devices; complete files are not listed."""
-    found = [RowsLeftOut(share.name, device, share.dropped) for device, share in shares.items() if share.dropped]
-    # Where one source was dealt out, every share has the count of the whole source.
-    return found if scenario.data.files is not None else [replace(one, device=None) for one in found[:1]]
+    ``device`` is None if the rows of one source were dealt out: every share has the count of the whole source.
+    """
+    found = [
+        {"file": share.name, "device": device, "rows": share.dropped}
+        for device, share in shares.items()
+        if share.dropped
+    ]
+    return found if scenario.data.files is not None else [one | {"device": None} for one in found[:1]]

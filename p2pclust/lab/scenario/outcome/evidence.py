@@ -32,14 +32,10 @@ def contributed(job: Job, state: JobState) -> list[int]:
 class Evidence:
     """The evidence of one job."""
 
-    #: The fleet's centers, in the data's units, shape (C, F).
-    centers: Floats | None = None
-    #: The pooled centers, in the fleet's order, shape (C, F).
-    pooled: Floats | None = None
-    #: The path of the fleet's centers.
-    trail: Trail = field(default_factory=Trail)
-    #: What could not be measured, because the code of a plug-in failed.
-    failures: list[str] = field(default_factory=list)
+    centers: Floats | None = None  # the fleet's, in the data's units, shape (C, F)
+    pooled: Floats | None = None  # the pooled centers, in the fleet's order, shape (C, F)
+    trail: Trail = field(default_factory=Trail)  # the path of the fleet's centers
+    failures: list[str] = field(default_factory=list)  # what could not be measured: the code of a plug-in failed
 
     def compare(self, centers: Floats, pooled: Floats, ranges: Floats) -> None:
         """Keep both, the pooled ones in the order that fits the fleet's best, with each feature in its range."""

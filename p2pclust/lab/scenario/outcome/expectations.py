@@ -36,20 +36,10 @@ class Expectation:
 
 
 def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
-    """Check a result.
+    """Check a result, as in ``result.json``, against the keys that are set, in the order of the schema.
 
-    Parameters
-    ----------
-    expect : ExpectSpec
-        Only the keys that are set are checked.
-    result : mapping
-        As in `result.json`.
-
-    Returns
-    -------
-    list of Expectation
-        In the order of the schema. With several jobs the worst one decides, but `terms_at_least` needs one job
-        only: an election happens in the job in which a fault strikes. ``value`` is None if the result does not have it.
+    With several jobs the worst one decides, but `terms_at_least` needs one job only: an election happens in the job in
+    which a fault strikes. ``value`` is None if the result does not have it.
 
     Examples
     --------
@@ -133,22 +123,18 @@ def _seconds(result: Result) -> float | None:
     return result.get("wall_seconds") if virtual is None else virtual
 
 
-def _bytes(result: Result) -> list[float]:
-    """Return what each device sent and received; empty unless every device that finished reported it."""
-    peers = (result.get("peers") or {}).values()
-    counted = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("finished")) for peer in peers]
-    if any((sent is None or received is None) and finished for sent, received, finished in counted):
-        return []
-    return [sent + received for sent, received, _ in counted if sent is not None and received is not None]
+def _bytes(reduced: Callable[[Sequence[float]], float]) -> Callable[[Result], float | None]:
+    """Return a measure of what devices sent and received; None unless every device that finished reported it."""
 
+    def measure(result: Result) -> float | None:
+        peers = (result.get("peers") or {}).values()
+        counted = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("finished")) for peer in peers]
+        if any((sent is None or received is None) and finished for sent, received, finished in counted):
+            return None
+        known = [sent + received for sent, received, _ in counted if sent is not None and received is not None]
+        return reduced(known) if known else None
 
-def _most_bytes(result: Result) -> float | None:
-    return max(_bytes(result), default=None)
-
-
-def _mean_bytes(result: Result) -> float | None:
-    counted = _bytes(result)
-    return _mean(counted) if counted else None
+    return measure
 
 
 def _energy(result: Result) -> float | None:
@@ -157,7 +143,6 @@ def _energy(result: Result) -> float | None:
 
 
 def _left_out(wanted: Sequence[str], result: Result) -> Expectation:
-    """Check which peers are named as left out or abstaining in any round of any job."""
     what = f"left out by name: {', '.join(wanted) or 'no peer'}"
     records = [job.get("abstained") for job in result.get("jobs", ())]
     if not any(records):
@@ -206,8 +191,8 @@ _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[
     "seconds_at_most": ("at most {} seconds in all", _seconds, le),
     "wall_seconds_at_most": ("at most {} seconds by the clock", value_at("wall_seconds"), le),
     "virtual_seconds_at_most": ("at most {} seconds of virtual time", value_at("virtual_seconds"), le),
-    "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _most_bytes, le),
-    "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _mean_bytes, le),
+    "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _bytes(max), le),
+    "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _bytes(_mean), le),
     "energy_per_device_at_most": ("each device uses at most {} joules", _energy, le),
 }
 

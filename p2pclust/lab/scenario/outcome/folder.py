@@ -56,10 +56,7 @@ def left_by_a_run(directory: Path) -> list[Path]:
 def prepare(directory: Path) -> None:
     """Make the output directory before anything starts, so that a run does not fail when it writes its result.
 
-    Raises
-    ------
-    UsageError
-        If it cannot be made, or not be written to.
+    Raise UsageError if it cannot be made, or not be written to.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -70,12 +67,6 @@ def prepare(directory: Path) -> None:
         raise UsageError(
             f"output directory {directory}: cannot be written ({error.strerror}): choose another with --out"
         ) from None
-
-
-def clear(directory: Path) -> None:
-    """Delete the files of an earlier run, so that they are not mistaken for those of the new one."""
-    for stale in left_by_a_run(directory):
-        stale.unlink()
 
 
 @contextmanager
@@ -92,34 +83,31 @@ def event_log(path: Path) -> Iterator[Callable[[Mapping[str, Any]], object]]:
         beside.replace(path)
 
 
-def write_result(directory: Path, result: Mapping[str, Any]) -> None:
-    """Write ``result.json``."""
-    write_text(directory / "result.json", json.dumps(plain(result), indent=1, allow_nan=False) + "\n")
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write plain values, such as those of ``result.json``."""
+    write_text(path, json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
 
 
-def write_audit(directory: Path, attacks: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``audit.json``: what each attack on the jobs of the run found."""
-    write_text(directory / "audit.json", json.dumps(plain({"attacks": attacks}), indent=1, allow_nan=False) + "\n")
-
-
-def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping[str, Any]) -> None:
+def write_centers(directory: Path, feature_names: Sequence[str], jobs: Sequence[Mapping[str, Any]]) -> None:
     """Write the centers of each job: ``centers.csv``, then ``centers-2.csv`` and so on.
 
     The header has the names of the features; one row per center, in the data's units, with all digits.
     """
-    for number, job in enumerate(result["jobs"], start=1):
-        if job["centers"] is None:
-            continue
-        name = "centers.csv" if number == 1 else f"centers-{number}.csv"
-        _write_centers(directory / name, feature_names, job["centers"])
+    for number, job in enumerate(jobs, start=1):
+        if job["centers"] is not None:
+            _write_centers(directory / f"{_numbered('centers', number)}.csv", feature_names, job["centers"])
 
 
 def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> None:
     """Write the centers that each peer with columns exports of each job: ``centers-PEER.csv``, ``centers-2-PEER.csv``."""
     for number, peers in enumerate(jobs, start=1):
         for name, own in peers.items():
-            file = f"centers-{name}.csv" if number == 1 else f"centers-{number}-{name}.csv"
-            _write_centers(directory / file, own["features"], own["centers"])
+            file = directory / f"{_numbered('centers', number)}-{name}.csv"
+            _write_centers(file, own["features"], own["centers"])
+
+
+def _numbered(stem: str, number: int) -> str:
+    return stem if number == 1 else f"{stem}-{number}"
 
 
 def _write_centers(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
@@ -151,17 +139,16 @@ def write_labels(
     if sum(share.X.size for share in shares.values()) > _NUMBERS:
         return
     for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
-        labelled: list[tuple[str, DataSet, NDArray[Any]]] = []
         if came.state is None or came.state.status != "done":
             continue
+        labelled: list[tuple[str, DataSet, NDArray[Any]]] = []
         with one_thread(), suppress(PluginError):  # which the result names, see Done.attempt
             labelled = list(_labelled(job, came, shares))
         if labelled:
-            write_table(directory / ("labels.csv" if number == 1 else f"labels-{number}.csv"), _table(labelled))
+            write_table(directory / f"{_numbered('labels', number)}.csv", _table(labelled))
 
 
 def _labelled(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:
-    """Yield devices with their rows and labels."""
     assert found.state is not None
     if job.has_workspace:
         yield from ((name, shares[name], own) for name, own in labels_of_peers(job, found, shares).items())

@@ -11,6 +11,9 @@ from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
 
 _PARAMETERS_SHOWN: Final = 4
 _OF_EVERY_JOB: Final = ("participation", "scaling", "missing", "init")
+#: The parameter that ends a job that does not come to rest.
+_LIMITS: Final = ("max_refinements", "max_iterations", "max_rounds")
+_DRIFT: Final = "drift: "
 
 Result = Mapping[str, Any]
 
@@ -23,41 +26,51 @@ class JobLine(NamedTuple):
     mood: Literal["", "yellow", "red"] = ""
 
 
-def _what(job: Result) -> str:
-    """Return the protocol with its number of clusters, its mode, or what else its parameters are."""
-    parameters = job["parameters"]
-    if "n_clusters" in parameters:
-        return f"{job['protocol']}, {parameters['n_clusters']} clusters"
-    named = ["mode"] if "mode" in parameters else [name for name in parameters if name not in _OF_EVERY_JOB]
-    return ", ".join([job["protocol"], *(f"{name} {parameters[name]}" for name in named[:_PARAMETERS_SHOWN])])
-
-
-def _limit(job: Result) -> str:
-    """Return the parameter that ends a job that does not come to rest."""
-    names = ("max_refinements", "max_iterations", "max_rounds")
-    return next((name for name in names if name in job["parameters"]), "its last round")
-
-
 def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed: int = 3) -> Iterator[JobLine]:
     """Return the lines about one entry of ``jobs`` in ``result.json``, whose number counts from 1."""
-    name = f"job {number}" if n_jobs > 1 else "job"
-    yield JobLine(name, _what(job))
+    yield JobLine(f"job {number}" if n_jobs > 1 else "job", _what(job))
     if job["failure"]:
         yield JobLine("failed", job["failure"], "red")
+    yield from _course(job, peers)
+    yield from _warnings(job)
+    yield from _found(job)
+    yield from _compared(job, most_exposed)
+    if job["digests"]:
+        distinct = len(set(job["digests"].values()))
+        bits = "the same bits" if distinct == 1 else f"{distinct} different results"
+        yield JobLine("identical", f"{len(job['digests'])} peers finished with {bits}", "" if distinct == 1 else "red")
+
+
+def _course(job: Result, peers: Result) -> Iterator[JobLine]:
+    """Return how the job went, and which peers took no part in some round."""
     if job["rounds"] is not None:
-        how = job["stops"] if job["converged"] else f"{_limit(job)} was reached"
+        limit = next((name for name in _LIMITS if name in job["parameters"]), "its last round")
+        how = job["stops"] if job["converged"] else f"{limit} was reached"
         yield JobLine("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})"))
     if job["terms"]:
         yield JobLine("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"]))
-    yield from _agreed(job)
+    if job.get("tolerance") is not None and job["ticks"]:
+        words = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
+        yield JobLine("agreed", f"{words}, in {max(job['ticks'])} ticks of a round at most")
     yield JobLine("lost", ", ".join(name for name, peer in peers.items() if peer["lost"]) or "none")
-    for reason, names in _abstained(job).items():
+    absent: dict[str, dict[str, None]] = {}
+    for of_round in job["abstained"]:
+        for name, reason in of_round.items():
+            absent.setdefault(reason, {})[name] = None
+    for reason, names in absent.items():
         if reason.startswith(LEFT_OUT):
             why = reason.removeprefix(LEFT_OUT).removeprefix(": ")
             yield JobLine("left out", f"{', '.join(names)} ({why})")
         else:
             yield JobLine("abstained", f"{', '.join(names)}: {reason}")
-    yield from _suspected(job)
+
+
+def _warnings(job: Result) -> Iterator[JobLine]:
+    for one in job.get("suspects", ()):
+        yield JobLine("suspect", suspect_in_words(one), "yellow")
+    if job.get("limited"):
+        most = max(job["limited"].values())
+        yield JobLine("limited", f"{', '.join(job['limited'])}: max_weight was reached, in up to {most} rounds")
     yield from _damaged(job)
     for name, warning in job["warnings"].items():
         yield JobLine("warning", f"{name}: {warning}", "yellow")
@@ -66,25 +79,33 @@ def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed
     if job["coarse"]:
         of_all = f"{job['coarse']} of {job['parameters'].get('n_clusters', 'all')} centers"
         yield JobLine("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact")
-    yield from _without_centers(job)
-    yield from _drift(job)
-    if job["metrics"]:
-        yield _scores(job["metrics"])
-    yield from _compared(job, most_exposed)
-    if job["digests"]:
-        distinct = len(set(job["digests"].values()))
-        bits = "the same bits" if distinct == 1 else f"{distinct} different results"
-        yield JobLine("identical", f"{len(job['digests'])} peers finished with {bits}", "" if distinct == 1 else "red")
 
 
-def _without_centers(job: Result) -> Iterator[JobLine]:
-    """Return what a protocol without centers found: the communities of FedCRef, or what a plug-in declares."""
+def _found(job: Result) -> Iterator[JobLine]:
+    """Return the communities of FedCRef, what a plug-in declares, the drift of a stream, and the quality of the labels."""
     if "communities" in job:
         found, alone = job["communities"], len(job["isolated"])
         words = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
         yield JobLine("communities", words if found else f"none: {alone} clusters, all isolated")
     for name, values in job["declared"].items():
         yield JobLine(name, array_in_words(values))
+    changed = [batch for batch in job["drift"] if batch["verdict"].startswith(_DRIFT)]
+    if job["drift"] and not changed:
+        yield JobLine("drift", f"none in {len(job['drift'])} batches")
+    for batch in changed:
+        verdict = batch["verdict"].removeprefix(_DRIFT)
+        yield JobLine("drift", f"batch {batch['batch']} of 0 to {len(job['drift']) - 1}: {verdict}")
+    if job["metrics"]:
+        yield _scores(job["metrics"])
+
+
+def _what(job: Result) -> str:
+    """Return the protocol with its number of clusters, its mode, or what else its parameters are."""
+    parameters = job["parameters"]
+    if "n_clusters" in parameters:
+        return f"{job['protocol']}, {parameters['n_clusters']} clusters"
+    named = ["mode"] if "mode" in parameters else [name for name in parameters if name not in _OF_EVERY_JOB]
+    return ", ".join([job["protocol"], *(f"{name} {parameters[name]}" for name in named[:_PARAMETERS_SHOWN])])
 
 
 def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
@@ -97,26 +118,16 @@ def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         yield JobLine("objective", own + job["best_pooled"]["words"])
-    if exposed := job.get("exposed"):
-        for name, why in list(exposed.items())[:most_exposed]:
-            yield JobLine("exposed", f"{name}: {why}")
-        if len(exposed) > most_exposed:
-            yield JobLine("exposed", f"and {len(exposed) - most_exposed} more devices")
+    exposed = job.get("exposed") or {}
+    for name, why in list(exposed.items())[:most_exposed]:
+        yield JobLine("exposed", f"{name}: {why}")
+    if len(exposed) > most_exposed:
+        yield JobLine("exposed", f"and {len(exposed) - most_exposed} more devices")
     for doubt in job["doubts"]:
         yield JobLine("doubt", doubt, "yellow")
-    if job["gap"]:
-        gap = job["gap"]
+    if gap := job["gap"]:
         words = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
         yield JobLine("gap", f"the centers end {words}; no equality is promised")
-
-
-def _suspected(job: Result) -> Iterator[JobLine]:
-    """Name the peers that sent impossible numbers, and those whose weight was limited."""
-    for one in job.get("suspects", ()):
-        yield JobLine("suspect", suspect_in_words(one), "yellow")
-    if job.get("limited"):
-        most = max(job["limited"].values())
-        yield JobLine("limited", f"{', '.join(job['limited'])}: max_weight was reached, in up to {most} rounds")
 
 
 def _damaged(job: Result) -> Iterator[JobLine]:
@@ -131,36 +142,9 @@ def _damaged(job: Result) -> Iterator[JobLine]:
         yield JobLine("harm", f"the centers lie {apart} from those of the sound rows (best matching)")
 
 
-def _agreed(job: Result) -> Iterator[JobLine]:
-    """Return how closely peers agreed on sums that gossip approximates."""
-    if job.get("tolerance") is not None and job["ticks"]:
-        words = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
-        yield JobLine("agreed", f"{words}, in {max(job['ticks'])} ticks of a round at most")
-
-
 def _scores(metrics: Result) -> JobLine:
     if "ari" in metrics:
         own = f", {metrics['peer_accuracy']:.3f} in the mean over peers" if "peer_accuracy" in metrics else ""
         return JobLine("ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f}{own})")
     wrong = f"{100 * metrics['wrong_links']:.1f} % of links wrong"
     return JobLine("accuracy", f"{metrics['accuracy']:.3f} (mean over peers), {wrong}")
-
-
-def _drift(job: Result) -> Iterator[JobLine]:
-    """Return one line for each batch of a stream in which something changed, or one that says that nothing did."""
-    batches = job["drift"]
-    changed = [batch for batch in batches if batch["verdict"].startswith("drift: ")]
-    if batches and not changed:
-        yield JobLine("drift", f"none in {len(batches)} batches")
-    for batch in changed:
-        verdict = batch["verdict"].removeprefix("drift: ")
-        yield JobLine("drift", f"batch {batch['batch']} of 0 to {len(batches) - 1}: {verdict}")
-
-
-def _abstained(job: Result) -> dict[str, list[str]]:
-    """Return the peers that did not contribute to some round, by reason."""
-    found: dict[str, dict[str, None]] = {}
-    for of_round in job["abstained"]:
-        for name, reason in of_round.items():
-            found.setdefault(reason, {})[name] = None
-    return {reason: list(names) for reason, names in found.items()}

@@ -14,27 +14,19 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, kmeans_plusplus, objective, run_steps
+from p2pclust.clustering import kmeans_plusplus, objective, run_steps
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
 from p2pclust.lab.scenario.outcome.evidence import Evidence, contributed
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.lab.testbed.peer.lies import lie_called
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
-from p2pclust.protocols.engine import engine, random_streams, summaries
+from p2pclust.protocols.engine import engine, random_streams, runner, summaries
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import (
-    Later,
-    clustering_stage,
-    labelling_stage,
-    one_thread,
-    pooled,
-    pooled_run,
-    replayed,
-)
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
+from p2pclust.tools.spelling import counted
 
 Floats = NDArray[np.float64]
 _Measure = TypeVar("_Measure")
@@ -56,16 +48,11 @@ class Done:
 
     job: Job
     state: JobState
-    #: Every peer's rows, or columns, by name, in roster order.
-    shares: Mapping[str, DataSet]
-    #: Each peer's columns of the first centers, if peers that hold columns were given them.
-    given: Mapping[str, Floats]
-    #: Rows that replaced those of peers, and lies, in the order of rounds.
-    damage: Sequence[Damage]
-    #: Receives what measuring finds beside the entry.
-    evidence: Evidence
-    #: How closely peers agreed on sums, if gossip approximates them.
-    tolerance: float | None = None
+    shares: Mapping[str, DataSet]  # every peer's rows, or columns, by name, in roster order
+    given: Mapping[str, Floats]  # each peer's columns of the first centers, if peers that hold columns were given them
+    damage: Sequence[Damage]  # rows that replaced those of peers, and lies, in the order of rounds
+    evidence: Evidence  # receives what measuring finds beside the entry
+    tolerance: float | None = None  # how closely peers agreed on sums, if gossip approximates them
 
     @cached_property
     def locals_(self) -> list[Local]:
@@ -75,7 +62,7 @@ class Done:
         return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
 
     @cached_property
-    def later(self) -> Later:
+    def later(self) -> runner.Later:
         """The data that replaced them, and liars: the round, the peer's place, and the rows."""
         now, found = list(self.locals_), []
         for one in self.damage:
@@ -98,7 +85,7 @@ class Done:
     def replays(self) -> bool:
         """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
         try:
-            for step in replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
+            for step in runner.replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
                 if not self.job.by_columns:
                     self.evidence.trail.follow(step)
         except UsageError:
@@ -122,7 +109,7 @@ def measured(done: Done) -> dict[str, Any]:
 
 
 def _of_rows(done: Done) -> dict[str, Any]:
-    protocol, there = labelling_stage(done.job)[1], contributed(done.job, done.state)
+    protocol, there = runner.labelling_stage(done.job)[1], contributed(done.job, done.state)
     shares, locals_ = list(done.shares.values()), done.locals_
     entry: dict[str, Any] = {
         "n_rows": sum(shares[peer].n_rows for peer in there),
@@ -172,14 +159,14 @@ def _of_columns(done: Done) -> dict[str, Any]:
 def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, Any]:
     """Compare with pooling: ``pooled`` of a lossless protocol, otherwise ``gap``, in units of the features' ranges."""
     job, log, evidence = done.job, done.state.log, done.evidence
-    protocol = clustering_stage(job)[1]
+    protocol = runner.clustering_stage(job)[1]
     if protocol.lossless:
-        evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later, done.groups)
+        evidence.centers, evidence.pooled = centers, runner.pooled(job, done.locals_, log, done.later, done.groups)
         apart = np.abs(centers - evidence.pooled).max(axis=0)
         relative = float((apart / ranges).max())
         why = _why_apart(done) if not relative <= _ROUNDING else ""
         return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative, "why": why}}
-    found = pooled_run(job, done.locals_, log, done.later, done.groups)
+    found = runner.pooled_run(job, done.locals_, log, done.later, done.groups)
     evidence.compare(centers, found.centers, ranges)
     gap = {
         "to": f"pooled {protocol.pooled_name}",
@@ -197,16 +184,12 @@ def _why_apart(done: Done) -> str:
     if (suppressed := int(arrays.get("suppressed", 0))) > 0:
         least = max((local.least_cell(2) for local in done.locals_), default=2)
         rows = "one row" if least == 2 else f"fewer than {least} rows"
-        found.append(f"{_times(suppressed, 'sum')} of {rows} {'was' if suppressed == 1 else 'were'} suppressed")
+        found.append(f"{counted(suppressed, 'sums')} of {rows} {'was' if suppressed == 1 else 'were'} suppressed")
     if (coarse := summaries.coarse(done.state)) > 0:
-        found.append(f"{_times(coarse, 'center')} lay too far from all rows for the grid of the sums")
+        found.append(f"{counted(coarse, 'centers')} lay too far from all rows for the grid of the sums")
     if done.tolerance is not None:
         found.append(f"gossip agrees on sums only within {done.tolerance:.1g}")
     return "; ".join(found)
-
-
-def _times(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
@@ -218,7 +201,7 @@ def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
         return {}
     own = [engine.conclude(done.job, done.state, done.locals_[peer])["labels"] for peer in there]
     scores = _scores(truth, own)
-    if not isinstance(labelling_stage(done.job)[1], Clustering):
+    if not isinstance(runner.labelling_stage(done.job)[1], Clustering):
         # As in FedCRef's paper: each peer by itself, with its own best matching.
         scores["peer_accuracy"] = float(np.mean([accuracy(*pair) for pair in zip(truth, own, strict=True)]))
     return scores
@@ -231,8 +214,9 @@ def _scores(truth: Sequence[NDArray[Any]], own: Sequence[NDArray[Any]]) -> dict[
 
 
 def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
-    """Measure how far the centers lie from those of the undamaged rows."""
-    whole = pooled if clustering_stage(done.job)[1].lossless else lambda *run: pooled_run(*run).centers
+    whole = (
+        runner.pooled if runner.clustering_stage(done.job)[1].lossless else lambda *run: runner.pooled_run(*run).centers
+    )
     try:
         sound = whole(done.job, done.locals_, done.state.log, (), done.groups)
     except UsageError:
@@ -255,12 +239,9 @@ def _ranges(locals_: Sequence[Local]) -> Floats:
 class PooledStarts:
     """The comparison of the fleet's centers with the best of several pooled runs."""
 
-    #: The number of runs.
-    starts: int
-    #: Of the best run, in squared working coordinates.
-    objective: float
-    #: The relative excess of the objective of the fleet's centers over the same rows; negative if it is smaller.
-    excess: float
+    starts: int  # the number of runs
+    objective: float  # of the best run, in squared working coordinates
+    excess: float  # relative, of the objective of the fleet's centers over the same rows; negative if it is smaller
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, and the comparison in words."""
@@ -293,22 +274,19 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     `locals_` are the rows of the peers that contributed. None if peers hold columns, if rows came in batches, or if there
     are too many numbers.
     """
-    stage, protocol = clustering_stage(job)
+    stage, protocol = runner.clustering_stage(job)
     C = protocol.n_clusters
     n_rows = sum(local.n_samples for local in locals_)
     if job.by_columns or "batch" in state.arrays or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
         return None
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
-    with one_thread(), job.stages[stage].calling("pooled_step"):
+    with runner.one_thread(), job.stages[stage].calling("pooled_step"):
         pool = protocol.pool(state.arrays, locals_)
-        ends = [_end(protocol, pool.points, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)]
-        best = min(objective(pool.points, centers, fuzzifier) for centers in ends)
+        firsts = [
+            kmeans_plusplus(pool.points, C, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)
+        ]
+        ends = [run_steps(protocol.pooled_step, pool.points, first, tol=_TOL, max_rounds=_ROUNDS) for first in firsts]
+        best = min(objective(pool.points, end.centers, fuzzifier) for end in ends)
         own = objective(pool.points, state.arrays["centers"], fuzzifier)
-    if best > 0.0:
-        return PooledStarts(STARTS, best, own / best - 1.0)
-    return PooledStarts(STARTS, best, 0.0 if own == 0.0 else float("inf"))
-
-
-def _end(protocol: Clustering, points: Points, rng: np.random.Generator) -> NDArray[np.float64]:
-    first = kmeans_plusplus(points, protocol.n_clusters, rng)
-    return run_steps(protocol.pooled_step, points, first, tol=_TOL, max_rounds=_ROUNDS).centers
+    excess = own / best - 1.0 if best > 0.0 else 0.0 if own == 0.0 else float("inf")
+    return PooledStarts(STARTS, best, excess)

@@ -94,7 +94,7 @@ class CommunityStory(JobStory):
     @property
     def gone(self) -> list[int]:
         """The communities of the last exchange that were dropped because no row belongs to them in the end."""
-        return sorted(set(range(self.agreed.n_groups)) - set(self.agreed.alive.tolist()))
+        return sorted({*range(self.agreed.n_groups)} - {*self.agreed.alive.tolist()})
 
     @property
     def names(self) -> list[str]:

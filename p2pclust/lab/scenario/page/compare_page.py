@@ -11,7 +11,7 @@ from p2pclust.lab.pictures.bars import value_bars
 from p2pclust.lab.pictures.canvas import Drawing
 from p2pclust.lab.pictures.curves import curves_drawing
 from p2pclust.lab.pictures.palette import series_colour
-from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun, mark, shown
+from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun, mark, of_peers, shown
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.lab.scenario.page.story import picture_of
 from p2pclust.tools.units import scaled
@@ -24,7 +24,7 @@ def write_comparison(file: Path, runs: Sequence[ComparedRun], lines: Sequence[Co
     numbered = [f"{number}: {run.name}" for number, run in enumerate(runs, start=1)]
     sections: list[Section] = []
     if canvas.can_draw():
-        bars = [line for line in lines if line.differs and _drawable(line)][:_CHARTS]
+        bars = [line for line in lines if line.differs and line.measured][:_CHARTS]
         drawn = [picture_of(_bars(line, [run.name for run in runs]), line.what, "") for line in bars]
         sections.append(Section("What differs", "" if drawn else "No number differs.", drawn))
         curves = _curves(runs)
@@ -40,12 +40,6 @@ def write_comparison(file: Path, runs: Sequence[ComparedRun], lines: Sequence[Co
     same += [[f"{line.part}: {line.what}", shown(line.values[0], line.unit)] for line in lines if not line.differs]
     sections.append(Section("What differs, as a table", table=table, folded_table=same, fold="what is the same in all"))
     write_page(file, Page(f"{len(runs)} runs side by side", ", ".join(numbered), sections))
-
-
-def _drawable(line: ComparedFigure) -> bool:
-    numbers = [value for value in line.values if isinstance(value, int | float) and not isinstance(value, bool)]
-    asked = line.part == "expected" or line.part.endswith("as asked for") or line.what == "seed"
-    return not asked and len(numbers) > 1
 
 
 def _bars(line: ComparedFigure, names: Sequence[str]) -> Drawing:
@@ -66,34 +60,19 @@ def _curves(runs: Sequence[ComparedRun]) -> list[Picture]:
     pictures, names = [], [run.name for run in runs]
     n_jobs = max(len(run.result["jobs"]) for run in runs)
     for number in range(n_jobs):
-        series = [_moved(run, number) for run in runs]
+        histories = [(run.result["jobs"][number:] or [{}])[0].get("history") or [] for run in runs]
+        series = [[(float(n), float(shift)) for n, shift in enumerate(of, start=1) if shift] for of in histories]
         if sum(len(of_run) > 1 for of_run in series) > 1:
             what = "how far the centers moved" + (f", job {number + 1}" if n_jobs > 1 else "")
             drawing = curves_drawing(names, series, what, "round of clustering", log=True)
-            zeros = [run.name for run in runs if _rests(run, number)]
+            zeros = [name for name, history in zip(names, histories, strict=True) if 0.0 in history]
             said = (
                 f"Rounds of {', '.join(zeros)} that moved no center are not shown, because a logarithmic axis has no 0."
             )
             pictures.append(picture_of(drawing, what, said if zeros else ""))
-    sent = [sorted(_sent(run), reverse=True) for run in runs]
+    sent = [sorted(of_peers(run.result, "bytes_sent"), reverse=True) for run in runs]
     if sum(any(of_run) for of_run in sent) > 1:
         ranked = [[(float(place), value / 1000) for place, value in enumerate(of_run, start=1)] for of_run in sent]
         drawing = curves_drawing(names, ranked, "bytes sent by each peer (kB), largest first", "peer")
         pictures.append(picture_of(drawing, "bytes sent by each peer", ""))
     return pictures
-
-
-def _moved(run: ComparedRun, number: int) -> list[tuple[float, float]]:
-    jobs = run.result["jobs"]
-    history = (jobs[number].get("history") or []) if number < len(jobs) else []
-    return [(float(place), float(shift)) for place, shift in enumerate(history, start=1) if shift]
-
-
-def _rests(run: ComparedRun, number: int) -> bool:
-    """Whether a round of a job moved the centers by 0."""
-    jobs = run.result["jobs"]
-    return number < len(jobs) and 0.0 in (jobs[number].get("history") or [])
-
-
-def _sent(run: ComparedRun) -> list[float]:
-    return [float(peer["bytes_sent"]) for peer in run.result["peers"].values() if peer.get("bytes_sent") is not None]

@@ -9,20 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.lab.attacks.findings import AttackResult
-from p2pclust.lab.pictures import canvas, shares
+from p2pclust.lab.pictures import canvas, palette, shares
 from p2pclust.lab.pictures.bars import value_bars
 from p2pclust.lab.pictures.canvas import Drawing
-from p2pclust.lab.pictures.palette import (
-    CLUSTERS,
-    CURVE,
-    GOOD,
-    INK,
-    WRONG,
-    class_colour,
-    cluster_colour,
-    own_colours,
-    peer_colours,
-)
 from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.lab.scenario.outcome.lines import job_lines
@@ -51,8 +40,8 @@ def job_sections(story: JobStory) -> list[Section]:
     made = [rounds_section(story) if drawn else None, _terms(story), *communities]
     if drawn and story.rows is not None:
         made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
-    else:
-        made.append(_centers_alone(story))
+    elif table := centers_table(story):  # a page without pictures
+        made.append(Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table))
     made.append(_notes(story))
     return [section for section in made if section is not None]
 
@@ -91,13 +80,13 @@ def _found(story: JobStory, rows: JobRows) -> Section:
     panels = [Colouring("clusters found", rows.labels[rows.drawn], rows.clusters, _of_clusters(rows), at, trails)]
     if rows.y is not None and len(rows.classes) <= _CLASSES:
         panels.append(Colouring("true classes", rows.kinds[rows.drawn], rows.classes, _of_classes(rows)))
-    if len(rows.names) > 1 and own_colours(story.run.groups):
-        own = peer_colours(story.run.groups)
-        panels.append(
-            Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, [own[peer] for peer in rows.names])
-        )
+    if len(rows.names) > 1 and palette.own_colours(story.run.groups):
+        colours = [palette.peer_colours(story.run.groups)[peer] for peer in rows.names]
+        panels.append(Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, colours))
     how = {1: "by their value", 2: "as they are"}.get(rows.X.shape[1], "in their two principal axes")
-    caption = f"{_of(rows)} rows, {how}{', each feature in its range' if scaled and rows.X.shape[1] > 2 else ''}."
+    n_drawn, n_rows = len(rows.drawn), len(rows.labels)
+    of = f"{n_rows}" if n_drawn == n_rows else f"{n_drawn} of {n_rows}"
+    caption = f"{of} rows, {how}{', each feature in its range' if scaled and rows.X.shape[1] > 2 else ''}."
     caption += _without(story)
     if trails is not None:
         caption += " Thin lines show the path of the centers from the first ones (small dots) to the last."
@@ -105,17 +94,16 @@ def _found(story: JobStory, rows: JobRows) -> Section:
         caption += " Rows that belong to no community are grey."
     if len(panels) > 1 and panels[1].names is rows.classes:
         caption += " A cluster whose rows are mostly of one class has the strong shade of that class's light colour."
-    if max(len(rows.clusters), len(rows.classes)) > len(CLUSTERS):
-        caption += f" There are {len(CLUSTERS)} colours; with more names they repeat."
+    if max(len(rows.clusters), len(rows.classes)) > len(palette.CLUSTERS):
+        caption += f" There are {len(palette.CLUSTERS)} colours; with more names they repeat."
     drawings = scatter_drawings(plane(rows.X), panels, plane.titles)
     pictures = [
         picture_of(drawing, f"rows in a plane: {panel.title}", "")
         for drawing, panel in zip(drawings, panels, strict=True)
     ]
-    shown = (
-        None if centers is None else shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
-    )
-    if shown is not None:
+    if centers is not None and (
+        shown := shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
+    ):
         pictures.append(picture_of(shown, "the centers", "The centers that the fleet agreed on."))
     table = centers_table(story)
     few = len(table) <= _FOLDED_FROM
@@ -123,14 +111,6 @@ def _found(story: JobStory, rows: JobRows) -> Section:
         f"{story.prefix}What it found", caption, pictures, table=table if few else (), folded_table=() if few else table,
         fold="the centers as a table, in the data's own units",
     )  # fmt: skip
-
-
-def _centers_alone(story: JobStory) -> Section | None:
-    """Return the centers as a table, for a page without pictures."""
-    table = centers_table(story)
-    return (
-        Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table) if table else None
-    )
 
 
 def centers_table(story: JobStory) -> list[list[str]]:
@@ -144,36 +124,27 @@ def centers_table(story: JobStory) -> list[list[str]]:
     if found is None or np.ndim(found) != 2 or np.shape(found)[1] != len(features):
         return []
     centers = np.asarray(found, dtype=np.float64)
-    clusters = [str(number) for number in range(len(centers))]
-    table = [["center, in the data's units", *clusters]]
-    table += [
-        [feature, *(f"{value:.6g}" for value in column)] for feature, column in zip(features, centers.T, strict=True)
-    ]
+    table = [["center, in the data's units", *map(str, range(len(centers)))]]
+    for feature, column in list(zip(features, centers.T, strict=True))[:_FEATURES]:
+        table.append([feature, *(f"{value:.6g}" for value in column)])
     if len(features) > _FEATURES:
         files = "centers-PEER.csv" if story.job.by_columns else "centers.csv"
-        table[_FEATURES + 1 :] = [
-            [f"and {len(features) - _FEATURES} more features, in {files}", *("" for _ in clusters)]
-        ]
+        table.append([f"and {len(features) - _FEATURES} more features, in {files}", *[""] * len(centers)])
     return table
 
 
 def _of_clusters(rows: JobRows) -> list[str]:
-    return [cluster_colour(hue) for hue in rows.hues]
+    return [palette.cluster_colour(hue) for hue in rows.hues]
 
 
 def _of_classes(rows: JobRows) -> list[str]:
-    return [class_colour(number) for number in range(len(rows.classes))]
+    return [palette.class_colour(number) for number in range(len(rows.classes))]
 
 
 def _whole_centers(story: JobStory, rows: JobRows) -> NDArray[np.float64] | None:
     centers = story.evidence.centers
     fits = centers is not None and centers.shape == (len(rows.clusters), rows.X.shape[1]) and np.isfinite(centers).all()
     return centers if fits else None
-
-
-def _of(rows: JobRows) -> str:
-    drawn, whole = len(rows.drawn), len(rows.labels)
-    return f"{whole}" if drawn == whole else f"{drawn} of {whole}"
 
 
 def _without(story: JobStory) -> str:
@@ -191,7 +162,6 @@ def _without(story: JobStory) -> str:
 
 
 def _labels(story: JobStory, rows: JobRows) -> Section | None:
-    """Return the rows of each peer, the match of clusters to true classes, and the memberships."""
     made = [_confusion(story, rows), _certainty(rows)]
     pictures = _holdings(rows) + [picture for picture in made if picture is not None]
     return Section(f"{story.prefix}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
@@ -206,9 +176,9 @@ def _holdings(rows: JobRows) -> list[Picture]:
         drawings.append(shares.holdings_drawing(title, rows.dealt, rows.classes, _of_classes(rows), rows.names))
     title, kinds = "the clusters of each peer's rows", [*rows.clusters, "none"]
     drawings.append(shares.holdings_drawing(title, rows.held, kinds, _of_clusters(rows), rows.names))
-    caption = "The rows of each peer by kind. Similar bars mean similar peers."
-    captions = [caption, *("" for _ in drawings[1:])]
-    return [picture_of(drawing, "what each peer holds", said) for drawing, said in zip(drawings, captions, strict=True)]
+    said = "The rows of each peer by kind. Similar bars mean similar peers."
+    alt = "what each peer holds"
+    return [picture_of(drawing, alt, "" if number else said) for number, drawing in enumerate(drawings)]
 
 
 def _confusion(story: JobStory, rows: JobRows) -> Picture | None:
@@ -283,7 +253,6 @@ def _pooled(story: JobStory) -> Section | None:
 
 
 def _notes(story: JobStory) -> Section | None:
-    """Return the job in words and figures: how it went, and its parameters and terms."""
     entry = story.entry
     jobs, peers = story.run.result["jobs"], story.run.result["peers"]
     said = [[fact.name, fact.words] for fact in job_lines(entry, story.number + 1, len(jobs), peers, _TABLED)]
@@ -328,18 +297,17 @@ def _recovered(findings: Sequence[AttackResult]) -> Drawing:
     return value_bars(
         [f"{one.observer}: {one.attack}" for one, _ in drawn], shares, texts,
         [f"{one.observer}, {one.attack}: {text} rows" for (one, _), text in zip(drawn, texts, strict=True)],
-        [WRONG if recovered else GOOD for _, recovered in drawn],
+        [palette.WRONG if recovered else palette.GOOD for _, recovered in drawn],
         across="rows that came back exactly (% of those attacked)", most=1.25 * max([*shares, 10.0]),
     )  # fmt: skip
 
 
 def _recognised(findings: Sequence[AttackResult]) -> Drawing:
-    """Draw how well models recognise rows that they were trained on."""
     drawn = [(one, one.auc) for one in findings if one.auc is not None]
     drawing = value_bars(
         [f"{one.observer}: {one.attack}" for one, _ in drawn], [auc for _, auc in drawn],
         [f"{auc:.2f}" for _, auc in drawn], [f"{one.observer}, {one.attack}: {auc:.3f}" for one, auc in drawn],
-        [CURVE] * len(drawn), across="area under the curve (dashed: a guess)", most=1.1,
+        [palette.CURVE] * len(drawn), across="area under the curve (dashed: a guess)", most=1.1,
     )  # fmt: skip
-    drawing.axes.axvline(0.5, color=INK, linestyle="--", linewidth=1)
+    drawing.axes.axvline(0.5, color=palette.INK, linestyle="--", linewidth=1)
     return drawing

@@ -22,17 +22,12 @@ _DARK: Final = {VARIABLES[colour]: lighter for colour, lighter in DARK.items()}
 class Picture:
     """A picture and its caption."""
 
-    #: A ``data:`` address that holds the whole picture, or an SVG element.
-    source: str
+    source: str  # a ``data:`` address that holds the whole picture, or an SVG element
     caption: str
-    #: Describes the picture in words; an SVG element contains its own description.
-    alt: str
-    #: In pixels, where the page is that wide.
-    width: int
-    #: The same picture as another SVG element, for narrow pages; without it the one picture shrinks.
-    narrow: str = ""
-    #: If not 0, a slider shows the picture at any second up to this one.
-    moment: float = 0.0
+    alt: str  # describes the picture in words; an SVG element contains its own description
+    width: int  # in pixels, where the page is that wide
+    narrow: str = ""  # the same picture as another SVG element, for narrow pages; without it the one picture shrinks
+    moment: float = 0.0  # if not 0, a slider shows the picture at any second up to this one
 
 
 @dataclass(frozen=True)
@@ -59,20 +54,17 @@ class Section:
 
     heading: str
     text: str = ""
-    #: Side by side as far as the page is wide enough.
-    pictures: Sequence[Picture] = ()
+    pictures: Sequence[Picture] = ()  # side by side as far as the page is wide enough
     #: Hidden until the reader opens the fold, whose label is `fold`; the same holds for `folded_table`.
     folded: Sequence[Picture] = ()
     fold: str = "more"
-    #: Rows of text; the first one has the headings.
-    table: Sequence[Sequence[str]] = ()
+    table: Sequence[Sequence[str]] = ()  # rows of text; the first one has the headings
     folded_table: Sequence[Sequence[str]] = ()
     #: Shown one at a time and chosen by a slider with the label `step`, the last one first.
     steps: Sequence[Picture] = ()
     step: str = "step"
     verdicts: Sequence[Verdict] = ()
-    #: Whether it may be placed beside another such section where the page is wide enough.
-    half: bool = False
+    half: bool = False  # whether it may be placed beside another such section where the page is wide enough
 
 
 @dataclass(frozen=True)
@@ -80,16 +72,12 @@ class Page:
     """A whole page."""
 
     title: str
-    #: One line below the title.
-    facts: str
+    facts: str  # one line below the title
     sections: Sequence[Section]
-    #: What kind of page this is.
-    about: str = ""
+    about: str = ""  # what kind of page this is
     tiles: Sequence[Tile] = ()
-    #: A failure, shown above everything else.
-    alarm: str = ""
-    #: Whether all folds are open at first: for a page that has little else.
-    unfolded: bool = False
+    alarm: str = ""  # a failure, shown above everything else
+    unfolded: bool = False  # whether all folds are open at first: for a page that has little else
 
     @property
     def rows(self) -> list[list[Section]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from p2pclust.lab.pictures.curves import attendance_drawing, movement_drawing, objective_drawing, rounds_of
@@ -56,7 +54,9 @@ def _objective(story: JobStory) -> Picture | None:
     last, centers = story.state.round, story.evidence.centers
     if centers is not None and steps[-1][0] < last:
         steps.append((last, centers))
-    there = _contributing(story, [number for number, _ in steps])
+    # The last centers belong to the contributors of the last round. Where peers hold columns, all take part.
+    every, known = frozenset(story.rows.names), [] if story.job.by_columns else story.entry["contributors"]
+    there = [every & frozenset(known[min(number, len(known) - 1)]) if known else every for number, _ in steps]
     changing = any(names != there[0] for names in there)
     if changing:  # without the rounds that had no contributor: the centers did not move in them
         kept = [(step, names) for step, names in zip(steps, there, strict=True) if names]
@@ -75,17 +75,6 @@ def _objective(story: JobStory) -> Picture | None:
         )
     name = "objective per row" if changing else "objective"
     return picture_of(objective_drawing([number for number, _ in steps], worth, name), "objective", caption)
-
-
-def _contributing(story: JobStory, rounds: Sequence[int]) -> list[frozenset[str]]:
-    """Return the contributors of each of these rounds; all peers where they hold columns."""
-    assert story.rows is not None
-    known = story.entry["contributors"]
-    every = frozenset(story.rows.names)
-    if story.job.by_columns or not known:
-        return [every for _ in rounds]
-    # The last centers belong to the contributors of the last round.
-    return [every & frozenset(known[min(number, len(known) - 1)]) for number in rounds]
 
 
 def _attendance(story: JobStory) -> Picture | None:

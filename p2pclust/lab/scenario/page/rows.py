@@ -37,21 +37,17 @@ _NUMBERS: Final = 200_000_000  # with more values than this only the rows that a
 class JobRows:
     """Rows of one job; n of them, of which s are drawn."""
 
-    #: The peers that contributed, or for a job without centers those that finished.
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the peers that contributed, or for a job without centers those that finished
     #: The peer and the cluster of each row, shape (n,); the cluster is negative if it has none.
     peer: Ints
     labels: Ints
-    #: True labels, shape (n,), where every one of these peers has them.
-    y: NDArray[Any] | None
+    y: NDArray[Any] | None  # true labels, shape (n,), where every one of these peers has them
     #: Of the rows that are drawn, in the data's own units, shape (s, F), and which of the n rows these are.
     X: Floats
     drawn: Ints
     features: tuple[str, ...]
-    #: The names of the clusters.
-    clusters: tuple[str, ...]
-    #: The greatest membership of each row drawn, shape (s,), where memberships are fuzzy.
-    sure: Floats | None = None
+    clusters: tuple[str, ...]  # their names
+    sure: Floats | None = None  # the greatest membership of each row drawn, shape (s,), where memberships are fuzzy
 
     @cached_property
     def classes(self) -> list[str]:
@@ -132,7 +128,16 @@ def _rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRo
         return None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
     rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
-    return replace(rows, sure=_sure(job, state, rows.X))
+    fuzzifier = _fuzzifier(job)
+    if fuzzifier is None or "centers" not in state.arrays:
+        return rows
+    with one_thread(), np.errstate(all="ignore"):
+        of_rows = memberships(Local(rows.X).points(state.arrays), state.arrays["centers"], fuzzifier)
+    return replace(rows, sure=of_rows.max(axis=1))
+
+
+def _fuzzifier(job: Job) -> float | None:
+    return getattr(labelling_stage(job)[1], "fuzzifier", None)
 
 
 def worth_of(
@@ -144,7 +149,7 @@ def worth_of(
     because sums over different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
     """
     origin, scale = state.arrays["origin"], state.arrays["scale"]
-    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
+    fuzzifier = _fuzzifier(job)
     with one_thread(), np.errstate(all="ignore"):
         X = (rows.X - origin) / scale
         if peers is None:
@@ -159,7 +164,6 @@ def worth_of(
 
 
 def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
-    """Return only the rows that are drawn."""
     thin, start = {}, 0
     for name, share in held.items():
         own = drawn[(drawn >= start) & (drawn < start + share.n_rows)] - start
@@ -180,15 +184,6 @@ def _gathered(held: Mapping[str, DataSet], labels: Sequence[Ints], clusters: tup
         np.concatenate(labels).astype(np.int64), np.concatenate(known) if len(known) == len(shares) else None, X, drawn,
         shares[0].feature_names, clusters,
     )  # fmt: skip
-
-
-def _sure(job: Job, state: JobState, X: Floats) -> Floats | None:
-    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
-    if fuzzifier is None or "centers" not in state.arrays:
-        return None
-    with one_thread(), np.errstate(all="ignore"):
-        greatest: Floats = memberships(Local(X).points(state.arrays), state.arrays["centers"], fuzzifier).max(axis=1)
-    return greatest
 
 
 def _of_columns(job: Job, state: JobState, held: Sequence[DataSet]) -> JobRows | None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from p2pclust.lab.pictures import canvas
 from p2pclust.lab.pictures.bars import CostFigure, cost_drawing, kinds_drawing
@@ -47,15 +46,11 @@ def write_run_page(out: Path, story: RunStory) -> None:
     facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
     # Without pictures the page has little but its tables.
     unfolded = not canvas.can_draw()
-    page = Page(title, facts, _sections(story), _ABOUT, _tiles(story), _alarm(story), unfolded)
-    write_page(out / "report.html", page)
-
-
-def _alarm(story: RunStory) -> str:
-    if story.result["failure"]:
-        return f"The fleet could not finish: {story.result['failure']}"
-    failed = [item for item in story.result["expectations"] if not item["held"]]
-    return f"{len(failed)} of {len(story.result['expectations'])} expectations did not hold" if failed else ""
+    failed = sum(not item["held"] for item in result["expectations"])
+    alarm = f"{failed} of {len(result['expectations'])} expectations did not hold" if failed else ""
+    if result["failure"]:
+        alarm = f"The fleet could not finish: {result['failure']}"
+    write_page(out / "report.html", Page(title, facts, _sections(story), _ABOUT, _tiles(story), alarm, unfolded))
 
 
 def _tiles(story: RunStory) -> list[Tile]:
@@ -106,7 +101,6 @@ def _sections(story: RunStory) -> list[Section]:
 
 
 def _left_out(story: RunStory) -> Section | None:
-    """Return how many rows were left out because a value is missing."""
     rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
     text = (
         "These rows have a missing value, and the scenario says to leave such rows out. They are not counted anywhere."
@@ -116,7 +110,10 @@ def _left_out(story: RunStory) -> Section | None:
 
 def _expected(story: RunStory) -> Section | None:
     expectations = story.result["expectations"]
-    verdicts = [Verdict(bool(item["held"]), item["what"], _found(item)) for item in expectations]
+    verdicts = []
+    for item in expectations:
+        found = str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
+        verdicts.append(Verdict(bool(item["held"]), item["what"], found))
     return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
 
 
@@ -126,16 +123,16 @@ def _expected(story: RunStory) -> Section | None:
 def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     if not story.linked:
         return None
+    failed = _failed(story)
     if not drawn:
-        return Section("The fleet", _failed(story), half=True) if _failed(story) else None
+        return Section("The fleet", failed, half=True) if failed else None
     if len(story.shares) > _DRAWN:
-        text = f"{len(story.shares)} peers are too many to draw: the limit is {_DRAWN}."
-        return Section("The fleet", text + " " + _failed(story))
+        many = f"{len(story.shares)} peers are too many to draw: the limit is {_DRAWN}."
+        return Section("The fleet", f"{many} {failed}")
     names = tuple(name for name in story.names if name not in story.strangers)
     overlay = story.overlay
     if overlay is None:
-        pairs = [(a, b) for number, a in enumerate(names) for b in names[:number]]
-        overlay = Overlay(names, tuple(pairs), kind="full")
+        overlay = Overlay(names, tuple(itertools.combinations(names, 2)), kind="full")
     load: Counter[tuple[str, str]] = Counter()
     for (a, b), traffic in story.found.links.items():
         load[(a, b) if a < b else (b, a)] += traffic.total_bytes
@@ -151,7 +148,7 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     end = story.run.t if changing else 0.0
     label = "the overlay with roles and failures"
     picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)
-    return Section("The fleet", _failed(story), [picture], half=drawing.width <= 640)
+    return Section("The fleet", failed, [picture], half=drawing.width <= 640)
 
 
 def _changing(run: RunState) -> str:
@@ -165,18 +162,17 @@ def _changing(run: RunState) -> str:
 
 
 def _failed(story: RunStory) -> str:
-    """Return in words which faults struck, and which strangers were kept out."""
     strikes = story.run.strikes
     struck = ", ".join(f"{strike.text} ({strike.t:.2f} s)" for strike in strikes[:8])
     more = f", and {len(strikes) - 8} more" if len(strikes) > 8 else ""
     text = f"Faults: {struck}{more}. " if strikes else ""
     out = [name for name in sorted(story.strangers) if not story.result["peers"][name]["finished"]]
     if out:
-        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.run.refusals.items())[:1])
-        others = len(story.run.refusals) - 1
-        refused += f" and {counted(others, 'others')}" if others > 0 else ""
-        who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} not on the fleet roster and could not join"
-        text += f"{who}{f': refused by {refused}' if refused else ''}."
+        text += f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} not on the fleet roster and could not join"
+        for peer, t in list(story.run.refusals.items())[:1]:
+            others = len(story.run.refusals) - 1
+            text += f": refused by {peer} ({t:.2f} s)" + (f" and {counted(others, 'others')}" if others else "")
+        text += "."
     return text.strip()
 
 
@@ -231,9 +227,8 @@ def _cost(story: RunStory, *, drawn: bool) -> Section | None:
     pictures: list[Picture] = []
     text = ""
     if drawn:
-        text = (
-            "A bar for each peer." if len(story.names) <= LANES else "A dot for each peer; the line marks the median."
-        )
+        few = len(story.names) <= LANES
+        text = "A bar for each peer." if few else "A dot for each peer; the line marks the median."
         pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
         kinds: Counter[str] = Counter()
         for traffic in story.found.links.values():
@@ -243,8 +238,7 @@ def _cost(story: RunStory, *, drawn: bool) -> Section | None:
             pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", caption))
     table = [["peer", "class", *(f"{m.title}{f' ({m.unit})' if m.unit else ''}" for m in known)]]
     for name in story.names[:_EVENTS]:
-        values = [measure.values[name] for measure in known]
-        table.append([name, story.groups[name], *map(_number, values)])
+        table.append([name, story.groups[name], *(_number(measure.values[name]) for measure in known)])
     fold = "the same as a table" if drawn else "a row for each peer"
     return Section("What it cost each device", text, pictures, folded_table=table, fold=fold)
 
@@ -260,10 +254,6 @@ def _details(story: RunStory) -> Section:
         rows.append(["", "", f"and {len(lines) - _EVENTS} more, in events.jsonl"])
     fold = f"{min(len(lines), _EVENTS)} events of {len(story.events)}"
     return Section("The log, shortened", folded_table=rows, fold=fold)
-
-
-def _found(item: Mapping[str, Any]) -> str:
-    return str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
 
 
 def _number(value: float | None) -> str:

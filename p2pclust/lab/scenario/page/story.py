@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
@@ -28,23 +28,16 @@ NARROW: Final = 4.8
 class RunStory:
     """A run with everything that its page is made from."""
 
-    #: The content of ``result.json``.
-    result: Mapping[str, Any]
+    result: Mapping[str, Any]  # the content of ``result.json``
     jobs: Sequence[Job]
     found: FleetResult
-    #: Every peer's rows, by name.
-    shares: Mapping[str, DataSet]
-    #: Each peer's device class.
-    groups: Mapping[str, str]
-    #: The peers that are not on the fleet roster and only try to join.
-    strangers: Collection[str]
-    #: At the start; None for a full mesh.
-    overlay: Overlay | None
-    #: One for each job that was submitted.
-    evidence: Sequence[Evidence] = ()
+    shares: Mapping[str, DataSet]  # every peer's rows, by name
+    groups: Mapping[str, str]  # each peer's device class
+    strangers: Collection[str]  # the peers that are not on the fleet roster and only try to join
+    overlay: Overlay | None  # at the start; None for a full mesh
+    evidence: Sequence[Evidence] = ()  # one for each job that was submitted
     events: Sequence[RunEvent] = field(default=(), repr=False)
-    #: One for each job, if the run was attacked.
-    attacked: Sequence[AuditedJob] = ()
+    attacked: Sequence[AuditedJob] = ()  # one for each job, if the run was attacked
 
     @cached_property
     def names(self) -> list[str]:
@@ -88,8 +81,7 @@ class JobStory:
     @property
     def entry(self) -> Mapping[str, Any]:
         """The job's entry in ``result.json``."""
-        entry: Mapping[str, Any] = self.run.result["jobs"][self.number]
-        return entry
+        return cast("Mapping[str, Any]", self.run.result["jobs"][self.number])
 
     @property
     def found(self) -> JobResult | None:
