@@ -32,19 +32,15 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             request.job, job_id, names, lambda verb, fields: record.take(time.monotonic() - began, "", verb, fields)
         )
         workspaces, treatment = Workspaces(n_cores()), request.treatment
+        rows = [peer.local() for peer in peers]
         if treatment.collect == "gossip":
             links = links_between(names, spec.overlay, treatment.mixing or usual_mixing(treatment.ticks))
-            rows = [peer.local() for peer in peers]
             state = run_leaderless(
-                request.job,
-                rows,
-                links,
-                tolerance=treatment.gossip_tolerance,
-                ticks=treatment.ticks,
+                request.job, rows, links, tolerance=treatment.gossip_tolerance, ticks=treatment.ticks,
                 on_round=rounds.mixed,
-            )
+            )  # fmt: skip
         else:
-            state = run_in_process(request.job, [peer.local() for peer in peers], rounds.combined, workspaces)
+            state = run_in_process(request.job, rows, rounds.combined, workspaces)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         notes = {names[index]: note for index, note in sorted(workspaces.notes.items())}
         own = [digest for note in notes.values() for digest in engine.own_results(request.job, state, note)]

@@ -48,20 +48,16 @@ class ImposedConditions:
             self._links.loss = float(conditions["loss"])
         if "slowness" in conditions:
             self._worker.slowness = float(conditions["slowness"])
-        if conditions.get("rows"):
-            self._replace_rows(conditions["rows"]["file"], conditions["rows"]["number"])
-
-        if conditions.get("lies"):
-            self._worker.lie(lie_called(conditions["lies"]["how"]))
-            self._rows.replaced(conditions["lies"]["number"])
-
-    def _replace_rows(self, file: str, number: int) -> None:
-        try:
-            self._worker.replace(read_array(file))
-        except DataError as error:
-            self._shell.failed(error)  # with its old rows, the run would not be the one that was asked for
-        else:
-            self._rows.replaced(number)
+        if rows := conditions.get("rows"):
+            try:
+                self._worker.replace(read_array(rows["file"]))
+            except DataError as error:
+                self._shell.failed(error)  # with its old rows, the run would not be the one that was asked for
+            else:
+                self._rows.replaced(rows["number"])
+        if lies := conditions.get("lies"):
+            self._worker.lie(lie_called(lies["how"]))
+            self._rows.replaced(lies["number"])
 
     def strike(self, fault: PlannedFault) -> None:
         """Carry out a planned fault now, before the next effect."""

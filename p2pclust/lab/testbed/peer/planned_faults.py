@@ -62,19 +62,10 @@ class PlannedFaults:
             self._aggregates.pop(fields["job"], None)
         elif verb == "phase":
             aggregates = self._aggregates.get(fields["job"], False)
-            self.check(
-                fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields, before=self._report
-            )
+            self.check(fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields)
 
-    def _report(self, fault: PlannedFault, round_: int) -> None:
-        when = {"phase": fault.phase, "planned": fault.round, "round": round_}
-        self._watch("fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
-
-    def check(
-        self, phase: str, round_: int, *, aggregates: bool, within: bool,
-        before: Callable[[PlannedFault, int], None],
-    ) -> None:  # fmt: skip
-        """Carry out the faults that are planned for this phase of this round; call `before` with each and the round.
+    def check(self, phase: str, round_: int, *, aggregates: bool, within: bool) -> None:
+        """Report and carry out the faults that are planned for this phase of this round.
 
         A fault at round r strikes at the first opportunity from r on: this peer may not have taken part in round r.
         """
@@ -85,10 +76,12 @@ class PlannedFaults:
                 continue
             if not _claim(Path(fault.claim)):
                 continue
+            when = {"phase": fault.phase, "planned": fault.round, "round": round_}
+            report = partial(self._watch, "fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
             if fault.do in _STOPS:
-                _stop(partial(before, fault, round_))
+                _stop(report)
                 continue
-            before(fault, round_)
+            report()
             if fault.do in _ENDS:
                 os.kill(os.getpid(), signal.SIGKILL)
             else:

@@ -85,6 +85,7 @@ class ProcessFleet(FleetPort):
         self, spec: FleetSpec, directory: Path, on_event: OnEvent, network: DeviceNetwork | None = None
     ) -> None:
         self.spec = spec
+        self.names = tuple(sorted(peer.name for peer in spec.peers))
         self.record = Record(on_event)
         self._directory = directory
         self._began = time.monotonic()
@@ -105,10 +106,6 @@ class ProcessFleet(FleetPort):
     @property
     def now(self) -> float:
         return time.monotonic() - self._began
-
-    @property
-    def names(self) -> Sequence[str]:
-        return tuple(self.children)
 
     # -- life of the fleet --------------------------------------------------------------------------------------------
 
@@ -136,8 +133,7 @@ class ProcessFleet(FleetPort):
 
     def _loopback(self) -> DeviceNetwork:
         self._ports = ReservedPorts(len(self.spec.peers))
-        names = sorted(peer.name for peer in self.spec.peers)
-        hosts = zip(names, self._ports.numbers, strict=True)
+        hosts = zip(self.names, self._ports.numbers, strict=True)
         return DeviceNetwork({name: f"127.0.0.1:{port}" for name, port in hosts}, {})
 
     def linked(self) -> bool:

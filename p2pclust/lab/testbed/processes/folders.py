@@ -27,13 +27,9 @@ def write_keys(spec: FleetSpec, directory: Path) -> Throwaway:
 
 
 def settle_in(
-    spec: FleetSpec,
-    peer: PeerSpec,
-    directory: Path,
-    keys: Path,
-    addresses: Mapping[str, str],
+    spec: FleetSpec, peer: PeerSpec, directory: Path, keys: Path, addresses: Mapping[str, str],
     faults: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Write a peer's data into its own directory, and return the configuration of its process.
 
     :func:`write_keys` wrote the directory `keys`. The peer carries out the faults, which are by round, itself.
@@ -46,7 +42,7 @@ def settle_in(
         if values is not None:
             np.save(directory / f"{what}.npy", values, allow_pickle=False)
             files[what] = str(directory / f"{what}.npy")
-    config = {
+    config: dict[str, Any] = {
         "name": peer.name,
         "listen": addresses[peer.name],
         "join": {other.name: addresses[other.name] for other in spec.peers if other.enrolled and other is not peer},
@@ -61,24 +57,15 @@ def settle_in(
         "faults": list(faults),
         "stdio": True,
         "n_clusters": peer.n_clusters,
-    }
-    return config | files | _device_settings(spec, peer)
-
-
-def _device_settings(spec: FleetSpec, peer: PeerSpec) -> dict[str, Any]:
-    """Return the part of a peer's configuration that describes its device: link, share of a processor, memory.
-
-    The seed of a link makes it lose the same messages in every run of a scenario, if the messages are the same. A small
-    share of a processor also means a lower priority: each step of ``nice`` is worth a factor of 1.25 to Linux.
-    """
-    link = None
-    if peer.link is not None:
-        seed = [spec.seed, 4, [other.name for other in spec.peers].index(peer.name)]
-        link = {"shape": peer.link.to_dict(), "seed": seed, "rates": spec.up_rates()}
-    return {
-        "link": link,
+        "link": None,
         "quiet_s": spec.quiet_s,
         "cpu_share": peer.cpu_share,
+        # A small share also means a lower priority: each step of ``nice`` is worth a factor of 1.25 to Linux.
         "nice": min(_MOST_NICE, round(math.log(1 / peer.cpu_share, 1.25))),
         "memory_mb": peer.memory_mb,
     }
+    if peer.link is not None:
+        # With its own seed a link loses the same messages in every run of a scenario, if the messages are the same.
+        seed = [spec.seed, 4, [other.name for other in spec.peers].index(peer.name)]
+        config["link"] = {"shape": peer.link.to_dict(), "seed": seed, "rates": spec.up_rates()}
+    return config | files

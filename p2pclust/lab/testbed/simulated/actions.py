@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
@@ -29,15 +28,15 @@ class _Tasks(Observer):
     watches = (Compute,)
 
     def __init__(self) -> None:
-        self.tasks: dict[str, int] = {}
-        self.numbers: dict[str, int] = {}
+        self.tasks: Counter[str] = Counter()
+        self.numbers: Counter[str] = Counter()
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         if isinstance(effect, Compute):
-            self.tasks[peer.name] = self.tasks.get(peer.name, 0) + 1
+            self.tasks[peer.name] += 1
             # Only a contribution goes through the rows; the rest is about sums.
-            size = peer.local.X.size if effect.task.kind == "contribute" else 0
-            self.numbers[peer.name] = self.numbers.get(peer.name, 0) + size
+            if effect.task.kind == "contribute":
+                self.numbers[peer.name] += peer.local.X.size
 
 
 class SimulatedActions(Actions):
@@ -109,24 +108,23 @@ class SimulatedActions(Actions):
     def measure(self, name: str) -> Use | None:
         counters, tasks = self._world.peers[name].counters, self._tasks
         n_messages = counters["messages_sent"] + counters["messages_received"]
-        cpu_s = modelled_cpu_s(n_messages, tasks.tasks.get(name, 0), tasks.numbers.get(name, 0))
+        cpu_s = modelled_cpu_s(n_messages, tasks.tasks[name], tasks.numbers[name])
         return Use(counters["bytes_sent"], counters["bytes_received"], cpu_s)
 
-    def slow(self, name: str, factor: float) -> None:
-        self._world.workers.slow(name, factor)
-
-    def lose(self, name: str, probability: float) -> None:
-        self._world.network.lose(name, probability)
-
-    def replace_rows(self, name: str, number: int, rows: NDArray[np.float64]) -> None:
+    def impose(self, name: str, conditions: Mapping[str, Any]) -> None:
         peer = self._world.peers[name]
-        peer.local = peer.local.with_rows(rows)
-        self.uses[name].replaced(number)
-
-    def lie(self, name: str, number: int, how: str) -> None:
-        peer = self._world.peers[name]
-        peer.local = peer.local.lying(lie_called(how))
-        self.uses[name].replaced(number)
+        for what, value in conditions.items():
+            match what:
+                case "slowness":
+                    self._world.workers.slow(name, value)
+                case "loss":
+                    self._world.network.lose(name, value)
+                case "rows":
+                    peer.local = peer.local.with_rows(value["X"])
+                    self.uses[name].replaced(value["number"])
+                case "lies":
+                    peer.local = peer.local.lying(lie_called(value["how"]))
+                    self.uses[name].replaced(value["number"])
 
     def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
         network = self._world.network

@@ -20,7 +20,7 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.driver import Driver, FleetPort, What
 from p2pclust.lab.testbed.fault_engine import FaultEngine
-from p2pclust.lab.testbed.peer.centers import centers_in
+from p2pclust.lab.testbed.peer.centers import centers_of
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.simulated.actions import SimulatedActions
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
@@ -28,7 +28,6 @@ from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.protocols.engine.job import JobState
 
 T = TypeVar("T")
 
@@ -78,10 +77,8 @@ class _Reporter(Observer):
         job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
         if job is None or self._shown == (job_id, job.ledger.register.round):
             return
-        self._shown, ref = (job_id, job.ledger.register.round), job.ledger.register.ref
-        if ref is None or ref.payload is None:
-            return
-        if (centers := centers_in(JobState.decode(ref.payload))) is not None:
+        self._shown = (job_id, job.ledger.register.round)
+        if (centers := centers_of(peer.core, job_id)) is not None:
             self._record.take(t, peer.name, "centers", {"job": job_id, **centers})
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
@@ -111,6 +108,7 @@ class _SimulatedFleet(FleetPort):
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
             keyed=any(request.treatment.keyed for request in spec.jobs),
         )  # fmt: skip
+        self.names = tuple(self._world.peers)
         for number, peer in enumerate(spec.peers):
             self._world.workers.cpu_share[peer.name] = peer.cpu_share
             if peer.link is not None:
@@ -127,10 +125,6 @@ class _SimulatedFleet(FleetPort):
     @property
     def now(self) -> float:
         return self._world.now
-
-    @property
-    def names(self) -> Sequence[str]:
-        return tuple(self._world.peers)
 
     async def start(self) -> None:
         for name in self._world.peers:
