@@ -1,9 +1,12 @@
-"""Rows that move alone: the difference of two sums is a row.
+"""Rows that the points and the sums of single rounds give away: copies, and rows that move alone.
 
-If, between two rounds, one cluster of a peer lost one row, another gained one, and no other cluster changed its number of
-rows, then the row is the difference of that cluster's sums. The other cluster's difference is the same row, which proves
-the reading. Each peer that sees such sums can do this, without any computation to speak of. On totals of many peers it finds
-less, since more rows move at once.
+First centers that a peer proposes are means of a few of its rows, and a local center of one row is that row. A range shows
+the smallest and the largest value of each feature exactly; with one feature that is a row.
+
+A row that moves alone is the difference of two sums. If, between two rounds, one cluster of a peer lost one row, another
+gained one, and no other cluster changed its number of rows, then the row is the difference of that cluster's sums. The
+other cluster's difference is the same row, which proves the reading. Each peer that sees such sums can do this, without any
+computation to speak of. On totals of many peers it finds less, since more rows move at once.
 """
 
 from __future__ import annotations
@@ -25,16 +28,23 @@ _AGREE = 1e-9
 _NEARLY_WHOLE = 1e-5
 
 
+def proposed_rows(sights: Sequence[Sight]) -> Floats:
+    """Return all centers that a peer sent, and its range if there is one feature, in the data's units, shape (n, F)."""
+    found: list[Floats] = []
+    for sight in sights:
+        if "centers" in sight.shown and "origin" in sight.state:
+            found.append(sight.state["origin"] + sight.shown["centers"] * sight.state["scale"])
+        if "lo" in sight.shown and sight.shown["lo"].size == 1:
+            found.append(np.stack([sight.shown["lo"], sight.shown["hi"]]))
+    return np.concatenate(found) if found else np.zeros((0, 0))
+
+
 def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     """Return the rows that consecutive sums of the same peers give away, in the data's units, shape (n, F).
 
     Where sums of few rows are withheld, a row can also appear or vanish: then the totals over all clusters differ by it.
     That reading proves nothing by itself.
-
-    Parameters
-    ----------
-    sights : sequence of Sight
-        In the order of rounds; those without sums of crisp clusters are passed over.
+    `sights` are in the order of rounds; those without sums of crisp clusters are passed over.
 
     Examples
     --------
@@ -86,11 +96,7 @@ def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
 
     for the numbers of rows a and b that the clusters had. With two features or more these are as many equations as unknown
     numbers; whole numbers as a solution prove the reading.
-
-    Parameters
-    ----------
-    states : sequence of (int, State)
-        In the order of rounds, each with the number of its stage.
+    `states` are in the order of rounds, each with the number of its stage.
 
     Examples
     --------

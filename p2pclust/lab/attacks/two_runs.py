@@ -27,11 +27,7 @@ _ALIKE = 1e-9
 
 def differences(first: Sequence[Sight], second: Sequence[Sight]) -> list[Sight]:
     """Return, round by round, what the sums of the first run have more than those of the second, in the data's units.
-
-    Parameters
-    ----------
-    first, second : sequence of Sight
-        Sums of clusters are compared, others passed over.
+    Sums of clusters are compared, others passed over.
 
     Examples
     --------
