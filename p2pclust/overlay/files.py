@@ -190,10 +190,6 @@ def _read_adjacency(content: bytes, found: Content) -> None:
             found.link(name, other, line)
 
 
-def _read_graphml(content: bytes, found: Content) -> None:
-    GraphMLReader(found).read(content)
-
-
 def _write_edges(overlay: Overlay) -> Iterable[str]:
     yield "# the peers, one per line, then their links"
     yield from overlay.names
@@ -231,7 +227,7 @@ def _check_names(names: Sequence[str], file: Path) -> None:
 _Format = tuple[Callable[[bytes, Content], None], Callable[[Overlay], Iterable[str]]]
 
 _FORMATS: Final[Mapping[str, _Format]] = {
-    ".graphml": (_read_graphml, _write_graphml),
+    ".graphml": (lambda content, found: GraphMLReader(found).read(content), _write_graphml),
     ".edges": (_read_edges, _write_edges),
     ".adj": (_read_adjacency, _write_adjacency),
 }

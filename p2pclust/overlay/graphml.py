@@ -62,7 +62,11 @@ class GraphMLReader:
         if element == "key" and attributes.get("for") in ("node", "all") and attributes.get("attr.name") in ("x", "y"):
             self._axes[self._needed(attributes, "id", element)] = attributes["attr.name"]
         elif element == "graph":
-            self._graph(attributes)
+            self._graphs += 1
+            if self._graphs > 1:
+                self._refuse("a second <graph>: expected one")
+            if attributes.get("edgedefault") != "undirected":
+                self._refuse("a directed graph: links of an overlay go both ways: expected edgedefault='undirected'")
         elif element == "node":
             self._name, self._place = self._needed(attributes, "id", element), {}
             self._found.peer(self._name, self._line)
@@ -76,13 +80,6 @@ class GraphMLReader:
         elif element == "data" and self._open[-2:-1] == ["node"]:
             self._axis = self._axes.get(attributes.get("key", ""), "")
             self._text = ""
-
-    def _graph(self, attributes: dict[str, str]) -> None:
-        self._graphs += 1
-        if self._graphs > 1:
-            self._refuse("a second <graph>: expected one")
-        if attributes.get("edgedefault") != "undirected":
-            self._refuse("a directed graph: links of an overlay go both ways: expected edgedefault='undirected'")
 
     def _needed(self, attributes: dict[str, str], name: str, element: str) -> str:
         if not attributes.get(name):

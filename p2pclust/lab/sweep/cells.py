@@ -25,8 +25,7 @@ from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.sweep.columns import AXES, MEASURES
 from p2pclust.lab.sweep.spec import OverlayChoice, Sweep
-from p2pclust.overlay.generate import make_overlay
-from p2pclust.overlay.overlay import Overlay
+from p2pclust.overlay.overlay import Overlay, make_overlay
 from p2pclust.protocols.engine import random_streams
 
 #: Increase it when the results of a measure change, so that results of an earlier edition are not reused.
