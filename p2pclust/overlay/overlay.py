@@ -100,10 +100,7 @@ class Overlay:
     def neighbours(self, name: str) -> tuple[str, ...]:
         """Return the peers that a peer is linked to, sorted.
 
-        Raises
-        ------
-        UsageError
-            If there is no such peer.
+        Raise UsageError if there is no such peer.
         """
         try:
             return self._adjacent[name]

@@ -44,13 +44,8 @@ class Scheduler:
         running, or whose result is still held, is not run again. What `do` raises is raised here. Closing the generator
         cancels the tasks that are left.
 
-        Raises
-        ------
-        UsageError
-            If the address does not answer, or a worker lacks a module.
-        FleetError
-            If a task kills workers repeatedly, or the scheduler is gone; the message names `what` a task is, and ends with
-            the advice.
+        Raise UsageError if the address does not answer, or a worker lacks a module. Raise FleetError if a task kills
+        workers repeatedly, or the scheduler is gone; the message names `what` a task is, and ends with the advice.
         """
         try:
             client = self._distributed.Client(self._address, timeout=_ANSWER_S, set_as_default=False)

@@ -46,20 +46,13 @@ QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updat
 
 @dataclass(frozen=True)
 class PeerWorld:
-    """The data of the peers; the defaults are the paper's (its Table 1).
-
-    Attributes
-    ----------
-    rows_per_class : int
-        S, of each class that a peer sees.
-    start : {"dirty", "mixture", "kmeans", "dec"}
-        Where a peer's first partition comes from: true labels of which the share `dirtiness` is made wrong, principal
-        components and a mixture of Gaussians or k-means, or DEC.
-    """
+    """The data of the peers; the defaults are the paper's (its Table 1)."""
 
     data: str
     n_peers: int = 25
-    rows_per_class: int = 500
+    rows_per_class: int = 500  # S, of each class that a peer sees
+    #: Where a peer's first partition comes from: true labels of which the share `dirtiness` is made wrong ("dirty"),
+    #: principal components and a mixture of Gaussians or k-means ("mixture", "kmeans"), or DEC ("dec").
     start: str = "dirty"
     dirtiness: float = 0.3
     overlap: float = 0.0
@@ -80,13 +73,10 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     A quick run has six peers with 40 rows a class, small models, and few epochs. DEC's partitions, which take minutes,
     are kept under `name`, if anything is kept.
 
-    Returns
-    -------
-    dict of str to number or list of numbers
-        ``acc init`` and ``acc`` (means over peers), ``improvement`` (percent), ``communities``, ``links``, ``wrong``
-        (percent of them), ``wrong pairs`` (percent of pairs within communities), ``isolated start``, ``isolated``,
-        ``iterations``, ``minutes``, and ``acc of peers``. Curves over iterations, or refinements, that begin with the start:
-        ``acc by step`` and likewise of ``communities``, ``wrong``, ``isolated`` and ``active``.
+    Return ``acc init`` and ``acc`` (means over peers), ``improvement`` (percent), ``communities``, ``links``, ``wrong``
+    (percent of them), ``wrong pairs`` (percent of pairs within communities), ``isolated start``, ``isolated``,
+    ``iterations``, ``minutes``, and ``acc of peers``. Curves over iterations, or refinements, that begin with the start:
+    ``acc by step`` and likewise of ``communities``, ``wrong``, ``isolated`` and ``active``.
     """
     keep = str(peers.keep / f"dec-{name}{'-quick' if quick else ''}.npz") if peers.keep and name else ""
     locals_ = drawn(setting.world, rng, quick=quick, keep=keep)

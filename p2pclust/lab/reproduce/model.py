@@ -31,37 +31,23 @@ class Repeat(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """One configuration that is repeated.
+    """One configuration that is repeated."""
 
-    Parameters
-    ----------
-    name : str
-        Also part of the name of its random stream: a set-up draws the same numbers independently of others.
-    repeat : callable
-        Does one repetition, see `Repeat`.
-    needs : str
-        The registered data set without which it is skipped; empty if its data are generated.
-    draws : str
-        The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
-        that they can be compared pair by pair.
-    """
-
-    name: str
+    name: str  # also part of the name of its random stream: a set-up draws the same numbers independently of others
     repeat: Repeat
-    needs: str = ""
+    needs: str = ""  # the registered data set without which it is skipped; empty if its data are generated
+    #: The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
+    #: that they can be compared pair by pair.
     draws: str = ""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A source of numbers, which several tables may share.
-
-    If `keeps` is true, one repetition takes so long that it is kept in the output directory, and found there by a later
-    run.
-    """
+    """A source of numbers, which several tables may share."""
 
     id: str
     setups: Callable[[], Sequence[Setup]]
+    #: One repetition takes so long that it is kept in the output directory, and found there by a later run.
     keeps: bool = False
 
 
@@ -138,17 +124,16 @@ class Findings:
         """Return the curves of each row that has them, by its label."""
         return {label: self.curves(row, measure) for label, row in rows.items() if self.has(row, measure)}
 
-    def by_groups(
-        self, groups: Sequence[str], within: Sequence[str], measure: str
-    ) -> dict[str, dict[int, tuple[float, float]]]:
-        """Return mean and deviation of the rows named ``group, within``: by `within`, by the place of the group."""
-        found: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in within}
-        for name, known in found.items():
-            for place, group in enumerate(groups):
-                row = f"{group}, {name}"
-                if self.has(row, measure) and np.isfinite(self.samples(row, measure)).all():
-                    known[place] = (self.mean(row, measure), self.sd(row, measure))
-        return found
+    def by_groups(self, series: Mapping[str, Sequence[str]], measure: str) -> dict[str, dict[int, tuple[float, float]]]:
+        """Return mean and deviation of the rows of each series that are finite, by their place in the series."""
+        return {
+            name: {
+                place: (self.mean(row, measure), self.sd(row, measure))
+                for place, row in enumerate(rows)
+                if self.has(row, measure) and np.isfinite(self.samples(row, measure)).all()
+            }
+            for name, rows in series.items()
+        }
 
     def is_curve(self, row: str, measure: str) -> bool:
         """Whether there is one number per round."""
@@ -178,67 +163,34 @@ def _natural(name: str) -> list[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that must hold.
+    """Something that must hold."""
 
-    Parameters
-    ----------
-    what : str
-        In one line, with the bound.
-    value : str
-        What was measured.
-    held : bool or None
-        None where its rows were not measured.
-    always : bool
-        Whether it must hold however little was measured: a quick run decides only these.
-    """
-
-    what: str
-    value: str
-    held: bool | None
-    always: bool = False
+    what: str  # in one line, with the bound
+    value: str  # what was measured
+    held: bool | None  # None where its rows were not measured
+    always: bool = False  # whether it must hold however little was measured: a quick run decides only these
 
 
 @dataclass(frozen=True)
 class Table:
-    """A published table or figure.
-
-    Attributes
-    ----------
-    shows : str
-        One line.
-    time : str
-        How long a full run takes on one core.
-    measures : mapping of str to str
-        The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
-    claims : callable
-        Evaluates the claims.
-    draw : callable
-        Draws the findings.
-    wanted : callable, optional
-        Whether the table needs a set-up, by its name; by default it needs all of its experiment.
-    quick : callable, optional
-        Whether a quick run does one of these, too.
-    summary : callable, optional
-        Makes the rows that are shown, if they are other than those that are measured.
-    repeats : int
-        As in the paper.
-    interval : bool
-        Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
-        repetition. So are those shown beside them.
-    """
+    """A published table or figure."""
 
     id: str
-    shows: str
-    time: str
+    shows: str  # one line
+    time: str  # that a full run takes on one core
     experiment: Experiment
+    #: The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
     measures: Mapping[str, str]
     claims: Callable[[Findings], Iterable[Claim]]
     draw: Callable[[Figure, Findings], None]
-    wanted: Callable[[str], bool] = lambda name: True
-    quick: Callable[[str], bool] = lambda name: True
+    wanted: Callable[[str], bool] = lambda name: True  # whether the table needs a set-up, by its name
+    quick: Callable[[str], bool] = lambda name: True  # whether a quick run does one of these, too
+    #: Makes the rows that are shown, if they are other than those that are measured.
     summary: Callable[[Findings], Findings] = lambda found: found
-    repeats: int = 10
+    repeats: int = 10  # as in the paper
     quick_repeats: int = 2
+    #: Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
+    #: repetition. So are those shown beside them.
     interval: bool = False
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:

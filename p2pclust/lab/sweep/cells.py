@@ -124,10 +124,7 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
 def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
     """Return the cells of a sweep, after all checks that are possible before a run; `where` begins each refusal.
 
-    Raises
-    ------
-    UsageError, DataError
-        If there can be no such overlay, job, or data.
+    Raise UsageError or DataError if there can be no such overlay, job, or data.
     """
     try:
         cells = cells_of(sweep)
@@ -145,10 +142,7 @@ def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
 def scenario_of(cell: Cell) -> Scenario:
     """Return the scenario that a job's cell runs, but for the overlay, which is the cell's own.
 
-    Raises
-    ------
-    pydantic.ValidationError
-        If there is none.
+    Raise pydantic.ValidationError if there is none.
     """
     fixed, link = cell.fixed, {"latency_ms": cell.axis("latency_ms"), "loss": cell.axis("loss")}
     names = cell.make_overlay().names if cell.kind == "file" else peer_names(cell.peers)

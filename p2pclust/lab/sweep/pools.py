@@ -44,10 +44,7 @@ def here(cells: Sequence[Cell]) -> Iterator[Finished]:
 def on_cores(n_workers: int) -> Pool:
     """Return a pool of worker processes on this machine.
 
-    Raises
-    ------
-    FleetError
-        While running, if a worker dies.
+    Raise FleetError while running, if a worker dies.
     """
 
     def run(cells: Sequence[Cell]) -> Iterator[Finished]:
@@ -62,12 +59,8 @@ def on_cores(n_workers: int) -> Pool:
 def through_dask(address: str) -> Pool:
     """Return a pool of the workers of a Dask scheduler, each of which needs p2pclust and the data.
 
-    Raises
-    ------
-    UsageError
-        If `distributed` is not installed, the address does not answer, or a worker has no p2pclust.
-    FleetError
-        While running, if a cell kills workers repeatedly, or the scheduler is gone.
+    Raise UsageError if `distributed` is not installed, the address does not answer, or a worker has no p2pclust;
+    FleetError while running, if a cell kills workers repeatedly, or the scheduler is gone.
     """
     scheduler = Scheduler(address)
 

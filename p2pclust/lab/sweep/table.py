@@ -97,10 +97,7 @@ def opened(path: Path) -> Iterator[FinishedCells]:
 
     A line that was cut short, because machine or process died while it was written, is dropped: that cell runs again.
 
-    Raises
-    ------
-    UsageError
-        If another sweep holds it, or it is something else.
+    Raise UsageError if another sweep holds it, or it is something else.
     """
     with path.open("a+b") as file:
         try:

@@ -61,10 +61,7 @@ class Backend:
         With `centers`, each peer gets its own columns of the first centers, which no job has where peers hold columns. With
         `treatment`, the fleet treats the job so. `on_run` receives the specification and the result of the run.
 
-        Raises
-        ------
-        FleetError
-            If the fleet could not finish.
+        Raise FleetError if the fleet could not finish.
         """
         from p2pclust.protocols.engine.local import Local  # noqa: PLC0415
 

@@ -111,22 +111,11 @@ def over_worlds(
     called: Mapping[str, str] | None = None, panels: Sequence[str] = ("acc",),
     draw: Callable[[Figure, Findings], None] | None = None,
 ) -> Table:  # fmt: skip
-    """Return a table over worlds.
+    """Return a table over worlds, see `Table`; by default the measures in `panels` are drawn as bars.
 
-    Parameters
-    ----------
-    id, shows, time, measures, claims, draw
-        See `Table`; by default the measures in `panels` are drawn as bars.
-    what : sequence of str
-        The worlds.
-    methods : sequence of str
-        Of FedCRef, or what it is compared with.
-    labels : sequence of str
-        Data sets besides digits.
-    quick : sequence of str
-        The worlds of a quick run, with digits; by default the first.
-    called : mapping of str to str, optional
-        Where the table calls a world otherwise than it is called elsewhere.
+    `what` are the worlds, `methods` those of FedCRef or what it is compared with, `labels` the data sets besides digits,
+    `quick` the worlds of a quick run, with digits, by default the first. `called` has the worlds that the table calls
+    otherwise than they are called elsewhere.
     """
     names = called or {}
 

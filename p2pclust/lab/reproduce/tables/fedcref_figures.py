@@ -70,31 +70,19 @@ _BY_OVERLAP = {f"overlap {overlap}": f"overlap {overlap}" for overlap in OVERLAP
 
 TABLES = (
     over_worlds(
-        "004-figure7",
-        "ACC of DEC where all rows are in one place (10 000 of them), over K",
-        "3 h",
-        {"acc": "ACC", "communities": "best K"},
-        _claims_of_figure_7,
-        what=(),
-        methods=("central DEC",),
+        "004-figure7", "ACC of DEC where all rows are in one place (10 000 of them), over K", "3 h",
+        {"acc": "ACC", "communities": "best K"}, _claims_of_figure_7, what=(), methods=("central DEC",),
         draw=_draw_figure_7,
     ),
     over_worlds(
         "004-figure8",
         "communities, ACC, wrong associations, isolated clusters and active peers over iterations, from local DEC",
-        "4 h",
-        _MEASURES,
-        _claims_of_figure_8,
-        what=("DEC start",),
+        "4 h", _MEASURES, _claims_of_figure_8, what=("DEC start",),
         draw=_draws(tuple(_PANELS), lambda method: {method: row_of(method, "DEC start")}),
     ),
     over_worlds(
-        "004-figure9",
-        "communities, ACC and isolated clusters over iterations, by overlap",
-        "2 h",
-        _MEASURES,
-        lambda found: (),
-        what=tuple(_BY_OVERLAP.values()),
+        "004-figure9", "communities, ACC and isolated clusters over iterations, by overlap", "2 h", _MEASURES,
+        lambda found: (), what=tuple(_BY_OVERLAP.values()),
         draw=_draws(
             ("communities by step", "acc by step", "isolated by step"),
             lambda method: {label: row_of(method, world) for label, world in _BY_OVERLAP.items()},
@@ -102,14 +90,11 @@ TABLES = (
     ),
     over_worlds(
         "004-figure10",
-        "communities, ACC, wrong associations and isolated clusters over iterations, by the number of peers",
-        "4 h",
-        _MEASURES,
-        lambda found: (),
-        what=[f"N {number}" for number in PEERS],
+        "communities, ACC, wrong associations and isolated clusters over iterations, by the number of peers", "4 h",
+        _MEASURES, lambda found: (), what=[f"N {number}" for number in PEERS],
         draw=_draws(
             ("communities by step", "acc by step", "wrong by step", "isolated by step"),
             lambda method: {f"{number} peers": row_of(method, n_label(number)) for number in PEERS},
         ),
     ),
-)
+)  # fmt: skip

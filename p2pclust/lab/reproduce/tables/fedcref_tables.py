@@ -104,6 +104,10 @@ def _by_peers(method: str) -> list[str]:
     return [row_of(method, n_label(number)) for number in PEERS]
 
 
+def _claims_of_table_10(found: Findings) -> Iterable[Claim]:
+    yield rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
+
+
 def _claims_of_table_12(found: Findings) -> Iterable[Claim]:
     yield rising(found, "paper: the more peers, the longer it takes", _by_peers("paper"), "minutes")
     for row in _by_peers("refined"):
@@ -138,101 +142,49 @@ def _over_peers(
 
 TABLES = (
     over_worlds(
-        "004-table3",
-        "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits",
-        "7 h",
-        {"acc": "ACC", "communities": "communities, or best K"},
-        _claims_of_table_3,
-        what=_STARTS,
+        "004-table3", "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits",
+        "7 h", {"acc": "ACC", "communities": "communities, or best K"}, _claims_of_table_3, what=_STARTS,
         methods=(*TWO, "central DEC", "UIFCA"),
     ),
     over_worlds(
         "004-table4",
-        "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters",
-        "4 h",
-        {**_SCORES, **_OUTCOMES},
-        _claims_of_table_4,
-        what=_STARTS,
-        panels=("acc", "communities", "isolated"),
+        "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters", "4 h",
+        {**_SCORES, **_OUTCOMES}, _claims_of_table_4, what=_STARTS, panels=("acc", "communities", "isolated"),
     ),
     over_worlds(
-        "004-table5",
-        "communities, wrong associations and isolated clusters by dirtiness, on three data sets",
-        "5 h",
-        _OUTCOMES,
-        _claims_of_table_5,
-        what=_BY_DIRT,
-        labels=_MORE_DATA,
-        quick=("dirtiness 0.3",),
-        panels=_FOUND,
+        "004-table5", "communities, wrong associations and isolated clusters by dirtiness, on three data sets", "5 h",
+        _OUTCOMES, _claims_of_table_5, what=_BY_DIRT, labels=_MORE_DATA, quick=("dirtiness 0.3",), panels=_FOUND,
     ),
     over_worlds(
-        "004-table6",
-        "accuracy by dirtiness, and with perfect associations, on three data sets",
-        "7 h",
-        _SCORES,
-        _claims_of_table_6,
-        what=_BY_DIRT,
-        methods=ALL,
-        labels=_MORE_DATA,
-        quick=("dirtiness 0.3",),
+        "004-table6", "accuracy by dirtiness, and with perfect associations, on three data sets", "7 h", _SCORES,
+        _claims_of_table_6, what=_BY_DIRT, methods=ALL, labels=_MORE_DATA, quick=("dirtiness 0.3",),
     ),
     over_worlds(
-        "004-table7",
-        "mode paper by α and θ, at dirtiness 0.3 on digits",
-        "3 h",
-        {"acc": "ACC", **_OUTCOMES},
-        _claims_of_table_7,
-        what=tuple(_BY_GRID.values()),
-        methods=("paper",),
-        quick=("dirtiness 0.3", "α 75, θ 0.3"),
-        called={"dirtiness 0.3": "α 75, θ 0.2"},
-        panels=("acc", *_FOUND),
+        "004-table7", "mode paper by α and θ, at dirtiness 0.3 on digits", "3 h", {"acc": "ACC", **_OUTCOMES},
+        _claims_of_table_7, what=tuple(_BY_GRID.values()), methods=("paper",), quick=("dirtiness 0.3", "α 75, θ 0.3"),
+        called={"dirtiness 0.3": "α 75, θ 0.2"}, panels=("acc", *_FOUND),
     ),
     over_worlds(
-        "004-table8",
-        "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits",
-        "2 h",
-        _OUTCOMES,
-        _claims_of_table_8,
-        what=_BY_OVERLAP,
-        called={"dirtiness 0.3": "overlap 0.0"},
-        panels=_FOUND,
+        "004-table8", "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits",
+        "2 h", _OUTCOMES, _claims_of_table_8, what=_BY_OVERLAP, called={"dirtiness 0.3": "overlap 0.0"}, panels=_FOUND,
     ),
     over_worlds(
-        "004-table9",
-        "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits",
-        "3 h",
-        _SCORES,
-        _claims_of_table_9,
-        what=_BY_OVERLAP,
-        methods=ALL,
-        called={"dirtiness 0.3": "overlap 0.0"},
+        "004-table9", "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits", "3 h", _SCORES,
+        _claims_of_table_9, what=_BY_OVERLAP, methods=ALL, called={"dirtiness 0.3": "overlap 0.0"},
     ),
     _over_peers(
         "004-table10",
-        "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits",
-        "4 h",
-        _OUTCOMES,
-        lambda found: [
-            rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
-        ],
-        panels=_FOUND,
+        "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits", "4 h",
+        _OUTCOMES, _claims_of_table_10, panels=_FOUND,
     ),
     _over_peers(
-        "004-table11",
-        "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits",
-        "6 h",
-        _SCORES,
-        lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
+        "004-table11", "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits", "6 h",
+        _SCORES, lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
         methods=ALL,
     ),
     _over_peers(
-        "004-table12",
-        "iterations and minutes by the number of peers (20, 30, 40), on digits",
-        "4 h",
-        {"iterations": "iterations, or refinements", "minutes": "minutes"},
-        _claims_of_table_12,
+        "004-table12", "iterations and minutes by the number of peers (20, 30, 40), on digits", "4 h",
+        {"iterations": "iterations, or refinements", "minutes": "minutes"}, _claims_of_table_12,
         panels=("iterations", "minutes"),
     ),
-)
+)  # fmt: skip

@@ -53,7 +53,9 @@ def _draw_table_1(figure: Figure, found: Findings) -> None:
     names = [name for name in _SETS if found.has(f"{name}, {gamma_name(1.0)}", "ari")]
     for number, (measure, title) in enumerate(_MEASURES.items(), start=1):
         axes = figure.add_subplot(1, 2, number)
-        mean_bars(axes, names, found.by_groups(names, list(_XCLARA), measure))
+        mean_bars(
+            axes, names, found.by_groups({gamma: [f"{name}, {gamma}" for name in names] for gamma in _XCLARA}, measure)
+        )
         axes.set_title(title)
     axes.legend()
 
@@ -79,7 +81,7 @@ def _draw_figure_1(figure: Figure, found: Findings) -> None:
     axes.set(xlabel="round", ylabel="‖V(t+1) − V(t)‖", title="movement of the centers", ylim=(1e-6, None))
     axes.legend()
     axes = figure.add_subplot(1, 2, 2)
-    mean_bars(axes, ["xclara"], found.by_groups(["xclara"], list(_XCLARA), "distance"))
+    mean_bars(axes, ["xclara"], found.by_groups({gamma: [row] for gamma, row in _XCLARA.items()}, "distance"))
     axes.set(title="distance to the pooled centers")
 
 
@@ -99,21 +101,14 @@ TABLES = (
     Table(
         "000-table1",
         "federated fuzzy c-means on four data sets: agreement with the classes, distance to the pooled centers",
-        "10 s",
-        over_sets("federated-fcm", _SETS, partial(_repeat, tol=_TOL)),
-        _MEASURES,
-        _claims_of_table_1,
-        _draw_table_1,
-        quick=lambda name: name in ("xclara", "waveform"),
+        "10 s", over_sets("federated-fcm", _SETS, partial(_repeat, tol=_TOL)), _MEASURES, _claims_of_table_1,
+        _draw_table_1, quick=lambda name: name in ("xclara", "waveform"),
     ),
     Table(
         "000-figure1",
         "federated fuzzy c-means on xclara: movement of the centers by round, distance to the pooled centers by γ",
-        "5 s",
         # Always thirty rounds: what the movement of the centers does after the tolerance was met.
-        over_sets("federated-fcm-curves", ["xclara"], partial(_repeat, tol=0.0)),
-        {"plateau": "movement, rounds 8-30", "distance": "‖V − V pooled‖"},
-        _claims_of_figure_1,
-        _draw_figure_1,
+        "5 s", over_sets("federated-fcm-curves", ["xclara"], partial(_repeat, tol=0.0)),
+        {"plateau": "movement, rounds 8-30", "distance": "‖V − V pooled‖"}, _claims_of_figure_1, _draw_figure_1,
     ),
-)
+)  # fmt: skip

@@ -19,17 +19,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import gaussian_grid, uneven_grid
 from p2pclust.data.registry import load
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.model import (
-    Claim,
-    Experiment,
-    Findings,
-    Setup,
-    Table,
-    Value,
-    Values,
-    about_means,
-    not_measured,
-)
+from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values, about_means, not_measured
 from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.metrics import adjusted_rand_index, silhouette, simplified_silhouette
 from p2pclust.protocols.engine import summaries
@@ -99,7 +89,7 @@ def _k_fed(data: DataSet, n_clusters: int, n_local: int, seed: int, peers: Peers
     return summaries.raw_centers(peers.run(job, [peer.X for peer in data.by_group()]))
 
 
-def _on_a_grid(data: DataSet, rng: np.random.Generator, peers: Peers) -> dict[str, dict[str, Value]]:
+def _on_a_grid(data: DataSet, rng: np.random.Generator, peers: Peers) -> Values:
     """Run the three methods, and measure each."""
     seed = seed_of(rng)
     pooled = nearest(Points(data.X), _central(data.X, _K, rng))
@@ -265,56 +255,31 @@ _GRIDS = Experiment("fkm-grid", lambda: [Setup(name, partial(_repeat_grid, name)
 
 TABLES = (
     Table(
-        "003-figure1",
-        "fkm, k-fed and pooled k-means on the grid, for β = 0.1, 1, 10",
-        "1 min",
-        _GRIDS,
-        {"ari": "ARI", "K_l": "best K_l"},
-        _claims_of_figure_1,
-        _draw_figure_1,
+        "003-figure1", "fkm, k-fed and pooled k-means on the grid, for β = 0.1, 1, 10", "1 min", _GRIDS,
+        {"ari": "ARI", "K_l": "best K_l"}, _claims_of_figure_1, _draw_figure_1,
         wanted=lambda name: _GRID[name].points == _POINTS[0] and _GRID[name].noise == _NOISES[0],
-        quick=lambda name: _GRID[name].beta == _BETAS[0],
-        repeats=_REPEATS,
+        quick=lambda name: _GRID[name].beta == _BETAS[0], repeats=_REPEATS,
     ),
     Table(
-        "003-figure3",
-        "fkm, k-fed and pooled k-means by noise, and fkm by round, for β = 0.1, 1, 10",
-        "3 min",
-        _GRIDS,
-        {"ari": "ARI", "ari round 1": "round 1", "gain": "gain 1 to 10"},
-        _claims_of_figure_3,
-        _draw_figure_3,
-        wanted=lambda name: _GRID[name].points == _POINTS[0],
-        quick=lambda name: name in _CORNERS,
-        repeats=_REPEATS,
+        "003-figure3", "fkm, k-fed and pooled k-means by noise, and fkm by round, for β = 0.1, 1, 10", "3 min", _GRIDS,
+        {"ari": "ARI", "ari round 1": "round 1", "gain": "gain 1 to 10"}, _claims_of_figure_3, _draw_figure_3,
+        wanted=lambda name: _GRID[name].points == _POINTS[0], quick=lambda name: name in _CORNERS, repeats=_REPEATS,
     ),
     Table(
-        "003-figure4",
-        "fkm, k-fed and pooled k-means where the peers have 16, 1, 3, 10 and 7 of the clusters",
-        "10 s",
-        Experiment("fkm-uneven", lambda: [Setup("uneven", _repeat_uneven)]),
-        {"ari": "ARI", "ari round 1": "round 1"},
+        "003-figure4", "fkm, k-fed and pooled k-means where the peers have 16, 1, 3, 10 and 7 of the clusters", "10 s",
+        Experiment("fkm-uneven", lambda: [Setup("uneven", _repeat_uneven)]), {"ari": "ARI", "ari round 1": "round 1"},
         lambda found: [about_means(found, "fkm above k-fed (K_l = 16)", ["fkm", "k-fed"], "ari", lambda a, b: a > b)],
-        _draw_figure_4,
-        repeats=_REPEATS,
+        _draw_figure_4, repeats=_REPEATS,
     ),
     Table(
-        "003-figure5",
-        "fkm, k-fed and pooled k-means on ten writers of FEMNIST: silhouettes",
-        "2 min",
+        "003-figure5", "fkm, k-fed and pooled k-means on ten writers of FEMNIST: silhouettes", "2 min",
         Experiment("fkm-writers", lambda: [Setup("femnist", _repeat_writers, "femnist")]),
-        {"silhouette": "silhouette", "simplified silhouette": "simplified silhouette"},
-        _claims_of_figure_5,
+        {"silhouette": "silhouette", "simplified silhouette": "simplified silhouette"}, _claims_of_figure_5,
         _draw_figure_5,
     ),
     Table(
-        "003-figure6",
-        "fkm, k-fed and pooled k-means by noise, with 50, 100 and 200 points in each cluster",
-        "2 min",
-        _GRIDS,
-        {"ari": "ARI", "ari round 1": "round 1"},
-        _claims_of_figure_6,
-        _draw_figure_6,
+        "003-figure6", "fkm, k-fed and pooled k-means by noise, with 50, 100 and 200 points in each cluster", "2 min",
+        _GRIDS, {"ari": "ARI", "ari round 1": "round 1"}, _claims_of_figure_6, _draw_figure_6,
         quick=lambda name: name in _CORNERS,
     ),
-)
+)  # fmt: skip

@@ -103,11 +103,8 @@ def _draw_table_4(figure: Figure, found: Findings) -> None:
     for number, measure in enumerate(("ari", "ari to pooled"), start=1):
         axes = figure.add_subplot(1, 2, number)
         names = [name for name in _SETS if found.has(f"llf-fcm, {name}", measure)]
-        for place, protocol in enumerate(("llf-fcm", "gdf-fcm")):
-            rows = [f"{protocol}, {name}" for name in names]
-            places = [index + 0.4 * place - 0.2 for index in range(len(rows))]
-            means, spreads = ([getattr(found, what)(row, measure) for row in rows] for what in ("mean", "sd"))
-            axes.bar(places, means, 0.4, yerr=np.nan_to_num(spreads), label=protocol)
+        rows = {protocol: [f"{protocol}, {name}" for name in names] for protocol in ("llf-fcm", "gdf-fcm")}
+        mean_bars(axes, names, found.by_groups(rows, measure))
         axes.set_xticks(range(len(names)), names, rotation=30)
         axes.set_title(_MEASURES[measure])
     figure.axes[0].legend()
@@ -130,7 +127,8 @@ def _draws(*protocols: str) -> Callable[[Figure, Findings], None]:
             groups = [group for group in groups if found.has(f"{group}, {gamma_name(1.0)}", "ari")]
             for column, measure in enumerate(("distance", "ari")):
                 axes = figure.add_subplot(len(protocols), 2, 2 * line + column + 1)
-                mean_bars(axes, groups, found.by_groups(groups, [gamma_name(gamma) for gamma in GAMMAS], measure))
+                rows = {name: [f"{group}, {name}" for group in groups] for name in map(gamma_name, GAMMAS)}
+                mean_bars(axes, groups, found.by_groups(rows, measure))
                 axes.set_xticks(range(len(groups)), [group.split(", ")[1] for group in groups])
                 axes.set_title(f"{protocol}: {_MEASURES[measure]}")
         figure.axes[0].legend()
@@ -142,39 +140,24 @@ _table = partial(Table, quick=lambda name: name in ("xclara", "rice"))
 
 TABLES = (
     _table(
-        "002-table2",
-        "llf-fcm and gdf-fcm on eight data sets: movement of the centers by round (plots)",
-        "2 min",
-        _LOSSLESS,
-        {},
-        _claims_of_table_2,
-        _draw_table_2,
+        "002-table2", "llf-fcm and gdf-fcm on eight data sets: movement of the centers by round (plots)", "2 min",
+        _LOSSLESS, {}, _claims_of_table_2, _draw_table_2,
     ),
     _table(
         "002-table3",
-        "llf-fcm and gdf-fcm on eight data sets: distance and agreement to pooled, to the classes, Xie–Beni",
-        "2 min",
-        _LOSSLESS,
-        _MEASURES,
-        _claims_of_table_3,
-        _draws("llf-fcm", "gdf-fcm"),
+        "llf-fcm and gdf-fcm on eight data sets: distance and agreement to pooled, to the classes, Xie–Beni", "2 min",
+        _LOSSLESS, _MEASURES, _claims_of_table_3, _draws("llf-fcm", "gdf-fcm"),
     ),
     _table(
-        "002-table4",
-        "llf-fcm and gdf-fcm with classes dealt by Dirichlet(0.5): llf-fcm is unmoved, gdf-fcm is not",
-        "1 min",
-        over_sets("lossless-dirichlet", _SETS, partial(_repeat, runs=_GATELESS, gammas=(1.0,), beta=0.5)),
+        "002-table4", "llf-fcm and gdf-fcm with classes dealt by Dirichlet(0.5): llf-fcm is unmoved, gdf-fcm is not",
+        "1 min", over_sets("lossless-dirichlet", _SETS, partial(_repeat, runs=_GATELESS, gammas=(1.0,), beta=0.5)),
         {name: _MEASURES[name] for name in ("ari", "ari to pooled", "distance")} | {"diverged": "diverged"},
-        _claims_of_table_4,
-        _draw_table_4,
+        _claims_of_table_4, _draw_table_4,
     ),
     _table(
-        "002-table5",
-        "llf-fcm and c2f-fcm with careful seeding on eight data sets: distance and agreement, Xie–Beni",
+        "002-table5", "llf-fcm and c2f-fcm with careful seeding on eight data sets: distance and agreement, Xie–Beni",
         "7 min",
         over_sets("lossless-seeded", _SETS, partial(_repeat, runs={"llf-fcm": {}, "c2f-fcm": {}}, careful=True)),
-        _MEASURES,
-        _claims_of_table_5,
-        _draws("llf-fcm", "c2f-fcm"),
+        _MEASURES, _claims_of_table_5, _draws("llf-fcm", "c2f-fcm"),
     ),
-)
+)  # fmt: skip

@@ -83,13 +83,9 @@ def _draw(figure: Figure, found: Findings) -> None:
 
 TABLES = (
     Table(
-        "002-figure6",
-        "vertical llf-fcm on pendigits: the same curve however the columns are split",
-        "15 s",
+        "002-figure6", "vertical llf-fcm on pendigits: the same curve however the columns are split", "15 s",
         Experiment("vertical", lambda: [Setup("pendigits", _repeat, "pendigits")]),
-        {"ari": "ARI to classes", "ari to pooled": "ARI to pooled", "distance": "‖V − V pooled‖"},
-        _claims,
-        _draw,
+        {"ari": "ARI to classes", "ari to pooled": "ARI to pooled", "distance": "‖V − V pooled‖"}, _claims, _draw,
         quick_repeats=1,
     ),
-)
+)  # fmt: skip

@@ -28,10 +28,7 @@ class ReservedPorts:
     no other fleet can reserve it. Elsewhere two sockets cannot be bound to one address even with SO_REUSEADDR, so ports are
     only looked for; two fleets that begin in the same instant rarely meet, as each searches from a port of its own.
 
-    Raises
-    ------
-    FleetError
-        If fewer than ``count`` ports are free.
+    Raise FleetError if fewer than ``count`` ports are free.
     """
 
     def __init__(self, count: int) -> None:
