@@ -212,7 +212,6 @@ def _write_graphml(overlay: Overlay) -> Iterable[str]:
 
 
 def _check_names(names: Sequence[str], file: Path) -> None:
-    """Refuse names that could not be read again."""
     for name in names:
         words = name.split()
         if (
@@ -234,7 +233,6 @@ _FORMATS: Final[Mapping[str, _Format]] = {
 
 
 def _format(file: Path) -> _Format:
-    """Return the reader and the writer of a file's format."""
     if file.suffix.lower() not in _FORMATS:
         raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
     return _FORMATS[file.suffix.lower()]

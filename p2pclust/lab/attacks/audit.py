@@ -86,7 +86,6 @@ class _Attacks:
         )  # fmt: skip
 
     def all(self) -> list[AttackResult]:
-        """Return what every attack found."""
         observer, main, sent = self._audit.observer, labelling_stage(self._audit.job)[1], self._sights.sent
         copies = self._on_each(observer, "copies in centers", sent, proposed_rows)
         if not isinstance(main, Additive):
@@ -126,7 +125,6 @@ class _Attacks:
         return self._result(observer, attack, sum(locals_[peer].n_samples for peer in found), began, found)
 
     def _on_all(self, observer: str, attack: str, reads: Callable[[], Floats]) -> AttackResult:
-        """Attack what was sent for all peers together."""
         began = self._audit.clock()
         sent = sorted(set(chain.from_iterable(self._sights.sent)))
         read = reads()
@@ -178,7 +176,6 @@ class _Attacks:
         return self._result("two turns", "a new row", len(devices), began, found)
 
     def _again(self, locals_: Sequence[Local]) -> Sights:
-        """Return what the job shows over these rows."""
         job, groups = self._audit.job, self._audit.groups
         return sights_of(job, locals_, run_in_process(job, locals_, groups=groups).log, groups=groups)
 
@@ -193,6 +190,5 @@ def _seen_of(sights: Sights, peer: int) -> list[Sight]:
 
 
 def _without_the_last(local: Local) -> Local:
-    """Return a peer's rows without the last one."""
     labels, weights = (None if array is None else array[:-1] for array in (local.labels, local.weights))
     return Local(local.X[:-1], labels=labels, weights=weights, n_clusters=local.n_clusters)

@@ -149,7 +149,7 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
     from rich.text import Text  # noqa: PLC0415
 
     from p2pclust.cli.show.tables import table  # noqa: PLC0415
-    from p2pclust.lab.reproduce.published import published  # noqa: PLC0415
+    from p2pclust.lab.reproduce.model import published  # noqa: PLC0415
     from p2pclust.lab.reproduce.report import comparison  # noqa: PLC0415
 
     console.print(Text(f"{item.id}: {item.shows}", style="bold"), soft_wrap=True)

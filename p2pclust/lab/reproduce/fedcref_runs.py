@@ -169,7 +169,6 @@ class _Watch:
         self._scores: list[float] = []
 
     def see(self, state: JobState) -> None:
-        """Look at the state after a round."""
         if "cref_phase" not in state.arrays:
             return
         agreed = Agreed.of(state.arrays)
@@ -206,7 +205,6 @@ class _Watch:
         return float(np.mean(self._scores))
 
     def record(self, seconds: float) -> dict[str, Value]:
-        """Return all that was measured."""
         curves = self._curves
         found: dict[str, Value] = {name: values[-1] for name, values in curves.items() if name != "active"}
         first, last = curves["acc"][0], curves["acc"][-1]

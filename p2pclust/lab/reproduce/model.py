@@ -1,13 +1,17 @@
-"""The classes of a reproduction: set-up, experiment, findings, claim, table."""
+"""The classes of a reproduction: set-up, experiment, findings, claim, table; and the numbers that the papers print."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,11 +167,11 @@ def _natural(name: str) -> list[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that must hold."""
+    """Something that must hold; with `what` alone, one whose rows were not measured."""
 
     what: str  # in one line, with the bound
-    value: str  # what was measured
-    held: bool | None  # None where its rows were not measured
+    value: str = "not measured"
+    held: bool | None = None
     always: bool = False  # whether it must hold however little was measured: a quick run decides only these
 
 
@@ -213,7 +217,7 @@ def about_means(
     Claim(what='fkm above k-fed', value='0.9000, 0.5000', held=True, always=False)
     """
     if not all(found.has(row, measure) for row in rows):
-        return not_measured(what)
+        return Claim(what)
     means = [found.mean(row, measure) for row in rows]
     return Claim(what, between.join(f"{mean:.{digits}f}" for mean in means), holds(*means))
 
@@ -222,11 +226,61 @@ def rising(found: Findings, what: str, rows: Sequence[str], measure: str) -> Cla
     """Claim that the means of rows rise strictly."""
 
     def holds(*means: float) -> bool:
-        return all(a < b for a, b in pairwise(means))
+        return all(a < b for a, b in itertools.pairwise(means))
 
     return about_means(found, what, rows, measure, holds, digits=3, between=" < ")
 
 
-def not_measured(what: str, *, always: bool = False) -> Claim:
-    """Return a claim that is undecided."""
-    return Claim(what, "not measured", None, always)
+@dataclass(frozen=True)
+class Printed:
+    """One number of a paper, and its standard deviation, or 95 % confidence interval, where that is known."""
+
+    mean: float
+    sd: float = math.nan
+    ci: float = math.nan
+
+
+@dataclass(frozen=True)
+class Source:
+    """All numbers of one table by row and measure, and where they are printed: paper and place."""
+
+    where: str
+    numbers: Mapping[tuple[str, str], Printed]
+
+
+@cache
+def published(table_id: str) -> Source:
+    """Return the published numbers of a table.
+
+    A file holds blocks of one measure each, or of rows by measure: the name of a row is ``of`` (the algorithm), the key,
+    and the column, with commas between. ``of`` may be a list: the number then belongs to each of these rows. Blocks
+    without columns have those of the file. ``sd`` and ``ci`` hold spreads by key. A number that cannot be read in the
+    paper's text is ``nan`` there, and left out here. A file that is ``like`` another has its numbers.
+
+    Examples
+    --------
+    >>> published("000-table1").numbers["xclara, γ 0.25", "distance"].mean
+    0.00893
+    """
+    text = resources.files(__package__).joinpath("published", f"{table_id}.toml").read_text(encoding="utf-8")
+    document = tomllib.loads(text)
+    numbers = dict(published(document["like"]).numbers) if "like" in document else {}
+    for block in document.get("block", ()):
+        of = block.get("of", "")
+        columns, by_measure = block.get("columns") or document["columns"], block.get("by_measure")
+        for measure, rows in (by_measure or {block.get("measure", ""): block["rows"]}).items():
+            for key, (number, column) in itertools.product(rows, enumerate(columns)):
+                mean = float(rows[key][number])
+                if math.isnan(mean):
+                    continue
+                sd, ci = (_spread(block, name, key, number) for name in ("sd", "ci"))
+                for algorithm in of if isinstance(of, list) else [of]:
+                    # Where a block has no measure, its columns are the measures.
+                    row = (algorithm, key, column) if measure else (algorithm, key)
+                    numbers[", ".join(filter(None, row)), measure or column] = Printed(mean, sd, ci)
+    return Source(document["where"], MappingProxyType(numbers))
+
+
+def _spread(block: Mapping[str, Any], name: str, key: str, number: int) -> float:
+    spreads = block.get(name, {})
+    return float(spreads[key][number]) if key in spreads else math.nan

@@ -24,7 +24,7 @@ from p2pclust.jobs.explain import explain
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.sweep.columns import AXES, MEASURES
-from p2pclust.lab.sweep.spec import OverlayChoice, Sweep
+from p2pclust.lab.sweep.spec import OverlayChoice, Sweep, SweptFault
 from p2pclust.overlay.overlay import Overlay, make_overlay
 from p2pclust.protocols.engine import random_streams
 
@@ -133,7 +133,11 @@ def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
     except UsageError as error:
         raise UsageError(f"{where}: [grid]: {error}") from error
     if sweep.data is not None:
-        _check_source(sweep.data, where)
+        if "files" in sweep.data or is_file(str(sweep.data.get("source", ""))):
+            raise UsageError(
+                f"{where}: [data]: expected source = the name of a registered or generated data set: other machines of a "
+                "sweep lack your files (p2pclust data list)"
+            )
         for cell in _first_of_each(cells, lambda cell: (cell.axis("protocol"), cell.axis("collect"), cell.peers)):
             _check_job(cell, where)
     return cells
@@ -173,21 +177,11 @@ def _settings(sweep: Sweep) -> dict[str, Any]:
     if sweep.data is not None:
         found |= {"data": sweep.data, "job": sweep.job}
     if sweep.measure == "recovery":
-        fault = sweep.fault.model_dump() if sweep.fault else {"round": 3, "do": "kill", "for_s": None}
-        found["fault"] = fault
+        found["fault"] = (sweep.fault or SweptFault()).model_dump()
     return found
 
 
-def _check_source(data: Mapping[str, Any], where: str) -> None:
-    if "files" in data or is_file(str(data.get("source", ""))):
-        raise UsageError(
-            f"{where}: [data]: expected source = the name of a registered or generated data set: other machines of a "
-            "sweep lack your files (p2pclust data list)"
-        )
-
-
 def _check_job(cell: Cell, where: str) -> None:
-    """Make the job and load its data, to check them."""
     try:
         scenario = scenario_of(cell)
     except ValidationError as error:

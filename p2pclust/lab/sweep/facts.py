@@ -37,12 +37,10 @@ class _FirstTimes(Observer):
         self.times: dict[str, float] = {}
 
     def stepped(self, world: World, peer: Peer) -> None:
-        """Look at a peer, until it holds of it."""
         if peer.name not in self.times and peer.core is not None and self._holds(peer.core):
             self.times[peer.name] = world.now
 
     def complete(self) -> bool:
-        """Return whether it held of every peer."""
         return len(self.times) == self._n_peers
 
 

@@ -55,16 +55,12 @@ def write_parquet(path: Path, measure: str, rows: Sequence[Row]) -> None:
     kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     columns = columns_of(measure)
     schema = pyarrow.schema([(name, kinds[column.type]) for name, column in columns.items()])
-    arrays = [
-        pyarrow.array([_typed(column.type, row[name]) for row in rows], kinds[column.type])
-        for name, column in columns.items()
-    ]
+    arrays = []
+    for name, column in columns.items():
+        values = [None if row[name] is None else column.type(row[name]) for row in rows]
+        arrays.append(pyarrow.array(values, kinds[column.type]))
     with replacing(path) as file:
         pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), file)
-
-
-def _typed(kind: type, value: Any) -> Any:
-    return None if value is None else kind(value)
 
 
 def _plain(kind: type, value: Any) -> str:

@@ -159,7 +159,6 @@ class Driver:
         return new[0]
 
     def _start_clock(self) -> None:
-        """Start the clock of faults and plans, once."""
         if not self._clock_runs:
             self._clock_runs = True
             self._faults.plan()
@@ -245,7 +244,6 @@ class Driver:
         return bool(done) and all(self._faults.cut_off(name, done) for name in rest)
 
     async def _collect(self, job: JobRecord, state: JobState, mathematics: Job) -> None:
-        """Read the parts of the result that peers keep for themselves."""
         names = sorted(job.seen.digests)
         notes = await self._fleet.read(names, "note", job.seen.id)
         job.notes |= {name: Arrays.decode(note) for name, note in notes.items()}

@@ -89,8 +89,7 @@ class JobRecord:
         ticks = tuple(count for _, count in sorted(seen.ticks.items()))
         return JobResult(
             seen.id, seen.roster, self.state, tuple(sorted(seen.terms.items())), digests,
-            max(0.0, seen.ended - seen.submitted), notes, self.blobs, self.tolerance,
-            seen.reached, ticks,
+            max(0.0, seen.ended - seen.submitted), notes, self.blobs, self.tolerance, seen.reached, ticks,
         )  # fmt: skip
 
 

@@ -231,7 +231,6 @@ def node_connectivity(overlay: Overlay) -> int | None:
 
 
 def _flows(links: Any) -> Any:
-    """Return a sparse matrix as SciPy's flows want it."""
     from scipy.sparse import csr_matrix  # noqa: PLC0415
 
     matrix = csr_matrix(links, dtype=np.int32)

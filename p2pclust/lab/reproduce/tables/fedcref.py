@@ -16,9 +16,8 @@ import numpy as np
 from p2pclust.clustering.dec import DecSettings, deep_embedded_clustering, pretrained
 from p2pclust.data.registry import available
 from p2pclust.lab.reproduce.fedcref_runs import QUICK_DEC, PeerWorld, Setting, drawn, run
-from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
+from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Printed, Setup, Table, Values, published
 from p2pclust.lab.reproduce.peers import Peers, seed_of
-from p2pclust.lab.reproduce.published import Printed, published
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job

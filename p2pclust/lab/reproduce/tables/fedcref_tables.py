@@ -100,7 +100,6 @@ def _claims_of_table_9(found: Findings) -> Iterable[Claim]:
 
 
 def _by_peers(method: str) -> list[str]:
-    """Return a method's rows by the number of peers."""
     return [row_of(method, n_label(number)) for number in PEERS]
 
 

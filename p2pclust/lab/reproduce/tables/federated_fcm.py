@@ -14,9 +14,8 @@ import numpy as np
 
 from p2pclust.lab.pictures.bars import mean_bars
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, not_measured
+from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, published
 from p2pclust.lab.reproduce.peers import Peers
-from p2pclust.lab.reproduce.published import published
 from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, data_case, gamma_name, over_sets
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _XCLARA = {gamma_name(gamma): f"xclara, {gamma_name(gamma)}" for gamma in GAMMAS
 
 
 def _repeat(name: str, rng: np.random.Generator, peers: Peers, *, quick: bool, tol: float) -> Values:
-    """Run LLF-FCM at four participations, and pooled fuzzy c-means from the same first centers."""
     values: Values = {}
     for (_, gamma), found in against_pooled(data_case(name, quick=quick), rng, peers, {"llf-fcm": {}}, tol=tol).items():
         shifts = found["shifts"]
@@ -62,7 +60,7 @@ def _draw_table_1(figure: Figure, found: Findings) -> None:
 
 def _claims_of_figure_1(found: Findings) -> Iterable[Claim]:
     if not all(found.has(row, "plateau") for row in _XCLARA.values()):
-        yield not_measured("the movement of the centers and their distance to the pooled ones")
+        yield Claim("the movement of the centers and their distance to the pooled ones")
         return
     plateaus, distances = ([found.mean(row, what) for row in _XCLARA.values()] for what in ("plateau", "distance"))
     yield Claim(
@@ -90,7 +88,7 @@ def equals_pooled(found: Findings, rows: Iterable[str]) -> Iterable[Claim]:
     for row in rows:
         what = f"{row}: the pooled centers within 1e-9, and ARI to the pooled labels exactly 1"
         if not found.has(row, "distance", "ari to pooled"):
-            yield not_measured(what, always=True)
+            yield Claim(what, always=True)
             continue
         furthest = float(found.samples(row, "distance").max())
         least = float(found.samples(row, "ari to pooled").min())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -102,12 +102,9 @@ class ProcessActions(Actions):
     def start(self, name: str) -> None:
         if not self._children[name].alive or name in self._ending:
             self._starting[name] = None
-            self._run(self._start(name))
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._done)
-        self._tasks.append(task)
+            task = asyncio.get_running_loop().create_task(self._start(name))
+            task.add_done_callback(self._done)
+            self._tasks.append(task)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
@@ -204,7 +201,6 @@ class ProcessActions(Actions):
         return {"rows": {"file": str(file), "number": number}}
 
     def impose(self, name: str, conditions: Mapping[str, Any]) -> None:
-        """Change a peer in this life and in its next ones."""
         self._last_number += 1
         numbered = {**self._on_disk(name, conditions), "number": self._last_number}
         self._settings[name] |= numbered
@@ -218,13 +214,10 @@ class ProcessActions(Actions):
     async def settle(self) -> None:
         """Wait until peers have applied their changes, and those that were ended are gone."""
         wanted = {name: settings["number"] for name, settings in self._settings.items() if "number" in settings}
-        here = [name for name in wanted if self._applies(name)]
+        awake = [name for name in wanted if self._children[name].alive and not self._children[name].asleep]
+        here = [name for name in awake if not self.paused(name)]
         await self._until(lambda: all(self._confirmed.get(name, 0) >= wanted[name] for name in here), _ENDS_S)
         await self._until(lambda: not any(self._children[name].alive for name in self._ending), _ENDS_S)
-
-    def _applies(self, name: str) -> bool:
-        child = self._children[name]
-        return child.alive and not child.asleep and not self.paused(name)
 
     def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
         for name in dict.fromkeys(end for pair in pairs for end in pair):

@@ -198,14 +198,8 @@ class ProcessFleet(FleetPort):
         return self.children[name].alive and not self._actions.paused(name) and not self.devices.gone(name)
 
     def submit(self, name: str, request: JobRequest) -> None:
-        self.children[name].send(
-            {
-                "do": "submit",
-                "job": base64.b64encode(msgpack.packb(request.job.to_dict())).decode(),
-                "roster": [],
-                "treatment": request.treatment.to_dict(),
-            }
-        )
+        job = base64.b64encode(msgpack.packb(request.job.to_dict())).decode()
+        self.children[name].send({"do": "submit", "job": job, "roster": [], "treatment": request.treatment.to_dict()})
 
     async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
         files = {name: str(self._directory / name / f"{key}.{what}") for name in names if self._will_answer(name)}

@@ -50,7 +50,6 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the wake-up descriptor ends the wait
 
     def run(self) -> None:
-        """Serve until the other end of the socket is closed."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._woken:
@@ -78,7 +77,6 @@ class _Server:
         _write({"pid": pid})
 
     def _become(self, config: Path, streams: list[int], server: int) -> NoReturn:
-        """Run the peer in the child process, and exit."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -102,7 +100,6 @@ class _Server:
 
 
 def _reap() -> None:
-    """Report all peers that have ended."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

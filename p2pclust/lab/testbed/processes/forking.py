@@ -149,6 +149,5 @@ def last_line(log: Path) -> str:
 
 
 def _pipe() -> tuple[io.FileIO, io.FileIO]:
-    """Return the reading and the writing end of a pipe."""
     reading, writing = os.pipe()
     return io.FileIO(reading, "rb"), io.FileIO(writing, "wb")
