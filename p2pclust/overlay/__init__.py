@@ -18,18 +18,9 @@ if TYPE_CHECKING:
     from p2pclust.overlay.traces import LinkChange, read_trace, write_trace
 
 __all__ = [
-    "KINDS",
-    "LinkChange",
-    "Overlay",
-    "Walk",
-    "make_overlay",
-    "make_trace",
-    "read_overlay",
-    "read_trace",
-    "walk",
-    "write_overlay",
-    "write_trace",
-]
+    "KINDS", "LinkChange", "Overlay", "Walk", "make_overlay", "make_trace", "read_overlay", "read_trace", "walk",
+    "write_overlay", "write_trace",
+]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
     __name__,

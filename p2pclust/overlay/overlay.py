@@ -98,10 +98,7 @@ class Overlay:
         return {name: tuple(sorted(others)) for name, others in found.items()}
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Return the peers that a peer is linked to, sorted.
-
-        Raise UsageError if there is no such peer.
-        """
+        """Return the peers that a peer is linked to, sorted. Raise UsageError if there is no such peer."""
         try:
             return self._adjacent[name]
         except KeyError:

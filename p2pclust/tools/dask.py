@@ -15,17 +15,9 @@ _ANSWER_S: Final = 10
 
 
 class Scheduler:
-    """A Dask scheduler, whose workers have p2pclust with the same extras.
+    """A Dask scheduler at an address such as ``tcp://10.0.0.1:8786``, whose workers have p2pclust with the same extras.
 
-    Parameters
-    ----------
-    address : str
-        Such as ``"tcp://10.0.0.1:8786"``.
-
-    Raises
-    ------
-    UsageError
-        If `distributed` is not installed.
+    Raise UsageError if `distributed` is not installed.
     """
 
     def __init__(self, address: str) -> None:

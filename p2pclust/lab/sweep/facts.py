@@ -45,10 +45,7 @@ class _FirstTimes(Observer):
 
 
 def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
-    """Return the columns of a cell of this measure.
-
-    Raise FleetError if the peers do not find each other.
-    """
+    """Return the columns of a cell of this measure. Raise FleetError if the peers do not find each other."""
     timing = preset(cell.fixed["fleet"]["timing"])
     latency_s = cell.axis("latency_ms") / 1000
     rng = random_streams.gossiping(cell.seed)

@@ -42,10 +42,7 @@ def here(cells: Sequence[Cell]) -> Iterator[Finished]:
 
 
 def on_cores(n_workers: int) -> Pool:
-    """Return a pool of worker processes on this machine.
-
-    Raise FleetError while running, if a worker dies.
-    """
+    """Return a pool of worker processes on this machine. Raise FleetError while running, if a worker dies."""
 
     def run(cells: Sequence[Cell]) -> Iterator[Finished]:
         texts = {cell.encode(): cell for cell in cells}
@@ -86,13 +83,10 @@ class Sweeping:
 
 
 def sweep_to(
-    directory: Path,
-    cells: Sequence[Cell],
-    pool: Pool,
-    *,
-    on_start: Callable[[int, int], None] = lambda n_left, n_kept: None,
+    directory: Path, cells: Sequence[Cell], pool: Pool,
+    *, on_start: Callable[[int, int], None] = lambda n_left, n_kept: None,
     on_cell: Callable[[Finished], None] = lambda finished: None,
-) -> Sweeping:
+) -> Sweeping:  # fmt: skip
     """Run the cells that are not finished yet, and write the table of all.
 
     Results of these cells in the directory, which is created if missing, are reused; results of other cells stay, but not

@@ -138,10 +138,7 @@ class Driver:
     # -- handing in ---------------------------------------------------------------------------------------------------
 
     async def submit(self, request: JobRequest) -> JobRecord:
-        """Hand in a job; with the first one, the clock of faults and plans starts.
-
-        Raise FleetError if no peer takes it.
-        """
+        """Hand in a job; with the first one, the clock of faults and plans starts. Raise FleetError if no peer takes it."""
         record = self._record
         before = dict.fromkeys(record.jobs)
         name, ended = await self._offer(request)
@@ -272,8 +269,8 @@ class Driver:
             peers[name]["failure"] = why
             if last is None or last.state is None:
                 failure = failure or why
-        events, missed = tuple(self._record.events), unfired(self._spec.faults, self._faults.struck)
+        missed = unfired(self._spec.faults, self._faults.struck)
         return FleetResult(
-            jobs, peers, time.monotonic() - self._began, fleet.virtual_seconds(), failure, missed, len(events), events,
-            fleet.links(), tuple(self._faults.damage),
+            jobs, peers, time.monotonic() - self._began, fleet.virtual_seconds(), failure, missed,
+            tuple(self._record.events), fleet.links(), tuple(self._faults.damage),
         )  # fmt: skip

@@ -54,9 +54,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         )  # fmt: skip
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}
     outcomes = {name: {"finished": True, "lost": False, **nothing} for name in names}
-    return FleetResult(
-        tuple(results), outcomes, time.monotonic() - began, None, "", (), len(record.events), tuple(record.events)
-    )
+    return FleetResult(tuple(results), outcomes, time.monotonic() - began, events=tuple(record.events))
 
 
 def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | None, mixing: str) -> GossipLinks:

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
     from p2pclust.lab.topology.matrices import betweenness, closeness, metropolis_hastings
     from p2pclust.lab.topology.measures import Measures, gossip_rounds, measure
 
-__all__ = [
-    "Measures",
-    "betweenness",
-    "closeness",
-    "gossip_rounds",
-    "measure",
-    "metropolis_hastings",
-]
+__all__ = ["Measures", "betweenness", "closeness", "gossip_rounds", "measure", "metropolis_hastings"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -224,7 +224,8 @@ class ProcessFleet(FleetPort):
     def outcome(self, name: str) -> dict[str, Any]:
         process = self.children[name].process
         lost = process is None or process.returncode != 0 or self.devices.gone(name)
-        counters = self._counters.last(name) if name in self.devices.metered or self._counters.asked(name) else {}
+        known = name in self.devices.metered or name in self._counters.asked
+        counters = self._counters.last.get(name, {}) if known else {}
         return {"lost": lost} | {key: counters.get(key) for key in _COUNTED}
 
     def failures(self) -> Mapping[str, str]:
@@ -284,9 +285,9 @@ class FleetCounters:
         self._record = record
         self._now = now
         self._asked_at = 0.0
-        self._asked: dict[str, Child] = {}  # by the last request
+        self.asked: dict[str, Child] = {}  # by the last request
         self._silent: dict[str, Child] = {}  # those of them that have not answered it
-        self._last: dict[str, dict[str, Any]] = {}
+        self.last: dict[str, dict[str, Any]] = {}  # of peers that have answered once
 
     @property
     def due(self) -> bool:
@@ -295,27 +296,19 @@ class FleetCounters:
 
     def ask(self, children: Sequence[Child]) -> None:
         """Ask these peers; stop waiting for answers to the request before."""
-        self._asked_at, self._asked = self._now(), {child.name: child for child in children}
-        self._silent = dict(self._asked)
+        self._asked_at, self.asked = self._now(), {child.name: child for child in children}
+        self._silent = dict(self.asked)
         for child in children:
             child.send({"do": "counters"})
-
-    def asked(self, name: str) -> bool:
-        """Whether the last request went to this peer."""
-        return name in self._asked
 
     def complete(self) -> bool:
         """Whether all peers that were asked, and still run, have answered."""
         return not any(child.alive for child in self._silent.values())
 
-    def last(self, name: str) -> dict[str, Any]:
-        """Return the last counters of a peer; empty if it never answered."""
-        return self._last.get(name, {})
-
     def take(self, name: str, counters: dict[str, Any]) -> None:
         """Take the counters that a peer reported."""
-        self._last[name] = counters
+        self.last[name] = counters
         if name in self._silent:
             del self._silent[name]
             if not self._silent:
-                self._record.load(self._now(), self._last)
+                self._record.load(self._now(), self.last)

@@ -53,14 +53,9 @@ class Forked:
 
 
 class ForkServer:
-    """The fork server of one fleet.
+    """The fork server of one fleet, whose log is in `directory`.
 
-    Parameters
-    ----------
-    directory : pathlib.Path
-        Its log is written there.
-    preload : sequence of str
-        Modules that it imports before the first fork, besides those of every peer.
+    `preload` are modules that it imports before the first fork, besides those of every peer.
     """
 
     def __init__(self, directory: Path, preload: Sequence[str] = ()) -> None:
