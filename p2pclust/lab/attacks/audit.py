@@ -9,14 +9,13 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.attacks.few_rows import fuzzy_sums_in, rows_solved_for
 from p2pclust.lab.attacks.findings import AttackResult, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
 from p2pclust.lab.attacks.moving_rows import proposed_rows, rows_from_centers, rows_that_moved_alone
-from p2pclust.lab.attacks.sights import Sight, Sights, sights_of
+from p2pclust.lab.attacks.sights import Floats, Sight, Sights, sights_of
 from p2pclust.lab.attacks.two_runs import differences, rows_in_differences, single_rows
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.base import Additive
@@ -25,8 +24,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
-
-Floats = NDArray[np.float64]
 
 #: A job is run again without each of at most so many devices, spread over the roster.
 _AGAIN = 10

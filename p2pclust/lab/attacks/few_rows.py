@@ -12,11 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from p2pclust.lab.attacks.sights import Sight
-
-Floats = NDArray[np.float64]
+from p2pclust.lab.attacks.sights import Floats, Sight
 
 #: A solution explains what was shown to so many digits of it.
 _EXPLAINED = 1e-9

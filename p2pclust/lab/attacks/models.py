@@ -24,7 +24,7 @@ from p2pclust.clustering.autoencoders import ModelStack, Weights
 from p2pclust.clustering.flows import FlowArchitecture, generated_rows, log_likelihoods
 from p2pclust.clustering.stacks import reconstruction_errors, reconstructions
 from p2pclust.errors import UsageError
-from p2pclust.lab.attacks.findings import AttackResult, ranges_of, recovered
+from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.protocols.engine import engine, random_streams
 from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.base import Abstain
@@ -34,8 +34,6 @@ from p2pclust.protocols.engine.runner import Workspaces, one_thread, run_in_proc
 from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.uifca import UIFCAProtocol
-
-Floats = NDArray[np.float64]
 
 #: One row in so many is withheld from the job, of peers with at least as many rows.
 _WITHHELD = 5

@@ -15,12 +15,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
+from p2pclust.lab.attacks.sights import Floats, Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import State
-
-Floats = NDArray[np.float64]
 
 #: Two readings of one row agree up to the rounding of the sums, as a share of the largest.
 _AGREE = 1e-9

@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.lab.attacks.moving_rows import rows_that_moved_alone
-from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
+from p2pclust.lab.attacks.sights import Floats, Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import Arrays
-
-Floats = NDArray[np.float64]
 
 #: A number of rows is 1 up to the rounding of two sums.
 _ALONE = 1e-6

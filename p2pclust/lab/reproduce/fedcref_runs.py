@@ -23,7 +23,7 @@ from p2pclust.clustering.local_starts import dirty_labels
 from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import cached
 from p2pclust.lab.reproduce.model import Value
-from p2pclust.lab.reproduce.peers import Peers, seed_of
+from p2pclust.lab.reproduce.peers import Floats, Peers, seed_of
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.runner import Workspaces
@@ -32,7 +32,6 @@ from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, majority
 from p2pclust.tools.files import replacing
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 METHODS: Final = ("paper", "refined", "perfect")

@@ -18,14 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, local_fuzzy_c_means
 from p2pclust.data.generate import absent_clusters, g2, hidden_clusters, unequal_clusters
 from p2pclust.data.partition import split
 from p2pclust.lab.pictures.bars import mean_bars
 from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values, about_means, published
-from p2pclust.lab.reproduce.peers import Peers, seed_of
+from p2pclust.lab.reproduce.peers import Floats, Peers, seed_of
 from p2pclust.metrics import knowledge_gap, outside_sse, within_sse
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
@@ -33,7 +32,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 _METHODS = ("pooled", "avg_1", "avg_2")
 _AVERAGING = {"avg_1": "weighted", "avg_2": "kmeans"}

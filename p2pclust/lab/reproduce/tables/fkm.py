@@ -7,12 +7,11 @@ of rows, as in the authors' code, and for the pooled algorithm that of all rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, nearest, weighted_kmeans
 from p2pclust.data.dataset import DataSet
@@ -20,7 +19,7 @@ from p2pclust.data.generate import gaussian_grid, uneven_grid
 from p2pclust.data.registry import load
 from p2pclust.lab.pictures.curves import mean_curves
 from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values, about_means
-from p2pclust.lab.reproduce.peers import Peers, seed_of
+from p2pclust.lab.reproduce.peers import Floats, Peers, seed_of
 from p2pclust.metrics import adjusted_rand_index, silhouette, simplified_silhouette
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 _METHODS = ("central", "fkm", "k-fed")
 _BETAS = (0.1, 1, 10)
@@ -175,24 +173,18 @@ def _draw_figure_3(figure: Figure, found: Findings) -> None:
         axes.legend(fontsize="small")
 
 
-def _draw_figure_4(figure: Figure, found: Findings) -> None:
-    axes = figure.add_subplot()
-    _boxes(axes, found, _METHODS, "ari")
-    axes.set_xticks(range(len(_METHODS)), _METHODS)
-    axes.set_ylabel("ARI")
-
-
 def _claims_of_figure_5(found: Findings) -> Iterable[Claim]:
     if found.rows:
         yield about_means(found, "fkm above k-fed in silhouette", ["fkm", "k-fed"], "silhouette", lambda a, b: a > b)
 
 
-def _draw_figure_5(figure: Figure, found: Findings) -> None:
-    for number, measure in enumerate(("silhouette", "simplified silhouette"), start=1):
-        axes = figure.add_subplot(1, 2, number)
+def _draw_rows(figure: Figure, found: Findings, *, measures: Mapping[str, str]) -> None:
+    """Draw a panel for each measure, with a box for each row."""
+    for number, (measure, label) in enumerate(measures.items(), start=1):
+        axes = figure.add_subplot(1, len(measures), number)
         _boxes(axes, found, found.rows, measure)
         axes.set_xticks(range(len(found.rows)), list(found.rows))
-        axes.set_ylabel(measure)
+        axes.set_ylabel(label)
 
 
 def _claims_of_figure_6(found: Findings) -> Iterable[Claim]:
@@ -247,6 +239,7 @@ def _boxes(
 
 # The authors did 200 repetitions: with ten, the spread of a mean is as wide as what is claimed.
 _REPEATS = 40
+_SILHOUETTES = {name: name for name in ("silhouette", "simplified silhouette")}
 _CORNERS = (_Cell(50, 0.1, 1.0).name, _Cell(50, 0.1, 1.5).name)
 _GRIDS = Experiment("fkm-grid", lambda: [Setup(name, partial(_repeat_grid, name)) for name in _GRID])
 
@@ -266,13 +259,12 @@ TABLES = (
         "003-figure4", "fkm, k-fed and pooled k-means where the peers have 16, 1, 3, 10 and 7 of the clusters", "10 s",
         Experiment("fkm-uneven", lambda: [Setup("uneven", _repeat_uneven)]), {"ari": "ARI", "ari round 1": "round 1"},
         lambda found: [about_means(found, "fkm above k-fed (K_l = 16)", ["fkm", "k-fed"], "ari", lambda a, b: a > b)],
-        _draw_figure_4, repeats=_REPEATS,
+        partial(_draw_rows, measures={"ari": "ARI"}), repeats=_REPEATS,
     ),
     Table(
         "003-figure5", "fkm, k-fed and pooled k-means on ten writers of FEMNIST: silhouettes", "2 min",
         Experiment("fkm-writers", lambda: [Setup("femnist", _repeat_writers, "femnist")]),
-        {"silhouette": "silhouette", "simplified silhouette": "simplified silhouette"}, _claims_of_figure_5,
-        _draw_figure_5,
+        _SILHOUETTES, _claims_of_figure_5, partial(_draw_rows, measures=_SILHOUETTES),
     ),
     Table(
         "003-figure6", "fkm, k-fed and pooled k-means by noise, with 50, 100 and 200 points in each cluster", "2 min",

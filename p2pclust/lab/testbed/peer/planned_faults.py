@@ -50,18 +50,18 @@ class PlannedFaults:
         self._me = me
         self._faults = faults
         self._watch = watch
-        self._aggregates: dict[str, bool] = {}  # the jobs that this peer aggregates
+        self._aggregates: set[str] = set()  # the jobs that this peer aggregates
         #: Carries out a fault that neither ends nor stops the peer.
         self.strike: Callable[[PlannedFault], None] = lambda fault: None
 
     def take(self, verb: str, fields: Mapping[str, Any]) -> None:
         """Follow one report of the peer, and carry out what is planned for it."""
         if verb == "elected":
-            self._aggregates[fields["job"]] = True
+            self._aggregates.add(fields["job"])
         elif verb in ("deposed", "finished"):
-            self._aggregates.pop(fields["job"], None)
+            self._aggregates.discard(fields["job"])
         elif verb == "phase":
-            aggregates = self._aggregates.get(fields["job"], False)
+            aggregates = fields["job"] in self._aggregates
             self.check(fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields)
 
     def check(self, phase: str, round_: int, *, aggregates: bool, within: bool) -> None:
