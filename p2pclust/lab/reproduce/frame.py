@@ -13,7 +13,7 @@ from p2pclust.data.registry import available, cache_in_words
 from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.lab.reproduce.model import Experiment, Findings, Table, Values
 from p2pclust.lab.reproduce.peers import Peers, stream
-from p2pclust.lab.reproduce.tables import fedcref_figures, fedcref_tables, federated_fcm, ffcm, fkm, lossless, vertical
+from p2pclust.lab.reproduce.tables import fedcref_tables, federated_fcm, ffcm, fkm, lossless
 from p2pclust.tools.files import replacing
 from p2pclust.tools.spelling import did_you_mean
 from p2pclust.tools.workers import in_processes, n_cores
@@ -157,7 +157,7 @@ def _do_alone(task: Repetition) -> Values:
         raise FleetError(f"{task.setup}, repetition {task.repetition}: {error}") from None
 
 
-_PAPERS = (federated_fcm, ffcm, lossless, vertical, fkm, fedcref_tables, fedcref_figures)
+_PAPERS = (federated_fcm, ffcm, lossless, fkm, fedcref_tables)
 _TABLES: dict[str, Table] = {table.id: table for paper in _PAPERS for table in paper.TABLES}
 _EXPERIMENTS: dict[str, Experiment] = {table.experiment.id: table.experiment for table in _TABLES.values()}
 

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import os, signal
 from pathlib import Path
-from p2pclust.lab.testbed.peer.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.lab.testbed.peer.conditions import PlannedFault, PlannedFaults
 
 fault = PlannedFault(0, "pause", 1, "opening", ("a",), {claim!r})
 {words}

@@ -1,24 +1,44 @@
-"""Corcuera Bárcena, Marcelloni, Renda, Bechini, Ducange: Federated c-means and fuzzy c-means, the horizontal tables.
+"""Corcuera Bárcena, Marcelloni, Renda, Bechini, Ducange: Federated c-means and fuzzy c-means.
 
 Section VI: 20 peers, fuzzifier 2, exactly thirty rounds, participation γ in {0.25, 0.5, 0.75, 1}, ten repetitions, in
 each the same first centers for LLF-FCM, GDF-FCM and the pooled algorithm. GDF-FCM with learning rate 0.005 and ten local
 iterations. Table IV deals the classes by Dirichlet(0.5); Table V seeds carefully.
+
+Section VI-E deals columns in five ways: pendigits, 16 features scaled to [0, 1], ten clusters, fuzzifier 2, thirty rounds.
+Each peer draws its columns of the first centers within their ranges, and a column's draw does not depend on who holds it:
+so all splits start from the same centers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pclust.clustering import Points, nearest
 from p2pclust.lab.pictures.bars import mean_bars
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, about_means, published, rising
-from p2pclust.lab.reproduce.peers import Peers
+from p2pclust.lab.reproduce.model import (
+    Claim,
+    Experiment,
+    Findings,
+    Setup,
+    Table,
+    Values,
+    about_means,
+    published,
+    rising,
+)
+from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.lab.reproduce.tables.federated_fcm import equals_pooled
 from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, data_case, gamma_name, over_sets
+from p2pclust.metrics import adjusted_rand_index, center_distance
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import pooled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,6 +155,61 @@ def _draws(*protocols: str) -> Callable[[Figure, Findings], None]:
     return draw
 
 
+_SPLITS: Mapping[str, Sequence[int]] = {
+    "16 x 1": (1,) * 16,
+    "8 x 2": (2,) * 8,
+    "4 x 4": (4,) * 4,
+    "2 x 8": (8,) * 2,
+    "1+2+3+4+6": (1, 2, 3, 4, 6),
+}
+
+
+def _repeat_splits(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+    case = data_case("pendigits", quick=quick)
+    rounds = 10 if quick else 30
+    job = cluster_job(
+        "vertical-fcm", n_clusters=case.n_clusters, scaling="minmax", init="random", tol=0.0, max_rounds=rounds,
+        seed=seed_of(rng),
+    )  # fmt: skip
+    lo, width = case.X.min(axis=0), np.ptp(case.X, axis=0)
+    values: Values = {}
+    for name, widths in _SPLITS.items():
+        edges = np.cumsum(widths)[:-1]
+        parts = [np.ascontiguousarray(part) for part in np.split(case.X, edges, axis=1)]
+        state = peers.run(job, parts)
+        locals_ = [Local(part) for part in parts]
+        kept = [engine.conclude(job, state, local) for local in locals_]
+        ours = (np.concatenate([part["centers"] for part in kept], axis=1) - lo) / width
+        reference = (pooled(job, locals_, state.log) - lo) / width
+        shifts = state.arrays["shifts"]
+        values[name] = {
+            "shifts": shifts[shifts >= 0].tolist(),  # the first distances have no change
+            "ari": adjusted_rand_index(case.y, kept[0]["labels"]),
+            "ari to pooled": adjusted_rand_index(nearest(Points(case.scaled), reference), kept[0]["labels"]),
+            "distance": center_distance(reference, ours),
+        }
+    return values
+
+
+def _claims_of_figure_6(found: Findings) -> Iterable[Claim]:
+    what = "all splits have the same curve (within 1e-9 of its values) and the pooled centers (within 1e-9)"
+    rows = [name for name in _SPLITS if found.has(name, "shifts")]
+    if len(rows) < len(_SPLITS):
+        yield Claim(what, always=True)
+        return
+    reference = found.curves(rows[0], "shifts")
+    apart = max(float(np.abs(found.curves(row, "shifts") / reference - 1).max()) for row in rows)
+    furthest = max(float(found.samples(row, "distance").max()) for row in rows)
+    yield Claim(what, f"{apart:.1e}, {furthest:.1e}", apart <= 1e-9 and furthest <= 1e-9, always=True)
+
+
+def _draw_figure_6(figure: Figure, found: Findings) -> None:
+    axes = figure.add_subplot()
+    mean_curves(axes, found.all_curves({name: name for name in _SPLITS}, "shifts"), log=True, first=2)
+    axes.set(xlabel="round", ylabel="‖D(t+1) − D(t)‖", title="change of the distances, pendigits")
+    axes.legend()
+
+
 _table = partial(Table, quick=lambda name: name in ("xclara", "rice"))
 
 TABLES = (
@@ -158,5 +233,11 @@ TABLES = (
         "7 min",
         over_sets("lossless-seeded", _SETS, partial(_repeat, runs={"llf-fcm": {}, "c2f-fcm": {}}, careful=True)),
         _MEASURES, _claims_of_table_5, _draws("llf-fcm", "c2f-fcm"),
+    ),
+    Table(
+        "002-figure6", "vertical llf-fcm on pendigits: the same curve however the columns are split", "15 s",
+        Experiment("vertical", lambda: [Setup("pendigits", _repeat_splits, "pendigits")]),
+        {"ari": "ARI to classes", "ari to pooled": "ARI to pooled", "distance": "‖V − V pooled‖"},
+        _claims_of_figure_6, _draw_figure_6, quick_repeats=1,
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ import numpy as np
 from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.fault_engine import conditions_of
 from p2pclust.lab.testbed.faults import PAIR, Cuts
-from p2pclust.lab.testbed.peer.planned_faults import PlannedFault
+from p2pclust.lab.testbed.peer.conditions import PlannedFault
 from p2pclust.lab.testbed.power import Use
 from p2pclust.lab.testbed.processes.children import Child
 from p2pclust.lab.testbed.record import Record

@@ -21,9 +21,8 @@ from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.driver import Driver, FleetPort, What
 from p2pclust.lab.testbed.fault_engine import FaultEngine
 from p2pclust.lab.testbed.power import Use
-from p2pclust.lab.testbed.processes import folders
 from p2pclust.lab.testbed.processes.actions import ProcessActions
-from p2pclust.lab.testbed.processes.children import Child, ReservedPorts
+from p2pclust.lab.testbed.processes.children import Child, ReservedPorts, settle_in, write_keys
 from p2pclust.lab.testbed.processes.forking import ForkServer
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.run_async import run_async
@@ -112,12 +111,12 @@ class ProcessFleet(FleetPort):
     async def start(self) -> None:
         await self._server.start()
         keys = self._directory / "keys"
-        self._actions.keys = folders.write_keys(self.spec, keys)
+        self._actions.keys = write_keys(self.spec, keys)
         network = self._network or self._loopback()
         for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
             name, own = peer.name, self._directory / peer.name
             own.mkdir(parents=True, exist_ok=True)
-            config = folders.settle_in(self.spec, peer, own, keys, network.addresses, self._actions.armed(name))
+            config = settle_in(self.spec, peer, own, keys, network.addresses, self._actions.armed(name))
             config["network_namespace"] = network.namespaces.get(name)
             self._sees[name] = {}
             self.children[name] = Child(name, own, config, self._server, self._on_line, self._on_exit)

@@ -12,8 +12,7 @@ from p2pclust.lab.simulation.world.peer import Peer, paper_roster
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.faults import PAIR, Cuts
-from p2pclust.lab.testbed.peer.changed_rows import FirstUse
-from p2pclust.lab.testbed.peer.lies import lie_called
+from p2pclust.lab.testbed.peer.lies import FirstUse, lie_called
 from p2pclust.lab.testbed.power import Use, modelled_cpu_s
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetSpec
