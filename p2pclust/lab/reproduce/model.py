@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +19,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from p2pclust.lab.reproduce.peers import Peers
-
 #: The result of one repetition: a number, or one number per round.
 Value = float | list[float]
 #: By row, then by measure.
 Values = dict[str, dict[str, Value]]
-
-
-class Repeat(Protocol):
-    """One repetition of a set-up: `rng` is the only source of randomness, `quick` means fewer rows, rounds or peers."""
-
-    def __call__(self, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values: ...
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,9 @@ class Setup:
     """One configuration that is repeated."""
 
     name: str  # also part of the name of its random stream: a set-up draws the same numbers independently of others
-    repeat: Repeat
+    #: Does one repetition: ``repeat(rng, peers, quick=...)``, where `rng` is a Generator, the only source of randomness,
+    #: `peers` a `Peers`, and `quick` means fewer rows, rounds or peers.
+    repeat: Callable[..., Values]
     needs: str = ""  # the registered data set without which it is skipped; empty if its data are generated
     #: The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
     #: that they can be compared pair by pair.
