@@ -25,7 +25,7 @@ class Actions(Protocol):
     def alive(self, name: str) -> bool:
         """Whether a peer runs, or is being started."""
 
-    def start(self, name: str) -> None:
+    def bring_up(self, name: str) -> None:
         """Start a peer that is down."""
 
     def kill(self, name: str) -> None:

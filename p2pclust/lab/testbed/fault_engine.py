@@ -148,7 +148,7 @@ class FaultEngine:
     def _start(self, name: str) -> None:
         self.returning.pop(name, None)
         self.late.pop(name, None)
-        self._actions.start(name)
+        self._actions.bring_up(name)
 
     def _impose(self, number: int, fault: Fault, name: str) -> None:
         self._latest[fault.do, name] = number

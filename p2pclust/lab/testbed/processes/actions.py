@@ -99,7 +99,7 @@ class ProcessActions(Actions):
     def alive(self, name: str) -> bool:
         return self._children[name].alive or name in self._starting
 
-    def start(self, name: str) -> None:
+    def bring_up(self, name: str) -> None:
         if not self._children[name].alive or name in self._ending:
             self._starting[name] = None
             task = asyncio.get_running_loop().create_task(self._start(name))
