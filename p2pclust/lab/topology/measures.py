@@ -107,26 +107,17 @@ def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
     rounds = gossip_rounds(overlay, rng)
     n_peers, degrees = overlay.n_peers, overlay.degrees
     return Measures(
-        kind=overlay.kind,
-        peers=n_peers,
-        links=overlay.n_links,
-        degree_least=int(degrees.min()),
-        degree_mean=float(degrees.mean()),
-        degree_greatest=int(degrees.max()),
-        diameter=int(farthest.max()),
-        radius=int(farthest.min()),
+        kind=overlay.kind, peers=n_peers, links=overlay.n_links,
+        degree_least=int(degrees.min()), degree_mean=float(degrees.mean()), degree_greatest=int(degrees.max()),
+        diameter=int(farthest.max()), radius=int(farthest.min()),
         average_path=float(away.sum() / max(1, n_peers * (n_peers - 1))),
         clustering=_clustering(overlay),
-        algebraic_connectivity=_algebraic_connectivity(overlay),
-        second_eigenvalue=second,
-        spectral_gap=1.0 - second,
-        edge_connectivity=edge_connectivity(overlay),
-        node_connectivity=robust,
+        algebraic_connectivity=_algebraic_connectivity(overlay), second_eigenvalue=second, spectral_gap=1.0 - second,
+        edge_connectivity=edge_connectivity(overlay), node_connectivity=robust,
         cut_vertices=() if robust is not None and robust > 1 else cut_vertices(overlay),
-        gossip_mean=float(rounds.mean()),
-        gossip_95=float(np.quantile(rounds, 0.95, method="inverted_cdf")),
+        gossip_mean=float(rounds.mean()), gossip_95=float(np.quantile(rounds, 0.95, method="inverted_cdf")),
         log2_peers=float(np.log2(n_peers)),
-    )
+    )  # fmt: skip
 
 
 def cut_vertices(overlay: Overlay) -> tuple[str, ...]:

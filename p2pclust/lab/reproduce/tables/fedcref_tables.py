@@ -33,7 +33,9 @@ _FOUND = ("communities", "wrong", "isolated")
 _STARTS = ("DEC start", "k-means start", "mixture start")
 _BY_DIRT = tuple(f"dirtiness {dirt}" for dirt in DIRT)
 _BY_GRID = {(75, 0.2): "dirtiness 0.3", **{(alpha, theta): f"α {alpha}, θ {theta}" for alpha, theta in GRID[1:]}}
-_BY_OVERLAP = ("dirtiness 0.3", *(f"overlap {overlap}" for overlap in OVERLAPS[1:]))
+#: The worlds of the overlaps, by their names in tables.
+_OVERLAP_WORLDS = {"overlap 0.0": "dirtiness 0.3", **{f"overlap {share}": f"overlap {share}" for share in OVERLAPS[1:]}}
+_BY_OVERLAP = tuple(_OVERLAP_WORLDS.values())
 _MORE_DATA = ("KMNIST", "Fashion-MNIST")
 
 _claim = partial(about_means, digits=3)
@@ -152,7 +154,7 @@ _OVER_STEPS: Mapping[str, str] = {
 
 def _claims_of_figure_7(found: Findings) -> Iterable[Claim]:
     what, row = "the best K lies between 7 and 12 (paper: 9)", row_of("central DEC", "best K")
-    yield about_means(found, what, [row], "communities", lambda best: 7 <= best <= 12, digits=3)
+    yield _claim(found, what, [row], "communities", lambda best: 7 <= best <= 12)
 
 
 def _draw_figure_7(figure: Figure, found: Findings) -> None:
@@ -194,11 +196,6 @@ def _draws_steps(
                     axes.legend(fontsize=8)
 
     return draw
-
-
-_OVERLAP_CURVES = {f"overlap {overlap}": f"overlap {overlap}" for overlap in OVERLAPS} | {
-    "overlap 0.0": "dirtiness 0.3"
-}
 
 
 TABLES = (
@@ -261,10 +258,10 @@ TABLES = (
     ),
     over_worlds(
         "004-figure9", "communities, ACC and isolated clusters over iterations, by overlap", "2 h", _OVER_STEPS,
-        lambda found: (), what=tuple(_OVERLAP_CURVES.values()),
+        lambda found: (), what=_BY_OVERLAP,
         draw=_draws_steps(
             ("communities by step", "acc by step", "isolated by step"),
-            lambda method: {label: row_of(method, world) for label, world in _OVERLAP_CURVES.items()},
+            lambda method: {label: row_of(method, world) for label, world in _OVERLAP_WORLDS.items()},
         ),
     ),
     over_worlds(

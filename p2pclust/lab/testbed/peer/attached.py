@@ -37,7 +37,6 @@ class OnShapedLink(Surroundings):
     """A device whose link a testbed may shape; otherwise it runs like any other."""
 
     def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
-        """Start the peer."""
         shape_link(self.config, links)
         super().begin(shell, links, worker, bundle)
 
@@ -61,7 +60,6 @@ class Driven(Surroundings):
             self._lines.write({"t": self._loop.time(), "verb": verb, **fields})
 
     def receiving(self, receive: Receive, rng: np.random.Generator) -> Receive:
-        """Receive through links that can be broken."""
         self._breakable = BreakableLinks(receive, rng)
         return self._breakable.take
 
