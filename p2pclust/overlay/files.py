@@ -117,7 +117,10 @@ def write_overlay(overlay: Overlay, path: str | os.PathLike[str]) -> None:
     """
     file = Path(path)
     _, write = _format(file)
-    _check_names(overlay.names, file)
+    for name in overlay.names:  # names that could not be read again are refused
+        odd = any(mark in name for mark in ("#", *_MARKS)) or name.startswith("{")
+        if odd or name.split() != [name] or not name.isprintable():
+            raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without # , ;")
     write_bytes(file, "".join(f"{line}\n" for line in write(overlay)).encode())
 
 
@@ -304,18 +307,6 @@ def _write_graphml(overlay: Overlay) -> Iterable[str]:
 
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield from nx.generate_graphml(overlay.graph())
-
-
-def _check_names(names: Sequence[str], file: Path) -> None:
-    for name in names:
-        words = name.split()
-        if (
-            words != [name]
-            or any(mark in name for mark in ("#", *_MARKS))
-            or name.startswith("{")
-            or not name.isprintable()
-        ):
-            raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without # , ;")
 
 
 _Format = tuple[Callable[[bytes, Content], None], Callable[[Overlay], Iterable[str]]]

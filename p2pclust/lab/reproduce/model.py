@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,14 +267,10 @@ def published(table_id: str) -> Source:
                 mean = float(rows[key][number])
                 if math.isnan(mean):
                     continue
-                sd, ci = (_spread(block, name, key, number) for name in ("sd", "ci"))
+                spreads = (block.get(name, {}).get(key) for name in ("sd", "ci"))
+                sd, ci = (math.nan if own is None else float(own[number]) for own in spreads)
                 for algorithm in of if isinstance(of, list) else [of]:
                     # Where a block has no measure, its columns are the measures.
                     row = (algorithm, key, column) if measure else (algorithm, key)
                     numbers[", ".join(filter(None, row)), measure or column] = Printed(mean, sd, ci)
     return Source(document["where"], MappingProxyType(numbers))
-
-
-def _spread(block: Mapping[str, Any], name: str, key: str, number: int) -> float:
-    spreads = block.get(name, {})
-    return float(spreads[key][number]) if key in spreads else math.nan

@@ -34,28 +34,17 @@ _EDITION = 1
 
 @dataclass(frozen=True)
 class Cell:
-    """One run.
-
-    Attributes
-    ----------
-    overlay : str
-        Its name in the sweep; the digest does not depend on it.
-    options : str
-        Of the kind, as canonical JSON; of an overlay from a file its peers and links, because other machines lack the file.
-    axes : tuple of (str, value)
-        The measure's other axes.
-    settings : str
-        Settings that all cells of the sweep share, as canonical JSON.
-    """
+    """One run."""
 
     measure: str
-    overlay: str
+    overlay: str  # its name in the sweep; the digest does not depend on it
     kind: str
+    #: Of the kind, as canonical JSON; of an overlay from a file its peers and links, because other machines lack the file.
     options: str
     peers: int
     seed: int
-    axes: tuple[tuple[str, Any], ...]
-    settings: str
+    axes: tuple[tuple[str, Any], ...]  # names and values of the measure's other axes
+    settings: str  # that all cells of the sweep share, as canonical JSON
 
     @cached_property
     def digest(self) -> str:

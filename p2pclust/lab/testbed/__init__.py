@@ -101,7 +101,12 @@ class Backend:
 
 
 def backend(name: str) -> Backend:
-    """Return the backend with this name; raise UsageError if there is none.
+    """Return the backend with this name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such backend.
 
     Examples
     --------

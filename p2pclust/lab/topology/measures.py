@@ -20,57 +20,31 @@ _FLOW_WORK = 5e8
 
 @dataclass(frozen=True)
 class Measures:
-    """An overlay in numbers.
-
-    Attributes
-    ----------
-    kind : str
-    peers, links : int
-    degree_least, degree_greatest : int
-    degree_mean : float
-        Of the numbers of neighbours.
-    diameter, radius : int
-        The greatest distance between two peers, and the least such distance of one peer to all; in links.
-    average_path : float
-        The mean distance between two peers.
-    clustering : float
-        The mean over all peers of the share of its pairs of neighbours that are linked, 0 for fewer than two neighbours.
-    algebraic_connectivity : float
-        The second smallest eigenvalue of the Laplacian, degrees minus adjacency.
-    second_eigenvalue : float
-        The second largest absolute value of the eigenvalues of the `metropolis_hastings` matrix: by which factor a round of
-        averaging shrinks what peers differ by, in the long run.
-    spectral_gap : float
-        1 minus that.
-    edge_connectivity, node_connectivity : int or None
-        How many links, or peers, must fail until two peers that are left cannot reach each other; N - 1 peers where all are
-        linked. None if it would take minutes to find out: overlays of many peers with very many links each.
-    cut_vertices : tuple of str
-        Peers without which the others fall into parts, in their order.
-    gossip_mean, gossip_95 : float
-        Rounds of push gossip, to 3 random neighbours each, until all know: mean, and what 95 % of 32 tries stay within.
-    log2_peers : float
-        Beside these.
-    """
+    """An overlay in numbers; distances are in links."""
 
     kind: str
     peers: int
     links: int
-    degree_least: int
+    degree_least: int  # of the numbers of neighbours
     degree_mean: float
     degree_greatest: int
-    diameter: int
-    radius: int
-    average_path: float
+    diameter: int  # the greatest distance between two peers
+    radius: int  # the least such distance of one peer to all
+    average_path: float  # the mean distance between two peers
+    #: The mean over all peers of the share of its pairs of neighbours that are linked, 0 for fewer than two neighbours.
     clustering: float
-    algebraic_connectivity: float
+    algebraic_connectivity: float  # the second smallest eigenvalue of the Laplacian, degrees minus adjacency
+    #: The second largest absolute value of the eigenvalues of the `metropolis_hastings` matrix: by which factor a round of
+    #: averaging shrinks what peers differ by, in the long run.
     second_eigenvalue: float
-    spectral_gap: float
+    spectral_gap: float  # 1 minus that
+    #: How many links, or peers, must fail until two peers that are left cannot reach each other; N - 1 peers where all are
+    #: linked. None if it would take minutes to find out: overlays of many peers with very many links each.
     edge_connectivity: int | None
     node_connectivity: int | None
-    cut_vertices: tuple[str, ...]
-    gossip_mean: float
-    gossip_95: float
+    cut_vertices: tuple[str, ...]  # peers without which the others fall into parts, in their order
+    gossip_mean: float  # rounds of push gossip, to 3 random neighbours each, until all know
+    gossip_95: float  # the number that 95 % of 32 tries stay within
     log2_peers: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -198,6 +172,7 @@ def node_connectivity(overlay: Overlay) -> int | None:
     >>> node_connectivity(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]))
     2
     """
+    from scipy.sparse import bmat, identity  # noqa: PLC0415
     from scipy.sparse.csgraph import maximum_flow  # noqa: PLC0415
 
     n_peers = overlay.n_peers
@@ -216,7 +191,8 @@ def node_connectivity(overlay: Overlay) -> int | None:
     ends = [(a, b) for a, b in ends if common[a, b] < least]
     if len(ends) * overlay.n_links > _FLOW_WORK:
         return None
-    halves = _split(overlay)
+    # Each peer as two, an entrance i and an exit N + i, with one unit from one to the other.
+    halves = _flows(bmat([[None, identity(n_peers)], [sparse(overlay), None]], format="csr"))
     flows = (int(maximum_flow(halves, n_peers + a, b).flow_value) for a, b in ends)
     return min([least, *flows])
 
@@ -227,13 +203,6 @@ def _flows(links: Any) -> Any:
     matrix = csr_matrix(links, dtype=np.int32)
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     return matrix
-
-
-def _split(overlay: Overlay) -> Any:
-    """Return each peer as two, an entrance i and an exit N + i, with one unit from one to the other."""
-    from scipy.sparse import bmat, identity  # noqa: PLC0415
-
-    return _flows(bmat([[None, identity(overlay.n_peers)], [sparse(overlay), None]], format="csr"))
 
 
 def gossip_rounds(overlay: Overlay, rng: np.random.Generator, *, draws: int = 32, fanout: int = 3) -> Ints:

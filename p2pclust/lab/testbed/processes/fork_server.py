@@ -90,7 +90,8 @@ class _Server:
             die_with_parent()
             if os.getppid() == server:  # otherwise the server died before `die_with_parent`
                 fields = json.loads(config.read_text())
-                _show_name(str(fields.get("name", "")))
+                if sys.platform == "linux":  # show its name in lists of processes: all forks have one command line
+                    ctypes.CDLL(None).prctl(15, str(fields.get("name", "")).encode()[:15])  # PR_SET_NAME
                 code = run_attached(fields)
         except BaseException:  # noqa: BLE001 (written to the log; there is no caller)
             traceback.print_exc()
@@ -112,12 +113,6 @@ def _reap() -> None:
 
 def _write(fields: dict[str, Any]) -> None:
     os.write(1, json.dumps(fields).encode() + b"\n")
-
-
-def _show_name(name: str) -> None:
-    """Show the peer's name in lists of processes: all forks have the command line of this process."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(15, name.encode()[:15])  # PR_SET_NAME
 
 
 def main() -> int:

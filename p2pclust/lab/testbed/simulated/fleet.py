@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -34,8 +34,6 @@ from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 
-T = TypeVar("T")
-
 _FOREVER_S = 1e6
 _LINK_S = 60.0
 _LAN_S = 0.001  # the latency of a device whose link is not stated
@@ -48,15 +46,11 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     Raise FleetError if the peers do not find each other; UsageError if a job is not meant for so many peers.
     """
     spec.refuse_floods()
-    return _run_now(Driver(_SimulatedFleet(spec, on_event)).run())
-
-
-def _run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits: a simulation is done when its call returns."""
+    work = Driver(_SimulatedFleet(spec, on_event)).run()
     try:
-        work.send(None)
+        work.send(None)  # it never waits: a simulation is done when its call returns
     except StopIteration as end:
-        result: T = end.value
+        result: FleetResult = end.value
         return result
     raise AssertionError("a simulated fleet waited for an event loop")
 
