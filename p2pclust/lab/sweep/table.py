@@ -9,6 +9,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -71,19 +72,19 @@ def _plain(kind: type, value: Any) -> str:
     return repr(float(value)) if kind is float else str(value)
 
 
+@dataclass(frozen=True)
 class FinishedCells:
     """The file of finished cells; `finished` are the values by the cells' digests. Made by `opened`."""
 
-    def __init__(self, file: BinaryIO, finished: dict[str, dict[str, Any]]) -> None:
-        self._file = file
-        self.finished = finished
+    file: BinaryIO
+    finished: dict[str, dict[str, Any]]
 
     def add(self, digest: str, values: dict[str, Any], seconds: float) -> None:
         """Keep what a cell found out, and how long that took; on disk when this returns."""
         line = json.dumps({"cell": digest, "seconds": round(seconds, 3), "values": values}, allow_nan=False)
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self.file.write(line.encode() + b"\n")
+        self.file.flush()
+        os.fsync(self.file.fileno())
         self.finished[digest] = values
 
 
