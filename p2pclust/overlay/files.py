@@ -15,30 +15,30 @@ peer of a misspelt name, and report no line. Files that are written here can be 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
+from xml.parsers import expat
 
 from p2pclust.errors import UsageError
-from p2pclust.overlay.graphml import GraphMLReader
 from p2pclust.overlay.overlay import Overlay, Position, shown, unknown
 from p2pclust.overlay.plans import read_bytes, write_bytes
 
 _MARKS: Final = (",", ";")  # what other programs write between names
-_HEADS: Final = tuple(
-    {one, other}
-    for one, other in (
-        ("source", "target"), ("from", "to"), ("src", "dst"), ("node1", "node2"), ("u", "v"), ("peer", "neighbour"),
-        ("peer", "neighbor"), ("start", "end"), ("id1", "id2"), ("source", "destination"),
-    )
+_HEADS: Final = (
+    {"source", "target"}, {"from", "to"}, {"src", "dst"}, {"node1", "node2"}, {"u", "v"}, {"peer", "neighbour"},
+    {"peer", "neighbor"}, {"start", "end"}, {"id1", "id2"}, {"source", "destination"},
 )  # fmt: skip
 SUFFIXES: Final = (".graphml", ".edges", ".adj")
 
 # An adjacency list of as many peers may have each link twice.
 _LINKS_MAX = 1_000_000
 _PEERS_MAX = 10_000
+_DIGITS = 60  # longer numbers are none
+_SPACE = " "  # between an element's namespace and its name
 
 
 @dataclass
@@ -117,7 +117,10 @@ def write_overlay(overlay: Overlay, path: str | os.PathLike[str]) -> None:
     """
     file = Path(path)
     _, write = _format(file)
-    _check_names(overlay.names, file)
+    for name in overlay.names:  # names that could not be read again are refused
+        odd = any(mark in name for mark in ("#", *_MARKS)) or name.startswith("{")
+        if odd or name.split() != [name] or not name.isprintable():
+            raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without # , ;")
     write_bytes(file, "".join(f"{line}\n" for line in write(overlay)).encode())
 
 
@@ -190,8 +193,99 @@ def _read_adjacency(content: bytes, found: Content) -> None:
             found.link(name, other, line)
 
 
-def _read_graphml(content: bytes, found: Content) -> None:
-    GraphMLReader(found).read(content)
+class GraphMLReader:
+    """Reads one document into what is found, see http://graphml.graphdrawing.org."""
+
+    def __init__(self, found: Content) -> None:
+        self._found = found
+        self._open: list[str] = []
+        self._graphs = 0
+        # The ids of the attributes x and y, and what the node that is being read has of them.
+        self._axes: dict[str, str] = {}
+        self._name = ""
+        self._place: dict[str, float] = {}
+        self._axis = ""
+        self._text = ""
+
+    def read(self, content: bytes) -> None:
+        """Read a whole document; raise UsageError for what is not an overlay."""
+        parser = self._parser = expat.ParserCreate(namespace_separator=_SPACE)
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        # Before an entity can be declared, and thus before any can expand into others.
+        parser.StartDoctypeDeclHandler = self._doctype
+        try:
+            parser.Parse(content, True)
+        except expat.ExpatError as error:
+            self._found.refuse(error.lineno, f"not XML ({expat.ErrorString(error.code)})")
+        if not self._graphs:
+            self._found.refuse(1, "no <graph> in it: expected GraphML")
+
+    @property
+    def _line(self) -> int:
+        return self._parser.CurrentLineNumber
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self._found.refuse(self._line, problem)
+
+    def _doctype(self, *_: object) -> None:
+        self._refuse("a DOCTYPE: leave it out, no overlay needs one")
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        element = tag.rpartition(_SPACE)[2]
+        if not self._open and element != "graphml":
+            self._refuse(f"<{element[:20]}>: expected <graphml>")
+        self._open.append(element)
+        if element == "key" and attributes.get("for") in ("node", "all") and attributes.get("attr.name") in ("x", "y"):
+            self._axes[self._needed(attributes, "id", element)] = attributes["attr.name"]
+        elif element == "graph":
+            self._graphs += 1
+            if self._graphs > 1:
+                self._refuse("a second <graph>: expected one")
+            if attributes.get("edgedefault") != "undirected":
+                self._refuse("a directed graph: links of an overlay go both ways: expected edgedefault='undirected'")
+        elif element == "node":
+            self._name, self._place = self._needed(attributes, "id", element), {}
+            self._found.peer(self._name, self._line)
+        elif element == "edge":
+            if attributes.get("directed") == "true":
+                self._refuse("a directed link: links of an overlay go both ways: expected directed='false'")
+            source, target = (self._needed(attributes, end, element) for end in ("source", "target"))
+            self._found.link(source, target, self._line)
+        elif element == "hyperedge":
+            self._refuse("a <hyperedge>: a link has two ends: expected <edge>")
+        elif element == "data" and self._open[-2:-1] == ["node"]:
+            self._axis = self._axes.get(attributes.get("key", ""), "")
+            self._text = ""
+
+    def _needed(self, attributes: dict[str, str], name: str, element: str) -> str:
+        if not attributes.get(name):
+            self._refuse(f"<{element}> without {name}")
+        return attributes[name]
+
+    def _characters(self, text: str) -> None:
+        if self._axis:
+            self._text += text
+            if len(self._text) > _DIGITS:
+                self._no_number()
+
+    def _no_number(self) -> NoReturn:
+        self._refuse(f"peer {shown(self._name)}: {self._axis} = {shown(self._text)}: expected a number")
+
+    def _end(self, tag: str) -> None:
+        element = self._open.pop()
+        if element == "data" and self._axis:
+            try:
+                number = float(self._text)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                self._no_number()
+            self._place[self._axis] = number
+            self._axis = ""
+        elif element == "node" and len(self._place) == 2:
+            self._found.positions[self._name] = (self._place["x"], self._place["y"])
 
 
 def _write_edges(overlay: Overlay) -> Iterable[str]:
@@ -215,30 +309,16 @@ def _write_graphml(overlay: Overlay) -> Iterable[str]:
     yield from nx.generate_graphml(overlay.graph())
 
 
-def _check_names(names: Sequence[str], file: Path) -> None:
-    """Refuse names that could not be read again."""
-    for name in names:
-        words = name.split()
-        if (
-            words != [name]
-            or any(mark in name for mark in ("#", *_MARKS))
-            or name.startswith("{")
-            or not name.isprintable()
-        ):
-            raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without # , ;")
-
-
 _Format = tuple[Callable[[bytes, Content], None], Callable[[Overlay], Iterable[str]]]
 
 _FORMATS: Final[Mapping[str, _Format]] = {
-    ".graphml": (_read_graphml, _write_graphml),
+    ".graphml": (lambda content, found: GraphMLReader(found).read(content), _write_graphml),
     ".edges": (_read_edges, _write_edges),
     ".adj": (_read_adjacency, _write_adjacency),
 }
 
 
 def _format(file: Path) -> _Format:
-    """Return the reader and the writer of a file's format."""
     if file.suffix.lower() not in _FORMATS:
         raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
     return _FORMATS[file.suffix.lower()]

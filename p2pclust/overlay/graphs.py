@@ -44,7 +44,6 @@ def _peers(n_peers: int) -> str:
 
 
 def _seed(rng: np.random.Generator) -> int:
-    """Return what NetworkX draws from."""
     return int(rng.integers(2**63))
 
 
@@ -86,7 +85,6 @@ def _neighbours(kind: str, options: Options, n_peers: int) -> Any:
 
 
 def _links_of_each(kind: str, options: Options, n_peers: int) -> int:
-    """Return the number of links of each peer of a random regular graph."""
     degree = int(_neighbours(kind, options, n_peers))
     if options["neighbours"] is None:
         return degree - degree * n_peers % 2
@@ -117,7 +115,6 @@ def _random_regular(n_peers: int, degree: int, rng: np.random.Generator) -> Grap
 
 
 def _connected(kind: str, neighbours: float, n_peers: int, advice: str, draw: Callable[[], Graph]) -> Graph:
-    """Draw until the graph is connected."""
     for _ in range(_DRAWS):
         graph = draw()
         if nx.is_connected(graph):

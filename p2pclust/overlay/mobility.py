@@ -30,20 +30,11 @@ _WIDER = 1.2  # default range over the least one
 
 @dataclass(frozen=True)
 class Walk:
-    """Where peers were, second by second.
+    """Where peers were, second by second."""
 
-    Attributes
-    ----------
-    names : tuple of str, length N
-    places : ndarray of shape (n_seconds + 1, N, 2)
-        In the unit square.
-    radius : float
-        The range within which peers are linked.
-    """
-
-    names: tuple[str, ...]
-    places: NDArray[np.float64]
-    radius: float
+    names: tuple[str, ...]  # length N
+    places: NDArray[np.float64]  # (n_seconds + 1, N, 2), in the unit square
+    radius: float  # the range within which peers are linked
 
     def linked(self, second: int) -> NDArray[np.bool_]:
         """Return which peers are in range of each other at a second, shape (N, N), with a False diagonal."""

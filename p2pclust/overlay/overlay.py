@@ -1,9 +1,9 @@
-"""An overlay as a value: peers, the links between them, and perhaps where the peers are."""
+"""An overlay as a value: peers, the links between them, and perhaps where the peers are; and overlays made by their kind."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
+from p2pclust.overlay.kinds import KINDS, options_of
 from p2pclust.overlay.routes import Ways
 from p2pclust.tools.spelling import did_you_mean
 
@@ -97,13 +98,7 @@ class Overlay:
         return {name: tuple(sorted(others)) for name, others in found.items()}
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Return the peers that a peer is linked to, sorted.
-
-        Raises
-        ------
-        UsageError
-            If there is no such peer.
-        """
+        """Return the peers that a peer is linked to, sorted. Raise UsageError if there is no such peer."""
         try:
             return self._adjacent[name]
         except KeyError:
@@ -168,6 +163,61 @@ class Overlay:
         parts = self.components()
         if len(parts) > 1:
             raise UsageError(f"{where}: not connected, but in {_parts(parts)}: link them")
+
+
+def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **options: Any) -> Overlay:
+    """Make an overlay.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    names : sequence of str
+        The peers. For ``file``: the names that the file must contain; empty for those in the file.
+    rng : numpy.random.Generator
+        The only source of randomness: the same state of the generator gives the same overlay.
+    **options
+        Options of the kind; None means the default. A default number of links is lowered where the overlay is too small
+        for it; a number that is given is not.
+
+    Returns
+    -------
+    Overlay
+        Connected, with the names in the order given.
+
+    Raises
+    ------
+    UsageError
+        If there is no such kind or option, or no such overlay; the message says what is possible.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> make_overlay("ring", ["a", "b", "c", "d"], np.random.default_rng(0)).links
+    (('a', 'b'), ('a', 'd'), ('b', 'c'), ('c', 'd'))
+    """
+    checked = options_of(kind, options)
+    if kind == "file":
+        from p2pclust.overlay.files import read_overlay  # noqa: PLC0415 - most overlays are not read from a file
+
+        found = read_overlay(checked["path"], names or None)
+        found.require_connected(checked["path"])
+        return found
+    overlay = Overlay(tuple(names), ())  # refuses bad names
+    if overlay.n_peers < KINDS[kind].fewest:
+        peers = f"{overlay.n_peers} peer{'s' if overlay.n_peers > 1 else ''}"
+        raise UsageError(f"overlay {kind!r}: {peers}: expected at least {KINDS[kind].fewest}")
+    if kind == "star":
+        center = checked["center"]
+        if center is not None and center not in overlay.names:
+            raise UsageError(f"overlay 'star': center: {unknown(center, overlay.names)}")
+        checked["center"] = 0 if center is None else overlay.names.index(center)
+    from p2pclust.overlay.graphs import MAKERS  # noqa: PLC0415 - imports NetworkX, which a running peer must not
+
+    graph = MAKERS[kind](overlay.n_peers, checked, rng)
+    names = overlay.names
+    positions = {names[node]: place for node, place in graph.nodes(data="pos") if place is not None}
+    return Overlay(names, tuple((names[a], names[b]) for a, b in graph.edges()), positions or None, kind)
 
 
 def shown(name: object) -> str:

@@ -70,8 +70,9 @@ class Ways:
 
     def __init__(self, neighbours: Neighbours, without: Collection[str] = ()) -> None:
         gone = frozenset(without)
+        named = dict.fromkeys(neighbours) | dict.fromkeys(other for near in neighbours.values() for other in near)
         #: Peers have numbers here: with a thousand of them, names would take most of the memory.
-        self._numbers = {name: number for number, name in enumerate(_named(neighbours))}
+        self._numbers = {name: number for number, name in enumerate(named)}
         self._names = tuple(self._numbers)
         self._near = [
             tuple(self._numbers[other] for other in neighbours.get(name, ()) if other not in gone)
@@ -173,11 +174,6 @@ class Ways:
             edge = reached
         self._from[source] = found = array("h" if len(far) < _SHORT else "i", far)
         return found
-
-
-def _named(neighbours: Neighbours) -> dict[str, None]:
-    """Return all peers that have neighbours, or are one."""
-    return dict.fromkeys(neighbours) | dict.fromkeys(other for near in neighbours.values() for other in near)
 
 
 def even_tree(root: str, members: Iterable[str]) -> dict[str, str]:

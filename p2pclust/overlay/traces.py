@@ -31,22 +31,12 @@ _UP: Final = {"up": True, "down": False}
 
 @dataclass(frozen=True)
 class LinkChange:
-    """One link that appears or vanishes.
+    """One link that appears or vanishes."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the first job was handed in.
-    a, b : str
-        The two ends; which is which does not matter.
-    up : bool
-        Whether it appears.
-    """
-
-    seconds: float
-    a: str
+    seconds: float  # since the first job was handed in
+    a: str  # one end; which is which does not matter
     b: str
-    up: bool
+    up: bool  # whether it appears
 
     def __str__(self) -> str:
         return f"link {self.a} - {self.b} {'up' if self.up else 'down'} at {self.seconds:g} s"

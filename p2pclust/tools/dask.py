@@ -15,22 +15,17 @@ _ANSWER_S: Final = 10
 
 
 class Scheduler:
-    """A Dask scheduler, whose workers have p2pclust with the same extras.
+    """A Dask scheduler at an address such as ``tcp://10.0.0.1:8786``, whose workers have p2pclust with the same extras.
 
-    Parameters
-    ----------
-    address : str
-        Such as ``"tcp://10.0.0.1:8786"``.
-
-    Raises
-    ------
-    UsageError
-        If `distributed` is not installed.
+    Raise UsageError if `distributed` is not installed.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._distributed = _dask()
+        try:
+            self._distributed: Any = importlib.import_module("distributed")  # an extra, without types
+        except ImportError as error:
+            raise UsageError("--scheduler needs Dask: pip install 'p2pclust[sweep]'") from error
 
     def do(
         self, do: Callable[[str], _Result], tasks: Mapping[str, str], *, what: str, advice: str
@@ -41,15 +36,16 @@ class Scheduler:
         running, or whose result is still held, is not run again. What `do` raises is raised here. Closing the generator
         cancels the tasks that are left.
 
-        Raises
-        ------
-        UsageError
-            If the address does not answer, or a worker lacks a module.
-        FleetError
-            If a task kills workers repeatedly, or the scheduler is gone; the message names `what` a task is, and ends with
-            the advice.
+        Raise UsageError if the address does not answer, or a worker lacks a module. Raise FleetError if a task kills
+        workers repeatedly, or the scheduler is gone; the message names `what` a task is, and ends with the advice.
         """
-        client = self._client()
+        try:
+            client = self._distributed.Client(self._address, timeout=_ANSWER_S, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UsageError(
+                f"--scheduler {self._address}: no scheduler answers there: start one with 'dask scheduler', and workers "
+                "with 'dask worker ADDRESS'"
+            ) from error
         futures = {client.submit(do, text, key=key, pure=True): key for key, text in tasks.items()}
         try:
             for future in self._distributed.as_completed(list(futures), loop=client.loop):
@@ -58,15 +54,6 @@ class Scheduler:
         finally:
             client.cancel(list(futures))
             client.close(timeout=_ANSWER_S)
-
-    def _client(self) -> Any:
-        try:
-            return self._distributed.Client(self._address, timeout=_ANSWER_S, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise UsageError(
-                f"--scheduler {self._address}: no scheduler answers there: start one with 'dask scheduler', and workers "
-                "with 'dask worker ADDRESS'"
-            ) from error
 
     def _result_of(self, future: Any, what: str, advice: str) -> Any:
         try:
@@ -78,11 +65,3 @@ class Scheduler:
         except (self._distributed.KilledWorker, CancelledError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise FleetError(f"Dask gave up {what}: {reason}; {advice}") from error
-
-
-def _dask() -> Any:
-    """Return the package, which is an extra; its functions have no types."""
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        raise UsageError("--scheduler needs Dask: pip install 'p2pclust[sweep]'") from error

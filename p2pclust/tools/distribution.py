@@ -79,12 +79,8 @@ def missing_module(error: ModuleNotFoundError) -> UsageError | None:
     module = (error.name or "").partition(".")[0]
     if module not in _LABORATORY:
         return None
-    # Inventories make overlays with it: for that a device has an extra.
-    extra = "overlay" if module == "networkx" and installed() == (DEVICE,) else ""
-    return UsageError(_refusal("this", [_LABORATORY[module]], extra))
-
-
-def _refusal(what: str, names: list[str], extra: str = "") -> str:
-    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    why = f"which {DEVICE} leaves out" if installed() == (DEVICE,) else "not installed here"
-    return f"{what} needs {listed}, {why}: {install_line(extra)}"
+    on_device = installed() == (DEVICE,)
+    why = f"which {DEVICE} leaves out" if on_device else "not installed here"
+    # Inventories make overlays with NetworkX: for that a device has an extra.
+    line = install_line("overlay" if module == "networkx" and on_device else "")
+    return UsageError(f"this needs {_LABORATORY[module]}, {why}: {line}")

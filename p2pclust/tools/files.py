@@ -19,10 +19,8 @@ _KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR
 def expanded(path: Path | str) -> Path:
     """Return a path with the home folder in the place of ``~``.
 
-    Raises
-    ------
-    UsageError
-        If the user that is named, or this one, has no home folder: services and containers often have none.
+    Raise UsageError if the user that is named, or this one, has no home folder: services and containers often have
+    none.
 
     Examples
     --------
@@ -41,10 +39,7 @@ def regular(path: Path) -> Path:
     Opening a pipe that has no writer would wait indefinitely, and a device may never end. A missing file and a folder pass:
     the system refuses them when they are opened.
 
-    Raises
-    ------
-    OSError
-        If it is a pipe, a socket or a device, with the reason in `strerror`; or if its kind cannot be read.
+    Raise OSError if it is a pipe, a socket or a device, with the reason in `strerror`; or if its kind cannot be read.
 
     Examples
     --------
@@ -71,10 +66,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
     The folder must exist. `mode` is the exact permissions; by default those that the process gives to a new file.
     `durable` waits until the file and its name are on the disk.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    Raise OSError if it cannot be written.
 
     Examples
     --------

@@ -20,19 +20,9 @@ def has_laboratory() -> bool:
 
 
 def laboratory(module: str, what: str) -> Any:
-    """Return a module of the laboratory.
+    """Return a module of the laboratory by its name within ``p2pclust.lab``.
 
-    Parameters
-    ----------
-    module : str
-        Its name within ``p2pclust.lab``.
-    what : str
-        What needs it, for the error.
-
-    Raises
-    ------
-    UsageError
-        If only the distribution for devices is installed.
+    Raise UsageError, which begins with `what` needs it, if only the distribution for devices is installed.
 
     Examples
     --------

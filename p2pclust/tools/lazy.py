@@ -8,15 +8,10 @@ from typing import Any
 
 
 def lazy_names(package: str, **homes: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for the ``__init__`` of a package.
+    """Return ``__getattr__`` and ``__dir__`` for the ``__init__`` of a package, whose ``__name__`` is `package`.
 
-    Parameters
-    ----------
-    package : str
-        Its ``__name__``.
-    **homes : str
-        For each of its modules, the names that it defines, separated by spaces. In the name of a module of a
-        sub-package, two underscores mean the dot.
+    `homes` has for each of its modules the names that it defines, separated by spaces. In the name of a module of a
+    sub-package, two underscores mean the dot.
 
     Examples
     --------

@@ -22,10 +22,8 @@ def is_unix() -> bool:
 def require_unix(what: str, instead: str) -> None:
     """Check that peers can run on this system.
 
-    Raises
-    ------
-    UsageError
-        If they cannot; the line begins with `what`, which needs such a system, and ends with what can be done `instead`.
+    Raise UsageError if they cannot; the line begins with `what`, which needs such a system, and ends with what can be
+    done `instead`.
 
     Examples
     --------
@@ -38,10 +36,7 @@ def require_unix(what: str, instead: str) -> None:
 def allow_files(needed: int, what: str, *, most: bool = False) -> None:
     """Raise the limit of open files of this process, and those that it starts, to that number, or to the `most` possible.
 
-    Raises
-    ------
-    UsageError
-        If it then is below the number that `what` needs.
+    Raise UsageError if it then is below the number that `what` needs.
 
     Examples
     --------
@@ -65,10 +60,7 @@ def allow_files(needed: int, what: str, *, most: bool = False) -> None:
 def exclusive_lock(descriptor: int, *, wait: bool = False) -> None:
     """Lock an open file for this process alone, until it is closed; on Windows nothing is locked.
 
-    Raises
-    ------
-    OSError
-        If another process holds the lock, unless this call is to `wait`.
+    Raise OSError if another process holds the lock, unless this call is to `wait`.
     """
     try:
         import fcntl  # noqa: PLC0415 - absent on Windows

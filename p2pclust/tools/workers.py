@@ -39,10 +39,7 @@ def in_processes(
     become free. Each worker has one thread of linear algebra and ignores Ctrl-C, which the caller receives. Closing the
     generator, or an exception in it, ends the workers at once; they also end when the caller's process does.
 
-    Raises
-    ------
-    FleetError
-        If a worker dies; the message ends with the advice.
+    Raise FleetError if a worker dies; the message ends with the advice.
     """
     # Imported here, because every command imports this module for `n_cores`.
     import multiprocessing  # noqa: PLC0415

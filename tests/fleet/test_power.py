@@ -31,7 +31,7 @@ def test_no_more_is_used_than_was_there() -> None:
 
 def test_a_battery_fills_up_to_its_capacity_and_wakes_at_a_tenth() -> None:
     meter = Meter(Battery(10.0, recharge_w=1.0), 0.0, Use())
-    meter.drain()
+    meter.left_j = 0.0
     meter.read(0.9, Use(), awake=False)
     assert (meter.empty, meter.wakes) == (False, False)
     meter.read(10 * AWAKE_AT, Use(), awake=False)
@@ -43,7 +43,7 @@ def test_a_battery_fills_up_to_its_capacity_and_wakes_at_a_tenth() -> None:
 def test_a_new_life_counts_from_nothing() -> None:
     meter = Meter(Battery(tx_j_per_mb=1.0), 0.0, Use())
     meter.read(1.0, Use(bytes_sent=2e6), awake=True)
-    meter.restarted()
+    meter.use = Use()
     meter.read(2.0, Use(bytes_sent=1e6), awake=True)
     assert meter.energy_j == 3.0
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from p2pclust.lab.reproduce.frame import table, table_ids
-from p2pclust.lab.reproduce.published import Printed, published
+from p2pclust.lab.reproduce.model import Printed, published
 
 
 @pytest.mark.parametrize("table_id", table_ids())

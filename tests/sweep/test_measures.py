@@ -17,8 +17,7 @@ from p2pclust.lab.sweep.mixing import links_of, ticks_to_agree
 from p2pclust.lab.sweep.places import measured
 from p2pclust.lab.sweep.report import _why_different
 from p2pclust.lab.sweep.work import run_cell, timed_work
-from p2pclust.overlay.generate import make_overlay
-from p2pclust.overlay.overlay import Overlay
+from p2pclust.overlay.overlay import Overlay, make_overlay
 from p2pclust.protocols.engine.random_streams import linking
 from p2pclust.protocols.gossip.push_sum import MIXINGS, second_eigenvalue
 

@@ -172,7 +172,7 @@ def test_gossip_is_bounded_and_reproducible(n_peers: int, seed: int) -> None:
 
 
 def test_neighbours_are_told_without_repetition() -> None:
-    from p2pclust.lab.topology.gossip import _chosen
+    from p2pclust.lab.topology.measures import _chosen
 
     degrees = np.repeat(np.array([1, 2, 3, 5]), 3000)
     places = _chosen(degrees, 3, np.random.default_rng(0))

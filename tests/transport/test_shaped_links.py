@@ -69,7 +69,7 @@ def test_last_words_leave_at_once(net):
         a.connect("b", b.address)
         await net.send(a, "b", [b"hello"])
         await net.until(lambda: net.inbox["b"])
-        a.own.change(Shape.of(latency_ms=60_000))
+        shape_own(a, Shape.of(latency_ms=60_000), np.random.default_rng(0), {})
         a.send("b", [b"good-bye"], Lane.CONTROL)
         a.close(1.0)
         await net.until(lambda: [frames for _, frames, _ in net.inbox["b"]] == [[b"hello"], [b"good-bye"]])

@@ -6,18 +6,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.attacks.copies import proposed_rows
 from p2pclust.lab.attacks.few_rows import fuzzy_sums_in, rows_solved_for
 from p2pclust.lab.attacks.findings import AttackResult, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
-from p2pclust.lab.attacks.moving_rows import rows_from_centers, rows_that_moved_alone
-from p2pclust.lab.attacks.sights import Sight, Sights, sights_of
-from p2pclust.lab.attacks.two_runs import differences, rows_in_differences, single_rows
+from p2pclust.lab.attacks.moving_rows import (
+    differences,
+    proposed_rows,
+    rows_from_centers,
+    rows_in_differences,
+    rows_that_moved_alone,
+    single_rows,
+)
+from p2pclust.lab.attacks.sights import Floats, Sight, Sights, sights_of
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job
@@ -26,60 +31,34 @@ from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
-Floats = NDArray[np.float64]
-
 #: A job is run again without each of at most so many devices, spread over the roster.
 _AGAIN = 10
 
 
 @dataclass(frozen=True)
 class Audit:
-    """A job that has ended, and how its peers sent their sums.
-
-    Parameters
-    ----------
-    job : Job
-    locals : sequence of Local
-        The rows of each peer of the roster: what was shown is computed from them again, and what comes back is compared
-        with them.
-    log : sequence of RoundRecord
-        Of the job's last state.
-    later : sequence of (int, int, Local)
-        Rows that took the place of others; see :func:`p2pclust.protocols.engine.runner.replay`.
-    observer : str
-        The peer that gets what peers send.
-    parents : sequence of int
-        The tree along which sums are added up: the parent of each peer, -1 for the aggregator. Empty: each peer sends its
-        own to the observer.
-    secured : bool
-        Whether it ran with secure sums.
-    groups : sequence of int
-        The sets of peers whose totals these revealed one by one, as the job's last state has them.
-    patience_s : float
-        How long to try to solve for the rows of one peer.
-    clock : callable
-        Returns seconds.
-    """
+    """A job that has ended, and how its peers sent their sums."""
 
     job: Job
+    #: The rows of each peer of the roster: what was shown is computed from them again, and what comes back is compared
+    #: with them.
     locals: Sequence[Local]
-    log: Sequence[RoundRecord]
-    later: Later = ()
-    observer: str = "aggregator"
+    log: Sequence[RoundRecord]  # of the job's last state
+    later: Later = ()  # rows that took the place of others; see p2pclust.protocols.engine.runner.replay
+    observer: str = "aggregator"  # the peer that gets what peers send
+    #: The tree along which sums are added up: the parent of each peer, -1 for the aggregator. Empty: each peer sends its
+    #: own to the observer.
     parents: Sequence[int] = ()
-    secured: bool = False
-    groups: Sequence[int] = ()
-    patience_s: float = 20.0
-    clock: Callable[[], float] = time.perf_counter
+    secured: bool = False  # whether it ran with secure sums
+    groups: Sequence[int] = ()  # the sets of peers whose totals these revealed one by one, as in the job's last state
+    patience_s: float = 20.0  # how long to try to solve for the rows of one peer
+    clock: Callable[[], float] = time.perf_counter  # returns seconds
 
 
 def audit_job(audit: Audit) -> list[AttackResult]:
     """Attack a job with what its rounds showed.
 
-    Raises
-    ------
-    UsageError
-        If its peers hold columns, or its sums have noise that cannot be drawn again.
+    Raise UsageError if its peers hold columns, or its sums have noise that cannot be drawn again.
 
     Examples
     --------
@@ -110,23 +89,22 @@ class _Attacks:
         )  # fmt: skip
 
     def all(self) -> list[AttackResult]:
-        """Return what every attack found."""
-        observer, main = self._audit.observer, labelling_stage(self._audit.job)[1]
-        copies = self._on_sent(observer, "copies in centers", proposed_rows)
+        observer, main, sent = self._audit.observer, labelling_stage(self._audit.job)[1], self._sights.sent
+        copies = self._on_each(observer, "copies in centers", sent, proposed_rows)
         if not isinstance(main, Additive):
             return [copies]  # it sends centers, and no sums of rows
         # Of a fuzzy job this reads the crisp sums of its start.
-        found = [self._on_sent(observer, "rows that move alone", rows_that_moved_alone), copies]
+        found = [self._on_each(observer, "rows that move alone", sent, rows_that_moved_alone), copies]
         if (fuzzifier := getattr(main, "fuzzifier", None)) is not None:
             solve = partial(self._solved, fuzzifier=fuzzifier)
-            found.append(self._on_sent(observer, "least squares over the rounds", solve))
+            found.append(self._on_each(observer, "least squares over the rounds", sent, solve))
         found += [
-            self._on_sent(observer, "clusters of one row", single_rows),
+            self._on_each(observer, "clusters of one row", sent, single_rows),
             self._on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(self._sights.totals)),
         ]
-        if self._sights.groups:
-            found.append(self._on_groups("rows that move alone", rows_that_moved_alone))
-            found.append(self._on_groups("clusters of one row", single_rows))
+        if groups := self._sights.groups:  # whose totals secure sums reveal one by one
+            found.append(self._on_each("group totals", "rows that move alone", groups, rows_that_moved_alone))
+            found.append(self._on_each("group totals", "clusters of one row", groups, single_rows))
         if fuzzifier is None:
             found.append(
                 self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states))
@@ -136,39 +114,29 @@ class _Attacks:
 
     # -- one run --------------------------------------------------------------------------------------------------------
 
-    def _on_groups(self, attack: str, reads: Callable[[list[Sight]], Floats]) -> AttackResult:
-        """Attack the totals of groups, which secure sums reveal one by one."""
+    def _on_each(
+        self, observer: str, attack: str, shown: Mapping[tuple[int, ...], list[Sight]],
+        reads: Callable[[list[Sight]], Floats],
+    ) -> AttackResult:  # fmt: skip
+        """Attack what was shown of each peer, of each branch of the tree, or of each group."""
         locals_ = self._audit.locals
-        began, found = self._audit.clock(), dict.fromkeys(range(len(locals_)), 0)
-        for peers, seen in sorted(self._sights.groups.items()):
-            read = reads(seen)
-            for peer in peers:
-                found[peer] = recovered(read, locals_[peer].X, self._rows)
-        sent = [peer for peers in self._sights.groups for peer in peers]
-        return self._result("group totals", attack, sum(locals_[peer].n_samples for peer in sent), began, found)
-
-    def _on_sent(self, observer: str, attack: str, reads: Callable[[list[Sight]], Floats]) -> AttackResult:
-        """Attack what was sent for each peer, or for each branch of the tree."""
-        locals_ = self._audit.locals
-        began, found = self._audit.clock(), dict.fromkeys(range(len(locals_)), 0)
-        for peers, seen in sorted(self._sights.sent.items()):
+        began, found = self._audit.clock(), dict.fromkeys(chain.from_iterable(shown), 0)
+        for peers, seen in sorted(shown.items()):
             read = reads(seen)
             for peer in peers:
                 found[peer] = max(found[peer], recovered(read, locals_[peer].X, self._rows))
-        sent = {peer for peers in self._sights.sent for peer in peers}
-        return self._result(observer, attack, sum(locals_[peer].n_samples for peer in sent), began, found)
+        return self._result(observer, attack, sum(locals_[peer].n_samples for peer in found), began, found)
 
     def _on_all(self, observer: str, attack: str, reads: Callable[[], Floats]) -> AttackResult:
-        """Attack what was sent for all peers together."""
         began = self._audit.clock()
-        sent = sorted({peer for peers in self._sights.sent for peer in peers})
+        sent = sorted(set(chain.from_iterable(self._sights.sent)))
         read = reads()
         hits = sum(recovered(read, self._audit.locals[peer].X, self._rows) for peer in sent)
         rows = sum(self._audit.locals[peer].n_samples for peer in sent)
         return AttackResult(observer, attack, rows, hits, self._audit.clock() - began, {})
 
     def _result(self, observer: str, attack: str, rows: int, began: float, found: Mapping[int, int]) -> AttackResult:
-        by_peer = {peer: hits for peer, hits in found.items() if hits}
+        by_peer = {peer: hits for peer, hits in sorted(found.items()) if hits}
         return AttackResult(observer, attack, rows, sum(by_peer.values()), self._audit.clock() - began, by_peer)
 
     def _solved(self, seen: Sequence[Sight], fuzzifier: float) -> Floats:
@@ -211,7 +179,6 @@ class _Attacks:
         return self._result("two turns", "a new row", len(devices), began, found)
 
     def _again(self, locals_: Sequence[Local]) -> Sights:
-        """Return what the job shows over these rows."""
         job, groups = self._audit.job, self._audit.groups
         return sights_of(job, locals_, run_in_process(job, locals_, groups=groups).log, groups=groups)
 
@@ -226,6 +193,5 @@ def _seen_of(sights: Sights, peer: int) -> list[Sight]:
 
 
 def _without_the_last(local: Local) -> Local:
-    """Return a peer's rows without the last one."""
     labels, weights = (None if array is None else array[:-1] for array in (local.labels, local.weights))
     return Local(local.X[:-1], labels=labels, weights=weights, n_clusters=local.n_clusters)

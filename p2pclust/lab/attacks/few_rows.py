@@ -12,11 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from p2pclust.lab.attacks.sights import Sight
-
-Floats = NDArray[np.float64]
+from p2pclust.lab.attacks.sights import Floats, Sight
 
 #: A solution explains what was shown to so many digits of it.
 _EXPLAINED = 1e-9
@@ -62,24 +59,16 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | 
         return None
     public = rounds[-1].state
     ranges = [sight.state for sight in sights if "lo" in sight.state]
-    # Without a range, centers of many rounds show where rows lie; the box is only where the tries begin.
-    bounds = ranges[-1] if ranges else None
     centers, weights, sums = (np.array(parts) for parts in zip(*each, strict=True))
-    low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
-    if bounds is not None:
-        low, high = ((bounds[name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
+    if ranges:
+        low, high = ((ranges[-1][name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
     else:
+        # Without a range, centers of many rounds show where rows lie; the box is only where the tries begin.
+        low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
         low, high = low - (high - low) / 2, high + (high - low) / 2
-    return SeenFuzzySums(
-        centers=centers,
-        weights=weights,
-        sums=sums,
-        fuzzifier=fuzzifier,
-        # Memberships to the power m add up to between C**(1 - m) and 1 for a row.
-        fewest=max(1, int(np.ceil(weights.sum(axis=1).max() - 1e-6))),
-        low=low,
-        high=high,
-    )
+    # Memberships to the power m add up to between C**(1 - m) and 1 for a row.
+    fewest = max(1, int(np.ceil(weights.sum(axis=1).max() - 1e-6)))
+    return SeenFuzzySums(centers, weights, sums, fuzzifier, fewest, low, high)
 
 
 def _starts(sight: Sight) -> list[tuple[Floats, Floats, Floats]]:
@@ -92,19 +81,9 @@ def _starts(sight: Sight) -> list[tuple[Floats, Floats, Floats]]:
 
 
 def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
-    """Return the rows that best explain what a peer showed, in working coordinates; no row if it has too many.
+    """Return the rows that best explain what a peer showed, shape (n, F), in working coordinates; none if it has too many.
 
-    Parameters
-    ----------
-    seen : SeenFuzzySums
-    rng : numpy.random.Generator
-        Draws where the tries begin.
-    expired : callable
-        Whether to give up; asked after each try.
-
-    Returns
-    -------
-    ndarray of shape (n, F)
+    `rng` draws where the tries begin; `expired` says, after each try, whether to give up.
     """
     features, clusters = seen.sums.shape[2], seen.weights.shape[1]
     # Each row weighs at least C**(1 - m) and at most 1 in a round, which bounds their number from both sides.

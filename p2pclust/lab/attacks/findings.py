@@ -20,40 +20,23 @@ EXACTLY: Final = 1e-3
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What one attack brought to one kind of observer.
+    """What one attack brought to one kind of observer."""
 
-    Parameters
-    ----------
-    observer : str
-        Who has what the attack needs: for example ``"aggregator"`` (single peers' contributions), ``"totals"`` (only their
-        totals), ``"any peer"`` (the states, or models that all peers get).
-    attack : str
-    rows : int
-        Of all peers that were attacked.
-    recovered : int or None
-        How many of these came back exactly; None if the attack does not look for rows.
-    seconds : float
-    by_peer : mapping of int to int
-        The rows that came back, by roster index; empty for totals.
-    auc : float or None
-        Of membership inference: the probability that a row that was trained on looks more familiar to the model than one
-        that was not. 0.5 is a guess.
-    nearest : float or None
-        Of copies drawn from models: how near the nearest one is to a row that was trained on. The largest difference of
-        any value counts, as a share of the feature's range.
-    control : float or None
-        The same to rows that were not trained on.
-    """
-
+    #: Who has what the attack needs: for example "aggregator" (single peers' contributions), "totals" (only their totals),
+    #: "any peer" (the states, or models that all peers get).
     observer: str
     attack: str
-    rows: int
-    recovered: int | None
+    rows: int  # of all peers that were attacked
+    recovered: int | None  # how many of these came back exactly; None if the attack does not look for rows
     seconds: float
-    by_peer: Mapping[int, int]
+    by_peer: Mapping[int, int]  # the rows that came back, by roster index; empty for totals
+    #: Of membership inference: the probability that a row that was trained on looks more familiar to the model than one
+    #: that was not. 0.5 is a guess.
     auc: float | None = None
+    #: Of copies drawn from models: how near the nearest one is to a row that was trained on. The largest difference of any
+    #: value counts, as a share of the feature's range.
     nearest: float | None = None
-    control: float | None = None
+    control: float | None = None  # the same to rows that were not trained on
 
     @property
     def words(self) -> str:

@@ -13,9 +13,9 @@ and again (A. Radhakrishnan et al., 2018); the attacker begins with rows of its 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from p2pclust.clustering.autoencoders import ModelStack, Weights
 from p2pclust.clustering.flows import FlowArchitecture, generated_rows, log_likelihoods
 from p2pclust.clustering.stacks import reconstruction_errors, reconstructions
 from p2pclust.errors import UsageError
-from p2pclust.lab.attacks.findings import AttackResult, ranges_of, recovered
+from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.protocols.engine import engine, random_streams
 from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.base import Abstain
@@ -35,8 +35,6 @@ from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.uifca import UIFCAProtocol
 
-Floats = NDArray[np.float64]
-
 #: One row in so many is withheld from the job, of peers with at least as many rows.
 _WITHHELD = 5
 _DRAWS = 200
@@ -44,14 +42,12 @@ _DRAWS = 200
 _STEPS = (1, 5, 20)
 
 
-class SeenModels(ABC):
+class SeenModels(Protocol):
     """The models of one peer, as the peers that receive them use them; rows are in the data's units."""
 
-    @abstractmethod
     def familiarity(self, X: Floats) -> Floats:
         """Return how familiar each row looks to the best of the models, on a logarithmic scale, shape (n,)."""
 
-    @abstractmethod
     def copies(self, own: Floats, rng: np.random.Generator) -> Floats:
         """Return rows that the models draw, shape (k, F), with the help of rows of the attacker's own, shape (n, F)."""
 
@@ -119,19 +115,8 @@ def exchanges_models(job: Job) -> bool:
 def attack_models(job: Job, locals: Sequence[Local], *, clock: Callable[[], float]) -> list[AttackResult]:
     """Run a job in this process without a fifth of the rows, and attack the models that its peers send.
 
-    Parameters
-    ----------
-    job : Job
-        Of a protocol whose peers exchange models.
-    locals : sequence of Local
-        The rows of each peer of the roster.
-    clock : callable
-        Returns seconds.
-
-    Raises
-    ------
-    UsageError
-        If the peers exchange other models than autoencoders or flows, or the job fails without the withheld rows.
+    `locals` are the rows of each peer of the roster. Raise UsageError if the peers exchange other models than autoencoders
+    or flows, or the job fails without the withheld rows.
     """
     parts = [_parted(local, random_streams.attacking(job.seed, peer)) for peer, local in enumerate(locals)]
     trained, withheld = [one for one, _ in parts], [other for _, other in parts]

@@ -1,23 +1,28 @@
-"""Rows that move alone: the difference of two sums is a row.
+"""Rows that points and sums give away: copies, rows that move alone, rows alone in a cluster, and what two runs differ by.
 
-If, between two rounds, one cluster of a peer lost one row, another gained one, and no other cluster changed its number of
-rows, then the row is the difference of that cluster's sums. The other cluster's difference is the same row, which proves
-the reading. Each peer that sees such sums can do this, without any computation to speak of. On totals of many peers it finds
-less, since more rows move at once.
+First centers that a peer proposes are means of a few of its rows, and a local center of one row is that row. A range shows
+the smallest and the largest value of each feature exactly; with one feature that is a row.
+
+A row that moves alone is the difference of two sums. If, between two rounds, one cluster of a peer lost one row, another
+gained one, and no other cluster changed its number of rows, then the row is the difference of that cluster's sums. The
+other cluster's difference is the same row, which proves the reading. Each peer that sees such sums can do this, without any
+computation to speak of. On totals of many peers it finds less, since more rows move at once.
+
+If a job runs again without one device, the sums of all devices differ by that device's own. If it runs again, in a later
+turn, when a device has one row more, they differ by that row. The first round of both runs begins with the same centers,
+and there the difference is exact; later rounds move apart as far as the difference moves the centers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
-from p2pclust.protocols.engine.arrays import State
-
-Floats = NDArray[np.float64]
+from p2pclust.lab.attacks.sights import Floats, Sight, sums_of_clusters
+from p2pclust.protocols.engine.arrays import Arrays, State
 
 #: Two readings of one row agree up to the rounding of the sums, as a share of the largest.
 _AGREE = 1e-9
@@ -25,16 +30,23 @@ _AGREE = 1e-9
 _NEARLY_WHOLE = 1e-5
 
 
+def proposed_rows(sights: Sequence[Sight]) -> Floats:
+    """Return all centers that a peer sent, and its range if there is one feature, in the data's units, shape (n, F)."""
+    found: list[Floats] = []
+    for sight in sights:
+        if "centers" in sight.shown and "origin" in sight.state:
+            found.append(sight.state["origin"] + sight.shown["centers"] * sight.state["scale"])
+        if "lo" in sight.shown and sight.shown["lo"].size == 1:
+            found.append(np.stack([sight.shown["lo"], sight.shown["hi"]]))
+    return np.concatenate(found) if found else np.zeros((0, 0))
+
+
 def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     """Return the rows that consecutive sums of the same peers give away, in the data's units, shape (n, F).
 
     Where sums of few rows are withheld, a row can also appear or vanish: then the totals over all clusters differ by it.
     That reading proves nothing by itself.
-
-    Parameters
-    ----------
-    sights : sequence of Sight
-        In the order of rounds; those without sums of crisp clusters are passed over.
+    `sights` are in the order of rounds; those without sums of crisp clusters are passed over.
 
     Examples
     --------
@@ -86,11 +98,7 @@ def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
 
     for the numbers of rows a and b that the clusters had. With two features or more these are as many equations as unknown
     numbers; whole numbers as a solution prove the reading.
-
-    Parameters
-    ----------
-    states : sequence of (int, State)
-        In the order of rounds, each with the number of its stage.
+    `states` are in the order of rounds, each with the number of its stage.
 
     Examples
     --------
@@ -128,3 +136,60 @@ def _moved_between(old_to: Floats, new_to: Floats, old_from: Floats, new_from: F
     if rank < 2 or whole.min() < 1 or np.abs(rows - whole).max() > _NEARLY_WHOLE:
         return None
     return np.asarray((whole[0] + 1) * new_to - whole[0] * old_to)
+
+
+#: A number of rows is 1 up to the rounding of two sums.
+_ALONE = 1e-6
+#: Means are the same row up to the rounding of the sums, as a share of the largest.
+_ALIKE = 1e-9
+
+
+def differences(first: Sequence[Sight], second: Sequence[Sight]) -> list[Sight]:
+    """Return, round by round, what the sums of the first run have more than those of the second, in the data's units.
+    Sums of clusters are compared, others passed over.
+
+    Examples
+    --------
+    >>> public = Arrays(origin=np.zeros(1), scale=np.ones(1), centers=np.zeros((1, 1)))
+    >>> def seen(counts, sums):
+    ...     return Sight((0,), 0, 3, public, Arrays(counts=np.array(counts), sums=np.array(sums)))
+    >>> rows_in_differences(differences([seen([3.0], [[9.0]])], [seen([2.0], [[5.0]])])).tolist()
+    [[4.0]]
+    """
+    made = []
+    shown = [[(sight, found) for sight in run if (found := sums_of_clusters(sight))] for run in (first, second)]
+    for (one, (weights, sums, crisp)), (other, (lighter, less, _)) in zip(*shown, strict=False):
+        if one.stage != other.stage or weights.shape != lighter.shape:
+            break  # the runs are too far apart to be compared
+        n_features = sums.shape[-1]
+        public = Arrays(origin=np.zeros(n_features), scale=np.ones(n_features), centers=np.zeros((1, n_features)))
+        name = "counts" if crisp else "weights"
+        made.append(replace(one, state=public, shown=Arrays({name: weights - lighter, "sums": sums - less})))
+    return made
+
+
+def rows_in_differences(seen: Sequence[Sight]) -> Floats:
+    """Return the rows that differences give away: clusters of one row, and rows that move alone; shape (n, F)."""
+    found = [rows for rows in (single_rows(seen), rows_that_moved_alone(seen)) if len(rows)]
+    return np.concatenate(found) if found else np.zeros((0, 0))
+
+
+def single_rows(sights: Sequence[Sight]) -> Floats:
+    """Return the rows of clusters that have exactly one, in the data's units, shape (n, F).
+
+    The sum of a crisp cluster with one row is that row. In fuzzy sums every row has a part in every cluster: if all clusters
+    have the same mean, that is the only row.
+    """
+    found, features = [], 0
+    for sight in sights:
+        shown = sums_of_clusters(sight)
+        if shown is None:
+            continue
+        weights, sums, crisp = shown
+        features = sums.shape[-1]
+        if crisp:
+            found.append(sums[np.abs(weights - 1.0) < _ALONE])
+        elif (weights > _ALONE).all() and len(means := (sums / weights[..., np.newaxis]).reshape(-1, features)) > 1:
+            alike = np.ptp(means, axis=0) <= _ALIKE * np.abs(sums).max()
+            found.append(means[:1] if alike.all() else means[:0])
+    return np.concatenate(found) if found else np.zeros((0, features))

@@ -23,24 +23,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sight:
-    """What was shown in one round, beside the state, which every peer has.
+    """What was shown in one round, beside the state, which every peer has."""
 
-    Parameters
-    ----------
-    peers : tuple of int
-        The roster indices of the peers whose contributions are added up in it; one, if it is of a single peer.
-    round, stage : int
-    state : State
-        The arrays that the contributions were computed from.
-    shown : Arrays
-        The contribution or the sum, as floats.
-    """
-
-    peers: tuple[int, ...]
+    peers: tuple[
+        int, ...
+    ]  # the roster indices of the peers whose contributions are added up in it; perhaps a single one
     round: int
     stage: int
-    state: State
-    shown: Arrays
+    state: State  # the arrays that the contributions were computed from
+    shown: Arrays  # the contribution or the sum, as floats
 
 
 @dataclass
@@ -87,7 +78,9 @@ def sights_of(
                 added_up([one for one in given if one[0] in group], len(locals)) if additive else (None, group)
             )
             shown = summed if summed is not None else dict(given)[group[0]]
-            shown = _padded(shown, rng) if secured else shown
+            if secured:
+                words = {name: rng.integers(-(2**63), 2**63 - 1, array.shape) for name, array in shown.items()}
+                shown = Arrays({name: np.asarray(shown[name]) + pad for name, pad in words.items()})
             sights.sent.setdefault(group, []).append(_sight(job, state, peers, shown))
         if additive:
             total, peers = added_up(given, len(locals))
@@ -126,11 +119,6 @@ def branches_of(parents: Sequence[int], contributors: Sequence[int]) -> list[tup
             below.setdefault(above, set()).add(peer)
             above = parents[above]
     return [tuple(sorted(below[peer])) for peer in sorted(below)]
-
-
-def _padded(contribution: Contribution, rng: np.random.Generator) -> Contribution:
-    words = {name: rng.integers(-(2**63), 2**63 - 1, array.shape) for name, array in contribution.items()}
-    return Arrays({name: np.asarray(contribution[name]) + pad for name, pad in words.items()})
 
 
 def _sight(job: Job, state: JobState, peers: tuple[int, ...], contribution: Contribution) -> Sight:

@@ -146,7 +146,7 @@ def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.lab.reproduce.published import published  # noqa: PLC0415
+    from p2pclust.lab.reproduce.model import published  # noqa: PLC0415
     from p2pclust.lab.reproduce.report import comparison  # noqa: PLC0415
 
     console.print(f"{item.id}: {item.shows}", style="bold", soft_wrap=True)

@@ -49,19 +49,15 @@ class BreakableLinks:
 
     @property
     def roster(self) -> Roster:
-        """The roster in force."""
         return self._links.roster
 
     def trouble(self, peer: str) -> str:
-        """Return what is wrong with a link; see `Links.trouble`."""
         return "cut off by the testbed" if peer in self.mute else self._links.trouble(peer)
 
     def connect(self, peer: str, address: str) -> None:
-        """Open a link; see `Links.connect`."""
         self._links.connect(peer, address)
 
     def disconnect(self, peer: str) -> None:
-        """Close a link; see `Links.disconnect`."""
         self._links.disconnect(peer)
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
@@ -89,7 +85,6 @@ class BreakableLinks:
         return await self._links.refused(peer, timeout_s)
 
     def close(self) -> None:
-        """Close every link."""
         self._links.close()
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from p2pclust.lab.links.shaping import Line, Shape, Way, pair_of_lines
+from p2pclust.lab.links.shaping import Line, Shape, pair_of_lines
 from p2pclust.transport.links import Counters, Lane
 
 if TYPE_CHECKING:  # bytes move without NumPy
@@ -51,11 +51,6 @@ class Delayed:
             self._counters.drop("lost: the queue of the shaped link is full")
         self._plan()
         return taken
-
-    def change(self, way: Way) -> None:
-        """Change the properties of the line."""
-        self.line.change(self._loop.time(), way)
-        self._plan()
 
     def close(self, *, flush: bool) -> None:
         """Drop everything, or with `flush` let it out at once: this peer ends, and would lose its last messages."""
@@ -117,11 +112,6 @@ class OwnLink:
         self._loop = loop
         self._rates = rates
 
-    def change(self, shape: Shape) -> None:
-        """Change the properties of the link."""
-        self._up.change(shape.up)
-        self._down.change(shape.down)
-
     def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
         """Put a message onto the up-link; return False if its queue is full."""
         return self._up.push(sum(map(len, frames)), lane, peer, frames, math.inf)
@@ -147,9 +137,7 @@ class OwnLink:
         self._up.close(flush=flush)
 
 
-def shape_own(links: ZmqLinks, shape: Shape, rng: np.random.Generator, rates: Mapping[str, float]) -> OwnLink:
+def shape_own(links: ZmqLinks, shape: Shape, rng: np.random.Generator, rates: Mapping[str, float]) -> None:
     """Shape a peer's own link like that of another device from now on; see `OwnLink`."""
-    own = OwnLink(asyncio.get_running_loop(), links.counters, shape, rng, rates, links.leaves, links.arrives)
-    own.change(shape)
-    links.own = own
-    return own
+    loop = asyncio.get_running_loop()
+    links.own = OwnLink(loop, links.counters, shape, rng, rates, links.leaves, links.arrives)

@@ -47,27 +47,16 @@ T = TypeVar("T")
 class Way:
     """One direction of a device's link.
 
-    Attributes
-    ----------
-    latency_s : float
-        From the last byte on the line to the far end.
-    jitter_s : float
-        Either side of the latency, uniform; at most the latency.
-    loss : float
-        Probability that a message does not arrive.
-    rate : float
-        Bytes per second; infinite if the line has no limit.
-
     Examples
     --------
     >>> Way(latency_s=0.04, rate=125_000.0).seconds(12_500)
     0.14
     """
 
-    latency_s: float = 0.0
-    jitter_s: float = 0.0
-    loss: float = 0.0
-    rate: float = math.inf
+    latency_s: float = 0.0  # from the last byte on the line to the far end
+    jitter_s: float = 0.0  # either side of the latency, uniform; at most the latency
+    loss: float = 0.0  # probability that a message does not arrive
+    rate: float = math.inf  # bytes per second; infinite if the line has no limit
 
     def seconds(self, n_bytes: int) -> float:
         """Return the mean time of a message of that size over an idle line."""
@@ -98,14 +87,6 @@ class Shape:
         """Make a shape from milliseconds and megabits per second."""
         alike = (latency_ms / 1000, jitter_ms / 1000, loss)
         return cls(Way(*alike, up_mbit * _MBIT), Way(*alike, down_mbit * _MBIT))
-
-    def slower(self, factor: float) -> Shape:
-        """Return this link with latency and jitter multiplied, and the rate divided, by a factor."""
-
-        def slow(way: Way) -> Way:
-            return Way(way.latency_s * factor, way.jitter_s * factor, way.loss, way.rate / factor)
-
-        return Shape(slow(self.up), slow(self.down))
 
     def to_dict(self) -> dict[str, dict[str, float | None]]:
         """Return plain values for a configuration; an unlimited rate is None."""

@@ -11,11 +11,9 @@ from p2pclust.tools.lazy import lazy_names
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    frame="Plan measure",
-    model="Claim Experiment Findings Setup Table",
+    frame="Plan measure table table_ids",
+    model="Claim Experiment Findings Setup Table published",
     peers="Peers",
-    published="published",
-    registry="table table_ids",
     report="comparison",
 )
 

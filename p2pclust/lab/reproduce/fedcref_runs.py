@@ -23,7 +23,7 @@ from p2pclust.clustering.local_starts import dirty_labels
 from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import cached
 from p2pclust.lab.reproduce.model import Value
-from p2pclust.lab.reproduce.peers import Peers, seed_of
+from p2pclust.lab.reproduce.peers import Floats, Peers, seed_of
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.runner import Workspaces
@@ -32,7 +32,6 @@ from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, majority
 from p2pclust.tools.files import replacing
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 METHODS: Final = ("paper", "refined", "perfect")
@@ -46,20 +45,13 @@ QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updat
 
 @dataclass(frozen=True)
 class PeerWorld:
-    """The data of the peers; the defaults are the paper's (its Table 1).
-
-    Attributes
-    ----------
-    rows_per_class : int
-        S, of each class that a peer sees.
-    start : {"dirty", "mixture", "kmeans", "dec"}
-        Where a peer's first partition comes from: true labels of which the share `dirtiness` is made wrong, principal
-        components and a mixture of Gaussians or k-means, or DEC.
-    """
+    """The data of the peers; the defaults are the paper's (its Table 1)."""
 
     data: str
     n_peers: int = 25
-    rows_per_class: int = 500
+    rows_per_class: int = 500  # S, of each class that a peer sees
+    #: Where a peer's first partition comes from: true labels of which the share `dirtiness` is made wrong ("dirty"),
+    #: principal components and a mixture of Gaussians or k-means ("mixture", "kmeans"), or DEC ("dec").
     start: str = "dirty"
     dirtiness: float = 0.3
     overlap: float = 0.0
@@ -80,13 +72,10 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     A quick run has six peers with 40 rows a class, small models, and few epochs. DEC's partitions, which take minutes,
     are kept under `name`, if anything is kept.
 
-    Returns
-    -------
-    dict of str to number or list of numbers
-        ``acc init`` and ``acc`` (means over peers), ``improvement`` (percent), ``communities``, ``links``, ``wrong``
-        (percent of them), ``wrong pairs`` (percent of pairs within communities), ``isolated start``, ``isolated``,
-        ``iterations``, ``minutes``, and ``acc of peers``. Curves over iterations, or refinements, that begin with the start:
-        ``acc by step`` and likewise of ``communities``, ``wrong``, ``isolated`` and ``active``.
+    Return ``acc init`` and ``acc`` (means over peers), ``improvement`` (percent), ``communities``, ``links``, ``wrong``
+    (percent of them), ``wrong pairs`` (percent of pairs within communities), ``isolated start``, ``isolated``,
+    ``iterations``, ``minutes``, and ``acc of peers``. Curves over iterations, or refinements, that begin with the start:
+    ``acc by step`` and likewise of ``communities``, ``wrong``, ``isolated`` and ``active``.
     """
     keep = str(peers.keep / f"dec-{name}{'-quick' if quick else ''}.npz") if peers.keep and name else ""
     locals_ = drawn(setting.world, rng, quick=quick, keep=keep)
@@ -179,7 +168,6 @@ class _Watch:
         self._scores: list[float] = []
 
     def see(self, state: JobState) -> None:
-        """Look at the state after a round."""
         if "cref_phase" not in state.arrays:
             return
         agreed = Agreed.of(state.arrays)
@@ -216,7 +204,6 @@ class _Watch:
         return float(np.mean(self._scores))
 
     def record(self, seconds: float) -> dict[str, Value]:
-        """Return all that was measured."""
         curves = self._curves
         found: dict[str, Value] = {name: values[-1] for name, values in curves.items() if name != "active"}
         first, last = curves["acc"][0], curves["acc"][-1]

@@ -11,9 +11,9 @@ from pathlib import Path
 from p2pclust import __version__
 from p2pclust.data.registry import available, cache_in_words
 from p2pclust.errors import FleetError, P2PClustError, UsageError
-from p2pclust.lab.reproduce.model import Experiment, Findings, Setup, Table, Values
+from p2pclust.lab.reproduce.model import Experiment, Findings, Table, Values
 from p2pclust.lab.reproduce.peers import Peers, stream
-from p2pclust.lab.reproduce.tables import fedcref_figures, fedcref_tables, federated_fcm, ffcm, fkm, lossless, vertical
+from p2pclust.lab.reproduce.tables import fedcref_tables, federated_fcm, ffcm, fkm, lossless
 from p2pclust.tools.files import replacing
 from p2pclust.tools.spelling import did_you_mean
 from p2pclust.tools.workers import in_processes, n_cores
@@ -21,26 +21,14 @@ from p2pclust.tools.workers import in_processes, n_cores
 
 @dataclass(frozen=True)
 class Plan:
-    """The options of ``p2pclust reproduce``.
+    """The options of ``p2pclust reproduce``."""
 
-    Attributes
-    ----------
-    repeats : int or None
-        None: as in the papers, or a few in a quick run.
-    workers : int
-        Processes at the same time; with 1 everything happens in this one.
-    quick : bool
-        A part of the set-ups, few repetitions, fewer rows.
-    keep : Path or None
-        Where long repetitions are kept, for later runs of the same version.
-    """
-
-    repeats: int | None = None
+    repeats: int | None = None  # None: as in the papers, or a few in a quick run
     seed: int = 0
     backend: str = "in-process"
-    workers: int = 1
-    quick: bool = False
-    keep: Path | None = None
+    workers: int = 1  # processes at the same time; with 1 everything happens in this one
+    quick: bool = False  # a part of the set-ups, few repetitions, fewer rows
+    keep: Path | None = None  # where long repetitions are kept, for later runs of the same version
 
     def repeats_of(self, table: Table) -> int:
         """Return how often the set-ups of this table are repeated."""
@@ -96,9 +84,9 @@ def measure(
     wanted: dict[Repetition, list[str]] = {}
     for table in tables:
         for setup in table.setups(quick=plan.quick):
-            why = _missing(setup)
-            if why:
-                measured[table.id].skipped[setup.name] = why
+            if setup.needs and setup.needs not in available():
+                advice = f"{cache_in_words()}: p2pclust data fetch {setup.needs}"
+                measured[table.id].skipped[setup.name] = f"data set {setup.needs} is not in {advice}"
                 continue
             for repetition in range(plan.repeats_of(table)):
                 keep = str(plan.keep) if plan.keep and table.experiment.keeps else ""
@@ -152,13 +140,6 @@ def _file(task: Repetition) -> Path | None:
     return Path(task.keep) / f"{task.experiment}-{name}-{task.repetition}-{how}.json"
 
 
-def _missing(setup: Setup) -> str:
-    """Return why a set-up cannot be measured here and what to do, or an empty string."""
-    if not setup.needs or setup.needs in available():
-        return ""
-    return f"data set {setup.needs} is not in {cache_in_words()}: p2pclust data fetch {setup.needs}"
-
-
 def _results(tasks: Sequence[Repetition], workers: int) -> Iterator[tuple[Repetition, Values]]:
     if workers <= 1 or len(tasks) <= 1:
         for task in tasks:
@@ -176,7 +157,7 @@ def _do_alone(task: Repetition) -> Values:
         raise FleetError(f"{task.setup}, repetition {task.repetition}: {error}") from None
 
 
-_PAPERS = (federated_fcm, ffcm, lossless, vertical, fkm, fedcref_tables, fedcref_figures)
+_PAPERS = (federated_fcm, ffcm, lossless, fkm, fedcref_tables)
 _TABLES: dict[str, Table] = {table.id: table for paper in _PAPERS for table in paper.TABLES}
 _EXPERIMENTS: dict[str, Experiment] = {table.experiment.id: table.experiment for table in _TABLES.values()}
 

@@ -1,13 +1,17 @@
-"""The classes of a reproduction: set-up, experiment, findings, claim, table."""
+"""The classes of a reproduction: set-up, experiment, findings, claim, table; and the numbers that the papers print."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,53 +19,33 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from p2pclust.lab.reproduce.peers import Peers
-
 #: The result of one repetition: a number, or one number per round.
 Value = float | list[float]
 #: By row, then by measure.
 Values = dict[str, dict[str, Value]]
 
 
-class Repeat(Protocol):
-    """One repetition of a set-up: `rng` is the only source of randomness, `quick` means fewer rows, rounds or peers."""
-
-    def __call__(self, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values: ...
-
-
 @dataclass(frozen=True)
 class Setup:
-    """One configuration that is repeated.
+    """One configuration that is repeated."""
 
-    Parameters
-    ----------
-    name : str
-        Also part of the name of its random stream: a set-up draws the same numbers independently of others.
-    repeat : callable
-        Does one repetition, see `Repeat`.
-    needs : str
-        The registered data set without which it is skipped; empty if its data are generated.
-    draws : str
-        The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
-        that they can be compared pair by pair.
-    """
-
-    name: str
-    repeat: Repeat
-    needs: str = ""
+    name: str  # also part of the name of its random stream: a set-up draws the same numbers independently of others
+    #: Does one repetition: ``repeat(rng, peers, quick=...)``, where `rng` is a Generator, the only source of randomness,
+    #: `peers` a `Peers`, and `quick` means fewer rows, rounds or peers.
+    repeat: Callable[..., Values]
+    needs: str = ""  # the registered data set without which it is skipped; empty if its data are generated
+    #: The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
+    #: that they can be compared pair by pair.
     draws: str = ""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A source of numbers, which several tables may share.
-
-    If `keeps` is true, one repetition takes so long that it is kept in the output directory, and found there by a later
-    run.
-    """
+    """A source of numbers, which several tables may share."""
 
     id: str
     setups: Callable[[], Sequence[Setup]]
+    #: One repetition takes so long that it is kept in the output directory, and found there by a later run.
     keeps: bool = False
 
 
@@ -138,17 +122,16 @@ class Findings:
         """Return the curves of each row that has them, by its label."""
         return {label: self.curves(row, measure) for label, row in rows.items() if self.has(row, measure)}
 
-    def by_groups(
-        self, groups: Sequence[str], within: Sequence[str], measure: str
-    ) -> dict[str, dict[int, tuple[float, float]]]:
-        """Return mean and deviation of the rows named ``group, within``: by `within`, by the place of the group."""
-        found: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in within}
-        for name, known in found.items():
-            for place, group in enumerate(groups):
-                row = f"{group}, {name}"
-                if self.has(row, measure) and np.isfinite(self.samples(row, measure)).all():
-                    known[place] = (self.mean(row, measure), self.sd(row, measure))
-        return found
+    def by_groups(self, series: Mapping[str, Sequence[str]], measure: str) -> dict[str, dict[int, tuple[float, float]]]:
+        """Return mean and deviation of the rows of each series that are finite, by their place in the series."""
+        return {
+            name: {
+                place: (self.mean(row, measure), self.sd(row, measure))
+                for place, row in enumerate(rows)
+                if self.has(row, measure) and np.isfinite(self.samples(row, measure)).all()
+            }
+            for name, rows in series.items()
+        }
 
     def is_curve(self, row: str, measure: str) -> bool:
         """Whether there is one number per round."""
@@ -178,67 +161,34 @@ def _natural(name: str) -> list[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that must hold.
+    """Something that must hold; with `what` alone, one whose rows were not measured."""
 
-    Parameters
-    ----------
-    what : str
-        In one line, with the bound.
-    value : str
-        What was measured.
-    held : bool or None
-        None where its rows were not measured.
-    always : bool
-        Whether it must hold however little was measured: a quick run decides only these.
-    """
-
-    what: str
-    value: str
-    held: bool | None
-    always: bool = False
+    what: str  # in one line, with the bound
+    value: str = "not measured"
+    held: bool | None = None
+    always: bool = False  # whether it must hold however little was measured: a quick run decides only these
 
 
 @dataclass(frozen=True)
 class Table:
-    """A published table or figure.
-
-    Attributes
-    ----------
-    shows : str
-        One line.
-    time : str
-        How long a full run takes on one core.
-    measures : mapping of str to str
-        The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
-    claims : callable
-        Evaluates the claims.
-    draw : callable
-        Draws the findings.
-    wanted : callable, optional
-        Whether the table needs a set-up, by its name; by default it needs all of its experiment.
-    quick : callable, optional
-        Whether a quick run does one of these, too.
-    summary : callable, optional
-        Makes the rows that are shown, if they are other than those that are measured.
-    repeats : int
-        As in the paper.
-    interval : bool
-        Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
-        repetition. So are those shown beside them.
-    """
+    """A published table or figure."""
 
     id: str
-    shows: str
-    time: str
+    shows: str  # one line
+    time: str  # that a full run takes on one core
     experiment: Experiment
+    #: The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
     measures: Mapping[str, str]
     claims: Callable[[Findings], Iterable[Claim]]
     draw: Callable[[Figure, Findings], None]
-    wanted: Callable[[str], bool] = lambda name: True
-    quick: Callable[[str], bool] = lambda name: True
+    wanted: Callable[[str], bool] = lambda name: True  # whether the table needs a set-up, by its name
+    quick: Callable[[str], bool] = lambda name: True  # whether a quick run does one of these, too
+    #: Makes the rows that are shown, if they are other than those that are measured.
     summary: Callable[[Findings], Findings] = lambda found: found
-    repeats: int = 10
+    repeats: int = 10  # as in the paper
     quick_repeats: int = 2
+    #: Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
+    #: repetition. So are those shown beside them.
     interval: bool = False
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:
@@ -261,7 +211,7 @@ def about_means(
     Claim(what='fkm above k-fed', value='0.9000, 0.5000', held=True, always=False)
     """
     if not all(found.has(row, measure) for row in rows):
-        return not_measured(what)
+        return Claim(what)
     means = [found.mean(row, measure) for row in rows]
     return Claim(what, between.join(f"{mean:.{digits}f}" for mean in means), holds(*means))
 
@@ -270,11 +220,57 @@ def rising(found: Findings, what: str, rows: Sequence[str], measure: str) -> Cla
     """Claim that the means of rows rise strictly."""
 
     def holds(*means: float) -> bool:
-        return all(a < b for a, b in pairwise(means))
+        return all(a < b for a, b in itertools.pairwise(means))
 
     return about_means(found, what, rows, measure, holds, digits=3, between=" < ")
 
 
-def not_measured(what: str, *, always: bool = False) -> Claim:
-    """Return a claim that is undecided."""
-    return Claim(what, "not measured", None, always)
+@dataclass(frozen=True)
+class Printed:
+    """One number of a paper, and its standard deviation, or 95 % confidence interval, where that is known."""
+
+    mean: float
+    sd: float = math.nan
+    ci: float = math.nan
+
+
+@dataclass(frozen=True)
+class Source:
+    """All numbers of one table by row and measure, and where they are printed: paper and place."""
+
+    where: str
+    numbers: Mapping[tuple[str, str], Printed]
+
+
+@cache
+def published(table_id: str) -> Source:
+    """Return the published numbers of a table.
+
+    A file holds blocks of one measure each, or of rows by measure: the name of a row is ``of`` (the algorithm), the key,
+    and the column, with commas between. ``of`` may be a list: the number then belongs to each of these rows. Blocks
+    without columns have those of the file. ``sd`` and ``ci`` hold spreads by key. A number that cannot be read in the
+    paper's text is ``nan`` there, and left out here. A file that is ``like`` another has its numbers.
+
+    Examples
+    --------
+    >>> published("000-table1").numbers["xclara, γ 0.25", "distance"].mean
+    0.00893
+    """
+    text = resources.files(__package__).joinpath("published", f"{table_id}.toml").read_text(encoding="utf-8")
+    document = tomllib.loads(text)
+    numbers = dict(published(document["like"]).numbers) if "like" in document else {}
+    for block in document.get("block", ()):
+        of = block.get("of", "")
+        columns, by_measure = block.get("columns") or document["columns"], block.get("by_measure")
+        for measure, rows in (by_measure or {block.get("measure", ""): block["rows"]}).items():
+            for key, (number, column) in itertools.product(rows, enumerate(columns)):
+                mean = float(rows[key][number])
+                if math.isnan(mean):
+                    continue
+                spreads = (block.get(name, {}).get(key) for name in ("sd", "ci"))
+                sd, ci = (math.nan if own is None else float(own[number]) for own in spreads)
+                for algorithm in of if isinstance(of, list) else [of]:
+                    # Where a block has no measure, its columns are the measures.
+                    row = (algorithm, key, column) if measure else (algorithm, key)
+                    numbers[", ".join(filter(None, row)), measure or column] = Printed(mean, sd, ci)
+    return Source(document["where"], MappingProxyType(numbers))

@@ -25,13 +25,8 @@ class JobFailedError(FleetError):
 class Peers:
     """Runs jobs over arrays, one peer each, in this process, in virtual time or as real processes.
 
-    Parameters
-    ----------
-    backend_name : {"in-process", "simulated", "processes"}
-    threads : int
-        How many peers of one process compute at once, where a protocol works with workspaces.
-    keep : Path, optional
-        Where an experiment may keep results that take long.
+    `threads` is how many peers of one process compute at once, where a protocol works with workspaces; in `keep` an
+    experiment may keep results that take long.
     """
 
     def __init__(self, backend_name: str = "in-process", *, threads: int = 1, keep: Path | None = None) -> None:
@@ -43,26 +38,13 @@ class Peers:
         self, job: Job, rows: Sequence[Floats | Local], see: Callable[[JobState], None] | None = None,
         *, workspaces: Workspaces | None = None, only_here: bool = False,
     ) -> JobState:  # fmt: skip
-        """Run a job to its end.
+        """Run a job to its end over the rows of each peer.
 
-        Parameters
-        ----------
-        rows : sequence of ndarray or Local
-            One per peer.
-        see : callable, optional
-            Called with the state after every round. Real peers do not report these states, so the rounds are also run
-            in this process, and the fleet must end with the same bits.
-        workspaces : Workspaces, optional
-            The notes of the peers of this process, which `see` may read.
-        only_here : bool
-            Whether the job needs what only this process has.
+        `see` is called with the state after every round. Real peers do not report these states, so the rounds are also
+        run in this process, and the fleet must end with the same bits. `workspaces` are the notes of the peers of this
+        process, which `see` may read; `only_here` says that the job needs what only this process has.
 
-        Raises
-        ------
-        JobFailedError
-            If the job failed.
-        FleetError
-            If the fleet did, or has other bits than one process.
+        Raise JobFailedError if the job failed; FleetError if the fleet did, or has other bits than one process.
 
         Examples
         --------

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.lab.reproduce.frame import Measured
-from p2pclust.lab.reproduce.model import Claim, Table
-from p2pclust.lab.reproduce.published import published
+from p2pclust.lab.reproduce.model import Claim, Table, published
+from p2pclust.tools import json_values
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,12 @@ def write_csv(directory: Path, table: Table, measured: Measured) -> None:
 
 def plain(table: Table, measured: Measured, claims: Sequence[Claim]) -> dict[str, Any]:
     """Return a table as plain values for ``--json``; unknown or infinite values are None."""
-    lines = [
-        {name: _finite(value) for name, value in (asdict(line) | {"difference": line.difference}).items()}
-        for line in comparison(table, measured)
-    ]
+    lines = [asdict(line) | {"difference": line.difference} for line in comparison(table, measured)]
     return {
         "table": table.id,
         "source": published(table.id).where,
         "repeats": measured.repeats,
-        "rows": lines,
+        "rows": json_values.plain(lines),
         "skipped": measured.skipped,
         "claims": [asdict(claim) for claim in claims],
     }
@@ -97,7 +94,3 @@ def plain(table: Table, measured: Measured, claims: Sequence[Claim]) -> dict[str
 
 def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.10g}"
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -24,9 +24,8 @@ from p2pclust.jobs.explain import explain
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.sweep.columns import AXES, MEASURES
-from p2pclust.lab.sweep.spec import OverlayChoice, Sweep
-from p2pclust.overlay.generate import make_overlay
-from p2pclust.overlay.overlay import Overlay
+from p2pclust.lab.sweep.spec import OverlayChoice, Sweep, SweptFault
+from p2pclust.overlay.overlay import Overlay, make_overlay
 from p2pclust.protocols.engine import random_streams
 
 #: Increase it when the results of a measure change, so that results of an earlier edition are not reused.
@@ -35,28 +34,17 @@ _EDITION = 1
 
 @dataclass(frozen=True)
 class Cell:
-    """One run.
-
-    Attributes
-    ----------
-    overlay : str
-        Its name in the sweep; the digest does not depend on it.
-    options : str
-        Of the kind, as canonical JSON; of an overlay from a file its peers and links, because other machines lack the file.
-    axes : tuple of (str, value)
-        The measure's other axes.
-    settings : str
-        Settings that all cells of the sweep share, as canonical JSON.
-    """
+    """One run."""
 
     measure: str
-    overlay: str
+    overlay: str  # its name in the sweep; the digest does not depend on it
     kind: str
+    #: Of the kind, as canonical JSON; of an overlay from a file its peers and links, because other machines lack the file.
     options: str
     peers: int
     seed: int
-    axes: tuple[tuple[str, Any], ...]
-    settings: str
+    axes: tuple[tuple[str, Any], ...]  # names and values of the measure's other axes
+    settings: str  # that all cells of the sweep share, as canonical JSON
 
     @cached_property
     def digest(self) -> str:
@@ -125,10 +113,7 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
 def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
     """Return the cells of a sweep, after all checks that are possible before a run; `where` begins each refusal.
 
-    Raises
-    ------
-    UsageError, DataError
-        If there can be no such overlay, job, or data.
+    Raise UsageError or DataError if there can be no such overlay, job, or data.
     """
     try:
         cells = cells_of(sweep)
@@ -137,7 +122,11 @@ def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
     except UsageError as error:
         raise UsageError(f"{where}: [grid]: {error}") from error
     if sweep.data is not None:
-        _check_source(sweep.data, where)
+        if "files" in sweep.data or is_file(str(sweep.data.get("source", ""))):
+            raise UsageError(
+                f"{where}: [data]: expected source = the name of a registered or generated data set: other machines of a "
+                "sweep lack your files (p2pclust data list)"
+            )
         for cell in _first_of_each(cells, lambda cell: (cell.axis("protocol"), cell.axis("collect"), cell.peers)):
             _check_job(cell, where)
     return cells
@@ -146,10 +135,7 @@ def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
 def scenario_of(cell: Cell) -> Scenario:
     """Return the scenario that a job's cell runs, but for the overlay, which is the cell's own.
 
-    Raises
-    ------
-    pydantic.ValidationError
-        If there is none.
+    Raise pydantic.ValidationError if there is none.
     """
     fixed, link = cell.fixed, {"latency_ms": cell.axis("latency_ms"), "loss": cell.axis("loss")}
     names = cell.make_overlay().names if cell.kind == "file" else peer_names(cell.peers)
@@ -180,21 +166,11 @@ def _settings(sweep: Sweep) -> dict[str, Any]:
     if sweep.data is not None:
         found |= {"data": sweep.data, "job": sweep.job}
     if sweep.measure == "recovery":
-        fault = sweep.fault.model_dump() if sweep.fault else {"round": 3, "do": "kill", "for_s": None}
-        found["fault"] = fault
+        found["fault"] = (sweep.fault or SweptFault()).model_dump()
     return found
 
 
-def _check_source(data: Mapping[str, Any], where: str) -> None:
-    if "files" in data or is_file(str(data.get("source", ""))):
-        raise UsageError(
-            f"{where}: [data]: expected source = the name of a registered or generated data set: other machines of a "
-            "sweep lack your files (p2pclust data list)"
-        )
-
-
 def _check_job(cell: Cell, where: str) -> None:
-    """Make the job and load its data, to check them."""
     try:
         scenario = scenario_of(cell)
     except ValidationError as error:

@@ -37,23 +37,15 @@ class _FirstTimes(Observer):
         self.times: dict[str, float] = {}
 
     def stepped(self, world: World, peer: Peer) -> None:
-        """Look at a peer, until it holds of it."""
         if peer.name not in self.times and peer.core is not None and self._holds(peer.core):
             self.times[peer.name] = world.now
 
     def complete(self) -> bool:
-        """Return whether it held of every peer."""
         return len(self.times) == self._n_peers
 
 
 def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
-    """Return the columns of a cell of this measure.
-
-    Raises
-    ------
-    FleetError
-        If the peers do not find each other.
-    """
+    """Return the columns of a cell of this measure. Raise FleetError if the peers do not find each other."""
     timing = preset(cell.fixed["fleet"]["timing"])
     latency_s = cell.axis("latency_ms") / 1000
     rng = random_streams.gossiping(cell.seed)

@@ -48,7 +48,11 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     victim = "" if who in ("nobody", "aggregator") else peer_at(overlay, who, dying)
     if who not in ("nobody", "aggregator") and not victim:
         return _nothing(cell, "no such peer")
-    faults = _faults(cell, who, victim)
+    faults: tuple[Fault, ...] = ()
+    if who != "nobody":
+        fault, names = cell.fixed["fault"], (victim,) if victim else ()
+        phase = "adopting" if names else "combining"
+        faults = (Fault(fault["do"], names, fault["round"], phase, for_s=fault["for_s"]),)
     near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in sorted(overlay.names)}
     first = spec.jobs[0]
     request = replace(first, treatment=replace(first.treatment, aggregator=leader))
@@ -70,14 +74,6 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
 def _nothing(cell: Cell, outcome: str) -> dict[str, Any]:
     empty: dict[str, Any] = dict.fromkeys(MEASURES[cell.measure].columns)
     return empty | {"outcome": outcome}
-
-
-def _faults(cell: Cell, who: str, victim: str) -> tuple[Fault, ...]:
-    if who == "nobody":
-        return ()
-    fault, names = cell.fixed["fault"], (victim,) if victim else ()
-    phase = "adopting" if names else "combining"
-    return (Fault(fault["do"], names, fault["round"], phase, for_s=fault["for_s"]),)
 
 
 def _ended(done: JobResult, found: FleetResult) -> dict[str, Any]:

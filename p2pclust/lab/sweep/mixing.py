@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.lab.sweep.cells import Cell
+from p2pclust.lab.testbed.in_process import links_between
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.gossip.push_sum import GossipLinks, mixing_matrix, second_eigenvalue
@@ -16,9 +17,8 @@ _MOST_TICKS = 1_000_000
 
 
 def links_of(overlay: Overlay, mixing: str) -> GossipLinks:
-    """Return an overlay as `collect = "gossip"` sees it: its peers by their place."""
-    place = {name: number for number, name in enumerate(overlay.names)}
-    return GossipLinks([[place[other] for other in overlay.neighbours(name)] for name in overlay.names], mixing)
+    """Return an overlay as `collect = "gossip"` sees it."""
+    return links_between(overlay.names, {name: overlay.neighbours(name) for name in overlay.names}, mixing)
 
 
 def ticks_to_agree(links: GossipLinks, tolerance: float, rng: np.random.Generator) -> int | None:

@@ -20,13 +20,7 @@ _RANKED = re.compile(r"(betweenness|closeness):(\d{1,4}|last)")
 
 
 def check_place(place: str) -> None:
-    """Refuse an unknown place.
-
-    Raises
-    ------
-    UsageError
-        If it is not one of `PLACES`, with a number from 1, or "last", for K.
-    """
+    """Raise UsageError for a place that is not one of `PLACES`, with a number from 1, or "last", for K."""
     ranked = _RANKED.fullmatch(place)
     if place not in ("central", "peripheral", "random", "cut-vertex") and (ranked is None or ranked[2] == "0"):
         raise UsageError(f"expected {', '.join(PLACES)}, where K counts from 1 or is last")

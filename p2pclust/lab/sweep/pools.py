@@ -42,13 +42,7 @@ def here(cells: Sequence[Cell]) -> Iterator[Finished]:
 
 
 def on_cores(n_workers: int) -> Pool:
-    """Return a pool of worker processes on this machine.
-
-    Raises
-    ------
-    FleetError
-        While running, if a worker dies.
-    """
+    """Return a pool of worker processes on this machine. Raise FleetError while running, if a worker dies."""
 
     def run(cells: Sequence[Cell]) -> Iterator[Finished]:
         texts = {cell.encode(): cell for cell in cells}
@@ -62,12 +56,8 @@ def on_cores(n_workers: int) -> Pool:
 def through_dask(address: str) -> Pool:
     """Return a pool of the workers of a Dask scheduler, each of which needs p2pclust and the data.
 
-    Raises
-    ------
-    UsageError
-        If `distributed` is not installed, the address does not answer, or a worker has no p2pclust.
-    FleetError
-        While running, if a cell kills workers repeatedly, or the scheduler is gone.
+    Raise UsageError if `distributed` is not installed, the address does not answer, or a worker has no p2pclust;
+    FleetError while running, if a cell kills workers repeatedly, or the scheduler is gone.
     """
     scheduler = Scheduler(address)
 
@@ -93,13 +83,10 @@ class Sweeping:
 
 
 def sweep_to(
-    directory: Path,
-    cells: Sequence[Cell],
-    pool: Pool,
-    *,
-    on_start: Callable[[int, int], None] = lambda n_left, n_kept: None,
+    directory: Path, cells: Sequence[Cell], pool: Pool,
+    *, on_start: Callable[[int, int], None] = lambda n_left, n_kept: None,
     on_cell: Callable[[Finished], None] = lambda finished: None,
-) -> Sweeping:
+) -> Sweeping:  # fmt: skip
     """Run the cells that are not finished yet, and write the table of all.
 
     Results of these cells in the directory, which is created if missing, are reused; results of other cells stay, but not

@@ -24,7 +24,6 @@ _OVERLAYS_MAX: Final = 16
 _PICTURE_WIDTH: Final = 420
 _REASONS: Final = 3
 
-
 _USUAL: Final[Mapping[str, tuple[PlotSpec, ...]]] = {
     "job": (
         PlotSpec(title="Messages of the job by peers", x="peers", y="job_messages", lines=True),
@@ -70,20 +69,21 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
     folder.mkdir(exist_ok=True)
     for stale in folder.glob("*.svg"):
         stale.unlink()  # of an earlier version of the sweep
-    pictures, files = [], []
+    pictures, files, columns = [], [], columns_of(sweep.measure)
     for plot in plots_of(sweep):
-        columns = columns_of(sweep.measure)
         figure = figure_of(plot, columns[plot.x].type, columns[plot.y].type, rows)
         files.append(folder / file_name(plot))
         files[-1].write_bytes(image_bytes(figure))
         caption = f"{plot.y}: {columns[plot.y].what}. {plot.x}: {columns[plot.x].what}."
         caption += _why_different(plot.y, rows)
         pictures.append(Picture(data_address(figure, "svg"), caption, plot.title, width_in_pixels(figure)))
+    everything = [[*columns], *([_shown(row[name]) for name in columns] for row in rows[:_ROWS_MAX])]
+    legend = [["column", "what"], *([name, column.what] for name, column in columns.items())]
     sections = [
         Section("Plots", sweep.question, pictures),
         Section("Means over seeds", table=_means(sweep, rows)),
-        Section("Every cell", folded_table=_everything(sweep, rows), fold=f"{len(rows)} rows, as in table.csv"),
-        Section("Meaning of the columns", folded_table=_legend(sweep), fold="columns"),
+        Section("Every cell", folded_table=everything, fold=f"{len(rows)} rows, as in table.csv"),
+        Section("Meaning of the columns", folded_table=legend, fold="columns"),
         Section("The overlays", folded=_overlays(cells), fold="as the first seed draws them, with fewest peers"),
     ]
     facts = f"{len(rows)} cells, measure {sweep.measure}"
@@ -125,15 +125,6 @@ def _mean(values: Sequence[Any]) -> str:
         return ", ".join(different[:3]) + (", ..." if len(different) > 3 else "")
     text = _shown(float(np.mean(known)))
     return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"
-
-
-def _everything(sweep: Sweep, rows: Sequence[Row]) -> list[list[str]]:
-    columns = list(columns_of(sweep.measure))
-    return [columns, *([_shown(row[name]) for name in columns] for row in rows[:_ROWS_MAX])]
-
-
-def _legend(sweep: Sweep) -> list[list[str]]:
-    return [["column", "what"], *([name, column.what] for name, column in columns_of(sweep.measure).items())]
 
 
 def _shown(value: Any) -> str:

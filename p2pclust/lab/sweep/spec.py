@@ -26,7 +26,6 @@ _CELLS_MAX = 100_000
 
 
 def _listed(value: object) -> object:
-    """Turn a single value into a list of one."""
     return value if isinstance(value, list | tuple) else [value]
 
 
@@ -237,7 +236,6 @@ class Sweep(TomlTable):
 
 
 def _near(name: object, known: Iterable[str]) -> str:
-    """Suggest the nearest column, or list all."""
     return did_you_mean(name, known, f": expected one of {', '.join(known)}", cutoff=0.75)
 
 

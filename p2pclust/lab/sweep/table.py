@@ -9,6 +9,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -55,16 +56,12 @@ def write_parquet(path: Path, measure: str, rows: Sequence[Row]) -> None:
     kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     columns = columns_of(measure)
     schema = pyarrow.schema([(name, kinds[column.type]) for name, column in columns.items()])
-    arrays = [
-        pyarrow.array([_typed(column.type, row[name]) for row in rows], kinds[column.type])
-        for name, column in columns.items()
-    ]
+    arrays = []
+    for name, column in columns.items():
+        values = [None if row[name] is None else column.type(row[name]) for row in rows]
+        arrays.append(pyarrow.array(values, kinds[column.type]))
     with replacing(path) as file:
         pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), file)
-
-
-def _typed(kind: type, value: Any) -> Any:
-    return None if value is None else kind(value)
 
 
 def _plain(kind: type, value: Any) -> str:
@@ -75,19 +72,19 @@ def _plain(kind: type, value: Any) -> str:
     return repr(float(value)) if kind is float else str(value)
 
 
+@dataclass(frozen=True)
 class FinishedCells:
     """The file of finished cells; `finished` are the values by the cells' digests. Made by `opened`."""
 
-    def __init__(self, file: BinaryIO, finished: dict[str, dict[str, Any]]) -> None:
-        self._file = file
-        self.finished = finished
+    file: BinaryIO
+    finished: dict[str, dict[str, Any]]
 
     def add(self, digest: str, values: dict[str, Any], seconds: float) -> None:
         """Keep what a cell found out, and how long that took; on disk when this returns."""
         line = json.dumps({"cell": digest, "seconds": round(seconds, 3), "values": values}, allow_nan=False)
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self.file.write(line.encode() + b"\n")
+        self.file.flush()
+        os.fsync(self.file.fileno())
         self.finished[digest] = values
 
 
@@ -97,10 +94,7 @@ def opened(path: Path) -> Iterator[FinishedCells]:
 
     A line that was cut short, because machine or process died while it was written, is dropped: that cell runs again.
 
-    Raises
-    ------
-    UsageError
-        If another sweep holds it, or it is something else.
+    Raise UsageError if another sweep holds it, or it is something else.
     """
     with path.open("a+b") as file:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.protocols.engine.exclusions import refuse
@@ -31,9 +31,6 @@ BACKENDS = {
 }  # fmt: skip
 
 
-_FORKS = ("processes", "namespaces")
-
-
 @dataclass(frozen=True)
 class Backend:
     """One way to run a fleet."""
@@ -44,11 +41,12 @@ class Backend:
         """Run a spec; `on_event` receives each event as it happens. Raise UsageError where this system cannot run it."""
         self.check()
         module = importlib.import_module(f"p2pclust.lab.testbed.{BACKENDS[self.name]}")
-        return cast("FleetResult", module.carry_out(spec, on_event))
+        found: FleetResult = module.carry_out(spec, on_event)
+        return found
 
     def check(self) -> None:
         """Check that this system has what the backend needs; raise UsageError if not."""
-        if self.name in _FORKS:
+        if self.name in ("processes", "namespaces"):
             require_unix(
                 f"backend {self.name}, whose peers are forks of one process,",
                 "choose simulated, which has the same bits, or in-process",
@@ -63,10 +61,7 @@ class Backend:
         With `centers`, each peer gets its own columns of the first centers, which no job has where peers hold columns. With
         `treatment`, the fleet treats the job so. `on_run` receives the specification and the result of the run.
 
-        Raises
-        ------
-        FleetError
-            If the fleet could not finish.
+        Raise FleetError if the fleet could not finish.
         """
         from p2pclust.protocols.engine.local import Local  # noqa: PLC0415
 
@@ -91,17 +86,12 @@ class Backend:
         width = len(str(len(locals)))
         peers = tuple(
             PeerSpec(
-                f"peer-{number:0{width}d}",
-                local.X,
-                ids=local.ids,
-                centers=local.centers,
-                labels=local.labels,
+                f"peer-{number:0{width}d}", local.X, ids=local.ids, centers=local.centers, labels=local.labels,
                 n_clusters=local.n_clusters,
             )
             for number, local in enumerate(locals)
-        )
-        request = JobRequest(job) if treatment is None else JobRequest(job, treatment)
-        spec = FleetSpec(peers, (request,))
+        )  # fmt: skip
+        spec = FleetSpec(peers, (JobRequest(job) if treatment is None else JobRequest(job, treatment),))
         result = self.carry_out(spec, lambda event: None)
         if on_run is not None:
             on_run(spec, result)

@@ -2,104 +2,67 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Protocol
 
 from p2pclust.lab.testbed.faults import PAIR, Cuts
 from p2pclust.lab.testbed.power import Use
 
 
-class DeviceActions(ABC):
-    """What the plan and the battery of a device need of a fleet."""
+class Actions(Protocol):
+    """What faults, plans and batteries need of a fleet."""
 
     @property
-    @abstractmethod
     def now(self) -> float:
         """Seconds since the fleet was made."""
 
-    @abstractmethod
     def at(self, delay_s: float, action: Callable[[], None]) -> None:
         """Run `action` after so many seconds."""
 
-    @abstractmethod
-    def alive(self, name: str) -> bool:
-        """Whether a peer runs, or is being started."""
-
-    @abstractmethod
-    def kill(self, name: str) -> None:
-        """End a peer at once."""
-
-    @abstractmethod
-    def sleep(self, name: str) -> None:
-        """Stop a device; messages to it wait."""
-
-    @abstractmethod
-    def wake(self, name: str) -> None:
-        """End the sleep of a device; a fault may still keep it stopped."""
-
-    @abstractmethod
-    def measure(self, name: str) -> Use | None:
-        """Return what a device has done so far; None if its answer comes later, or not at all."""
-
-
-class Actions(DeviceActions):
-    """What faults need of a fleet."""
-
-    @abstractmethod
-    def start(self, name: str) -> None:
-        """Start a peer that is down."""
-
-    @abstractmethod
-    def pause(self, name: str, for_s: float | None) -> None:
-        """Stop a peer's process for so long, or until it is resumed."""
-
-    @abstractmethod
-    def resume(self, name: str) -> None:
-        """Resume a paused process."""
-
-    @abstractmethod
-    def stopped_for_good(self, name: str) -> bool:
-        """Whether a peer runs and is paused without an end."""
-
-    @abstractmethod
-    def leave(self, name: str, *, by_round: bool) -> None:
-        """Let a peer say goodbye and end; `by_round`: the peer has reached the round of the fault."""
-
-    @abstractmethod
-    def slow(self, name: str, factor: float) -> None:
-        """Let tasks of a peer take `factor` times as long; 1 is normal."""
-
-    @abstractmethod
-    def lose(self, name: str, probability: float) -> None:
-        """Lose messages from and to a peer with this probability."""
-
-    @abstractmethod
-    def replace_rows(self, name: str, number: int, rows: NDArray[np.float64]) -> None:
-        """Give a peer other rows, shape (n_samples, n_features), on behalf of the fault with this number."""
-
-    @abstractmethod
-    def lie(self, name: str, number: int, how: str) -> None:
-        """Let a peer lie, see `p2pclust.lab.testbed.peer.lies`, on behalf of the fault with this number."""
-
-    @abstractmethod
-    def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
-        """Apply `cuts`, of which these directions may have changed."""
-
-    @abstractmethod
-    def revoke(self, name: str, revoked: Sequence[str]) -> None:
-        """Give one peer a roster without `revoked`, of which `name` is the newest; the others hear of it from that peer."""
-
-    @abstractmethod
     def after_step(self, action: Callable[[], None]) -> None:
         """Run `action` after the step that a peer is in the middle of."""
 
-    @abstractmethod
+    def alive(self, name: str) -> bool:
+        """Whether a peer runs, or is being started."""
+
+    def bring_up(self, name: str) -> None:
+        """Start a peer that is down."""
+
+    def kill(self, name: str) -> None:
+        """End a peer at once."""
+
+    def leave(self, name: str, *, by_round: bool) -> None:
+        """Let a peer say goodbye and end; `by_round`: the peer has reached the round of the fault."""
+
+    def pause(self, name: str, for_s: float | None) -> None:
+        """Stop a peer's process for so long, or until it is resumed."""
+
+    def resume(self, name: str) -> None:
+        """Resume a paused process."""
+
+    def stopped_for_good(self, name: str) -> bool:
+        """Whether a peer runs and is paused without an end."""
+
+    def sleep(self, name: str) -> None:
+        """Stop a device; messages to it wait."""
+
+    def wake(self, name: str) -> None:
+        """End the sleep of a device; a fault may still keep it stopped."""
+
+    def measure(self, name: str) -> Use | None:
+        """Return what a device has done so far; None if its answer comes later, or not at all."""
+
+    def impose(self, name: str, conditions: Mapping[str, Any]) -> None:
+        """Impose conditions on a peer; see `p2pclust.lab.testbed.fault_engine.conditions_of`."""
+
+    def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
+        """Apply `cuts`, of which these directions may have changed."""
+
+    def revoke(self, name: str, revoked: Sequence[str]) -> None:
+        """Give one peer a roster without `revoked`, of which `name` is the newest; the others hear of it from that peer."""
+
     def neighbours(self) -> Mapping[str, Sequence[str]] | None:
         """Return the neighbours of each peer; None where all are linked to all."""
 
-    @abstractmethod
     def relink(self, a: str, b: str, *, up: bool) -> None:
         """Let a link appear or vanish."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from p2pclust.lab.testbed.actions import DeviceActions
+from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.power import Meter, Rest, Use
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetSpec
@@ -25,7 +25,7 @@ _PLAN, _BATTERY = "plan", "battery"
 class Devices:
     """Keeps the energy accounts of a fleet, and lets its devices sleep and wake."""
 
-    def __init__(self, spec: FleetSpec, record: Record, actions: DeviceActions) -> None:
+    def __init__(self, spec: FleetSpec, record: Record, actions: Actions) -> None:
         self._peers = {peer.name: peer for peer in spec.peers}
         self._record = record
         self._actions = actions
@@ -86,7 +86,7 @@ class Devices:
         """Note that a device was down and that its counters begin at zero again."""
         self.idle(name)
         if name in self._meters:
-            self._meters[name].restarted()
+            self._meters[name].use = Use()
 
     def _read_all(self) -> None:
         for name in self.metered:
@@ -100,23 +100,18 @@ class Devices:
 
     def _report(self) -> None:
         """Record what devices have used, and what share of their batteries is left, where that changed enough to see."""
-        changed = {name: meter for name, meter in self._meters.items() if self._grown(name, meter.energy_j) >= _SEEN}
-        if not changed:
-            return
-        used_j = {name: float(f"{meter.energy_j:.4g}") for name, meter in changed.items()}
-        self._reported_j |= used_j
-        left = {
-            name: round(meter.left_j / battery.capacity_j, 4)
-            for name, meter in changed.items()
-            if (battery := self._peers[name].battery) is not None and 0.0 < battery.capacity_j < math.inf
-        }
-        self._take("", "energy", {"used_j": used_j, "left": left})
-
-    def _grown(self, name: str, used_j: float) -> float:
-        """Return by what share of its battery a device's use has grown since the last report, or of all that it used."""
-        battery, before_j = self._peers[name].battery, self._reported_j.get(name, 0.0)
-        finite = battery is not None and 0.0 < battery.capacity_j < math.inf
-        return (used_j - before_j) / (battery.capacity_j if battery is not None and finite else max(used_j, 1e-9))
+        used_j, left = {}, {}
+        for name, meter in self._meters.items():
+            capacity_j = meter.battery.capacity_j
+            finite = 0.0 < capacity_j < math.inf
+            grown_j = meter.energy_j - self._reported_j.get(name, 0.0)
+            if grown_j / (capacity_j if finite else max(meter.energy_j, 1e-9)) >= _SEEN:
+                used_j[name] = float(f"{meter.energy_j:.4g}")
+                if finite:
+                    left[name] = round(meter.left_j / capacity_j, 4)
+        if used_j:
+            self._reported_j |= used_j
+            self._take("", "energy", {"used_j": used_j, "left": left})
 
     def idle(self, name: str) -> None:
         """Account for the time that a device slept or was down."""
@@ -144,7 +139,7 @@ class Devices:
         battery = self._peers[name].battery
         if battery is None or math.isinf(battery.capacity_j):
             return False
-        self._meters.setdefault(name, Meter(battery, self._actions.now, Use())).drain()
+        self._meters.setdefault(name, Meter(battery, self._actions.now, Use())).left_j = 0.0
         if not self.gone(name) and _BATTERY not in self._reasons[name]:
             self._drained(name)
         return True

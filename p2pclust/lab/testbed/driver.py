@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.simulation.world.traffic import LinkTraffic
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.fault_engine import FaultEngine
+from p2pclust.lab.testbed.faults import unfired
 from p2pclust.lab.testbed.record import JobRecord, Record, needs
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 from p2pclust.peer.core.timing import preset
@@ -24,10 +24,11 @@ _JOIN_S = 10.0  # how long the next job waits until the others know a late peer
 What = Literal["state", "note", "blob"]
 
 
-class FleetPort(ABC):
+class FleetPort(Protocol):
     """What the driver needs of a fleet. Times are seconds of the fleet: real or virtual."""
 
     spec: FleetSpec
+    names: Sequence[str]  # in the order in which a job is offered to them
     record: Record
     faults: FaultEngine
     devices: Devices
@@ -37,70 +38,48 @@ class FleetPort(ABC):
     faults_strike_submissions: bool = False
 
     @property
-    @abstractmethod
     def now(self) -> float:
         """Seconds since the fleet was made."""
 
-    @property
-    @abstractmethod
-    def names(self) -> Sequence[str]:
-        """All peers, in the order in which a job is offered to them."""
-
-    @abstractmethod
     async def start(self) -> None:
-        """Start all peers that are not late, and wait until they are linked.
+        """Start all peers that are not late, and wait until they are linked; raise FleetError if that takes too long."""
 
-        Raise FleetError if they do not link in time.
-        """
-
-    @abstractmethod
     async def stop(self) -> None:
         """End all peers; a second call does nothing."""
 
-    @abstractmethod
     async def advance(self, until: Callable[[], bool], timeout_s: float) -> bool:
         """Let time pass until `until()` holds after some event; returns whether it does."""
 
-    @abstractmethod
     async def settle(self) -> None:
         """Wait until the faults before a job have taken effect."""
 
-    @abstractmethod
     def linked(self) -> bool:
         """Whether all peers that run know each other; on an overlay, their neighbours."""
 
-    @abstractmethod
     def alive(self, name: str) -> bool:
         """Whether a peer runs."""
 
-    @abstractmethod
     def answers(self, name: str) -> bool:
         """Whether a peer runs and is neither paused nor asleep."""
 
-    @abstractmethod
     def readable(self, name: str) -> bool:
         """Whether the result of a peer can be read now."""
 
-    @abstractmethod
     def ends(self, name: str) -> int:
         """How many lives of a peer have ended."""
 
-    @abstractmethod
     def submit(self, name: str, request: JobRequest) -> None:
         """Hand in a job at a peer."""
 
-    @abstractmethod
     async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
         """Return the ``state`` or the ``note`` of a job, or the ``blob`` with this digest in hex, of each of these peers.
 
         Peers that do not have it, or do not answer, are left out.
         """
 
-    @abstractmethod
     async def read_counters(self) -> None:
         """Read what the peers sent, received and used, after the last job."""
 
-    @abstractmethod
     def outcome(self, name: str) -> dict[str, Any]:
         """Return a peer's part of the result: ``lost``, its counters and its memory."""
 
@@ -137,7 +116,10 @@ class Driver:
         try:
             await self._fleet.start()
             for number, request in enumerate(self._spec.jobs):
-                await self._prepare(number)
+                self._faults.before_job(number)
+                await self._fleet.settle()
+                if self._spec.plans("join"):  # a peer that joined is in the job if the others know it in time
+                    await self._fleet.advance(self._fleet.linked, _JOIN_S)
                 try:
                     job = await self.submit(request)
                 except FleetError as error:
@@ -153,20 +135,10 @@ class Driver:
             await self._fleet.stop()
         return self._result(failure)
 
-    async def _prepare(self, number: int) -> None:
-        """Carry out the faults before a job; a peer that joined is in the job if the others know it in time."""
-        self._faults.before_job(number)
-        await self._fleet.settle()
-        if self._spec.plans("join"):
-            await self._fleet.advance(self._fleet.linked, _JOIN_S)
-
     # -- handing in ---------------------------------------------------------------------------------------------------
 
     async def submit(self, request: JobRequest) -> JobRecord:
-        """Hand in a job; with the first one, the clock of faults and plans starts.
-
-        Raise FleetError if no peer takes it.
-        """
+        """Hand in a job; with the first one, the clock of faults and plans starts. Raise FleetError if no peer takes it."""
         record = self._record
         before = dict.fromkeys(record.jobs)
         name, ended = await self._offer(request)
@@ -184,7 +156,6 @@ class Driver:
         return new[0]
 
     def _start_clock(self) -> None:
-        """Start the clock of faults and plans, once."""
         if not self._clock_runs:
             self._clock_runs = True
             self._faults.plan()
@@ -270,7 +241,6 @@ class Driver:
         return bool(done) and all(self._faults.cut_off(name, done) for name in rest)
 
     async def _collect(self, job: JobRecord, state: JobState, mathematics: Job) -> None:
-        """Read the parts of the result that peers keep for themselves."""
         names = sorted(job.seen.digests)
         notes = await self._fleet.read(names, "note", job.seen.id)
         job.notes |= {name: Arrays.decode(note) for name, note in notes.items()}
@@ -299,8 +269,8 @@ class Driver:
             peers[name]["failure"] = why
             if last is None or last.state is None:
                 failure = failure or why
-        events = tuple(self._record.events)
+        missed = unfired(self._spec.faults, self._faults.struck)
         return FleetResult(
-            jobs, peers, time.monotonic() - self._began, fleet.virtual_seconds(), failure, self._faults.unfired(),
-            len(events), events, fleet.links(), tuple(self._faults.damage),
+            jobs, peers, time.monotonic() - self._began, fleet.virtual_seconds(), failure, missed,
+            tuple(self._record.events), fleet.links(), tuple(self._faults.damage),
         )  # fmt: skip

@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data.damage import damaged
 from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.devices import Devices
-from p2pclust.lab.testbed.faults import Cuts, Damage, Do, Fault, damage_of, late, unfired
+from p2pclust.lab.testbed.faults import Cuts, Damage, Do, Fault, late
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetSpec
 from p2pclust.overlay.routes import Ways
 from p2pclust.overlay.traces import LinkChange
 from p2pclust.peer.core.timing import preset
+
+#: The conditions of a peer after a fault that ended by itself.
+_NORMAL: Final[Mapping[str, Mapping[str, Any]]] = {"slow": {"slowness": 1.0}, "drop": {"loss": 0.0}}
+
+
+def conditions_of(spec: FleetSpec, number: int, name: str) -> dict[str, Any]:
+    """Return what fault `number` changes in a peer, as `p2pclust.lab.testbed.peer.conditions` has it.
+
+    But "rows" holds them as an array "X", of shape (n_samples, n_features), and not yet the name of their file.
+    """
+    fault = spec.faults[number]
+    match fault.do:
+        case "cut":
+            cuts = Cuts([peer.name for peer in spec.peers])
+            pairs = cuts.pairs(fault.who or (name,), fault.apart_from, one_way=fault.one_way)
+            deaf = [source for source, target in pairs if target == name]
+            return {"deaf": deaf, "mute": [target for source, target in pairs if source == name]}
+        case "slow":
+            return {"slowness": fault.factor}
+        case "drop":
+            return {"loss": fault.probability}
+        case "corrupt-data":
+            return {"rows": {"X": _rows_used(spec, number, name), "number": number}}
+        case "lie":
+            return {"lies": {"how": fault.how, "number": number}}
+    return {}
+
+
+def _rows_used(spec: FleetSpec, number: int, name: str) -> NDArray[np.float64]:
+    """Return the rows that a device uses because of a fault; a liar uses its own."""
+    fault, X = spec.faults[number], next(peer.X for peer in spec.peers if peer.name == name)
+    return X if fault.do == "lie" else damaged(X, fault.how, (spec.seed, number, *name.encode()))
 
 
 class FaultEngine:
@@ -24,10 +60,9 @@ class FaultEngine:
         self._record = record
         self._actions = actions
         self._devices = devices
-        self._struck: dict[int, None] = {}
-        self._rows = {peer.name: peer.X for peer in spec.peers}
+        self.struck: dict[int, None] = {}  # the numbers of the faults that have struck
         self._enrolled = dict.fromkeys(peer.name for peer in spec.peers if peer.enrolled)
-        self._cuts = Cuts(list(self._rows))
+        self._cuts = Cuts([peer.name for peer in spec.peers])
         self._cuts_to_end = 0  # that will end by themselves
         self._latest: dict[tuple[str, str], int] = {}  # the newest fault of each kind on each device
         #: Devices on the fleet roster that have not started yet, and peers that are down and will be started again.
@@ -44,7 +79,7 @@ class FaultEngine:
         for number, fault in enumerate(self._spec.faults):
             if fault.seconds is not None:
                 self._record.planned(self._actions.now, number, fault)
-                self._actions.at(fault.seconds, partial(self._by_second, number, fault))
+                self._actions.at(fault.seconds, partial(self._strike_all, number, fault, {"seconds": fault.seconds}))
         for change in self._spec.trace:
             self._actions.at(change.seconds, partial(self._relink, change))
 
@@ -52,14 +87,12 @@ class FaultEngine:
         """Carry out the faults planned before the job of this number."""
         for number, fault in enumerate(self._spec.faults):
             if fault.job == job:
-                self._strike_all(number, fault, fault.who, {"job_number": job})
+                self._strike_all(number, fault, {"job_number": job})
 
-    def _by_second(self, number: int, fault: Fault) -> None:
-        self._strike_all(number, fault, fault.who or self._record.aggregators(), {"seconds": fault.seconds})
-
-    def _strike_all(self, number: int, fault: Fault, victims: Sequence[str], moment: Mapping[str, object]) -> None:
+    def _strike_all(self, number: int, fault: Fault, moment: Mapping[str, object]) -> None:
+        victims = fault.who or self._record.aggregators()
         for name in victims[:1] if fault.do in ("cut", "heal") else victims:
-            self._struck[number] = None
+            self.struck[number] = None
             self._record.take(self._actions.now, name, "fault", {"number": number, **fault.fields(), **moment})
             self._strike(number, fault, name)
 
@@ -69,7 +102,7 @@ class FaultEngine:
         A fault at round r strikes at the first opportunity from r on: the round itself may have been another peer's.
         """
         for number, fault in enumerate(self._spec.faults):
-            if number in self._struck or fault.round is None or fault.phase != phase or fault.within != within:
+            if number in self.struck or fault.round is None or fault.phase != phase or fault.within != within:
                 continue
             early = round_ < fault.round and phase != "closing"
             if not early and (name in fault.who if fault.who else aggregates):
@@ -78,7 +111,7 @@ class FaultEngine:
 
     def met(self, number: int, name: str) -> None:
         """Carry out a fault by round: this peer, already recorded as its victim, has reached the round."""
-        self._struck[number] = None
+        self.struck[number] = None
         self._strike(number, self._spec.faults[number], name, by_round=True)
 
     # -- what ---------------------------------------------------------------------------------------------------------
@@ -92,7 +125,10 @@ class FaultEngine:
                 if not self._devices.drain(name):
                     actions.kill(name)
             case "restart":
-                self._bring_back(fault, name)
+                if name not in self.returning:
+                    down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
+                    self.returning[name] = None
+                    actions.at(down_s, partial(self._start, name))
                 actions.kill(name)
             case "pause":
                 actions.pause(name, fault.for_s)
@@ -106,40 +142,23 @@ class FaultEngine:
                 self._cut(fault, name)
             case "revoke":
                 actions.after_step(partial(self._revoke, name))
-            case "slow" | "drop":
-                self._impair(number, fault, name)
-            case "corrupt-data" | "lie":
-                self._corrupt(number, fault, name)
-
-    def _corrupt(self, number: int, fault: Fault, name: str) -> None:
-        if fault.do == "lie":
-            self._actions.lie(name, number, fault.how)
-        else:
-            rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
-            self._actions.replace_rows(name, number, rows)
-
-    def _bring_back(self, fault: Fault, name: str) -> None:
-        if name not in self.returning:
-            down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
-            self.returning[name] = None
-            self._actions.at(down_s, partial(self._start, name))
+            case "slow" | "drop" | "corrupt-data" | "lie":
+                self._impose(number, fault, name)
 
     def _start(self, name: str) -> None:
         self.returning.pop(name, None)
         self.late.pop(name, None)
-        self._actions.start(name)
+        self._actions.bring_up(name)
 
-    def _impair(self, number: int, fault: Fault, name: str) -> None:
-        slows, actions = fault.do == "slow", self._actions
-        change, value, normal = (actions.slow, fault.factor, 1.0) if slows else (actions.lose, fault.probability, 0.0)
+    def _impose(self, number: int, fault: Fault, name: str) -> None:
         self._latest[fault.do, name] = number
-        change(name, value)
-        if fault.for_s is not None:
-            actions.at(fault.for_s, partial(self._repair, number, fault, name, partial(change, name, normal)))
+        self._actions.impose(name, conditions_of(self._spec, number, name))
+        if fault.for_s is not None and fault.do in _NORMAL:
+            self._actions.at(fault.for_s, partial(self._repair, number, fault, name))
 
-    def _repair(self, number: int, fault: Fault, name: str, repair: Callable[[], None]) -> None:
+    def _repair(self, number: int, fault: Fault, name: str) -> None:
         if self._latest[fault.do, name] == number:  # no newer fault of its kind took its place
-            repair()
+            self._actions.impose(name, _NORMAL[fault.do])
             self._recovered(fault, name)
 
     def _recovered(self, fault: Fault, name: str) -> None:
@@ -148,7 +167,7 @@ class FaultEngine:
     def _cut(self, fault: Fault, name: str) -> None:
         who = fault.who or (name,)
         if fault.do == "heal":
-            pairs = self._cuts.about(who, fault.apart_from, one_way=fault.one_way)
+            pairs = self._cuts.pairs(who, fault.apart_from, one_way=fault.one_way, within=True)
             self._cuts.heal(pairs)
         else:
             pairs = self._cuts.pairs(who, fault.apart_from, one_way=fault.one_way)
@@ -174,10 +193,8 @@ class FaultEngine:
 
     def note_damage(self, name: str, fields: Mapping[str, Any]) -> None:
         """Note that a peer used damaged rows, or lied; `fields` are those of its event ``damaged``."""
-        number = fields["number"]
-        fault = self._spec.faults[number]
-        rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
-        self.damage.append(Damage(name, fault.how, fields["job"], fields["round"], rows))
+        how, rows = self._spec.faults[fields["number"]].how, _rows_used(self._spec, fields["number"], name)
+        self.damage.append(Damage(name, how, fields["job"], fields["round"], rows))
 
     # -- which peers are left -----------------------------------------------------------------------------------------
 
@@ -203,7 +220,7 @@ class FaultEngine:
         return any(fault.seconds is not None and fault.do in do and name in fault.who for fault in self._to_come())
 
     def _to_come(self) -> Iterator[Fault]:
-        return (fault for number, fault in enumerate(self._spec.faults) if number not in self._struck)
+        return (fault for number, fault in enumerate(self._spec.faults) if number not in self.struck)
 
     def cut_off(self, name: str, finished: Sequence[str]) -> bool:
         """Whether a peer can never hear from those that finished: no path is left, and none will appear again."""
@@ -221,7 +238,3 @@ class FaultEngine:
             return None
         here = [name for name in links if name not in self.late and (name in roster or self._up(name))]
         return {name: [other for other in links[name] if other in here] for name in here}
-
-    def unfired(self) -> tuple[str, ...]:
-        """Return the faults that have not struck."""
-        return unfired(self._spec.faults, self._struck)

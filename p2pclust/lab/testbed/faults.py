@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,25 +10,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.damage import damaged
 from p2pclust.lab.testbed.peer.lies import LIES
 
 Do = Literal[
-    "kill",
-    "restart",
-    "pause",
-    "resume",
-    "cut",
-    "heal",
-    "join",
-    "leave",
-    "slow",
-    "drop",
-    "corrupt-data",
-    "lie",
-    "drain",
+    "kill", "restart", "pause", "resume", "cut", "heal", "join", "leave", "slow", "drop", "corrupt-data", "lie", "drain",
     "revoke",
-]
+]  # fmt: skip
 #: A direction of a link: the sender and the receiver.
 PAIR = tuple[str, str]
 #: Faults that can end by themselves, after `for_s`.
@@ -132,13 +120,6 @@ def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
     return tuple(str(fault) for fault in missed if not fault.drawn or fault is first_of[fault.drawn])
 
 
-def damage_of(fault: Fault, number: int, X: NDArray[np.float64], name: str, seed: int) -> NDArray[np.float64]:
-    """Return the rows that a device uses in place of its own; a liar uses its own."""
-    if fault.do == "lie":
-        return X
-    return damaged(X, fault.how, (seed, number, *name.encode()))
-
-
 class Cuts:
     """Counts, for each direction, the cuts that have not ended.
 
@@ -155,34 +136,26 @@ class Cuts:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(sorted(names))
-        self._cut: dict[PAIR, int] = {}
+        self._cut: Counter[PAIR] = Counter()
 
-    def pairs(self, who: Sequence[str], apart_from: Sequence[str], *, one_way: bool) -> list[PAIR]:
-        """Return the directions between two sides; with `one_way`, only those towards `who`."""
-        others = [name for name in apart_from or self._names if name not in who]
-        return self._between(who, others, one_way=one_way)
+    def pairs(
+        self, who: Sequence[str], apart_from: Sequence[str], *, one_way: bool, within: bool = False
+    ) -> list[PAIR]:
+        """Return the directions between two sides; with `one_way`, only those towards `who`.
 
-    def about(self, who: Sequence[str], apart_from: Sequence[str], *, one_way: bool) -> list[PAIR]:
-        """Return the same; if `apart_from` is empty, all directions to or from `who`, including those among themselves."""
-        return self._between(who, apart_from or self._names, one_way=one_way)
-
-    @staticmethod
-    def _between(who: Sequence[str], others: Sequence[str], *, one_way: bool) -> list[PAIR]:
+        With `within`, directions between peers of both sides are among them; if `apart_from` is empty, those of `who`.
+        """
+        others = [name for name in apart_from or self._names if within or name not in who]
         towards = [(other, name) for name in who for other in others if other != name]
         return towards if one_way else towards + [(name, other) for other, name in towards]
 
     def add(self, pairs: Iterable[PAIR]) -> None:
         """Cut these directions once more."""
-        for pair in pairs:
-            self._cut[pair] = self._cut.get(pair, 0) + 1
+        self._cut.update(pairs)
 
     def end(self, pairs: Iterable[PAIR]) -> None:
         """End one cut of each of these directions."""
-        for pair in pairs:
-            if self._cut.get(pair, 0) > 1:
-                self._cut[pair] -= 1
-            else:
-                self._cut.pop(pair, None)
+        self._cut -= Counter(pairs)
 
     def heal(self, pairs: Iterable[PAIR]) -> None:
         """End all cuts of these directions."""

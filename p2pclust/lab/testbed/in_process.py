@@ -32,19 +32,15 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             request.job, job_id, names, lambda verb, fields: record.take(time.monotonic() - began, "", verb, fields)
         )
         workspaces, treatment = Workspaces(n_cores()), request.treatment
+        rows = [peer.local() for peer in peers]
         if treatment.collect == "gossip":
             links = links_between(names, spec.overlay, treatment.mixing or usual_mixing(treatment.ticks))
-            rows = [peer.local() for peer in peers]
             state = run_leaderless(
-                request.job,
-                rows,
-                links,
-                tolerance=treatment.gossip_tolerance,
-                ticks=treatment.ticks,
+                request.job, rows, links, tolerance=treatment.gossip_tolerance, ticks=treatment.ticks,
                 on_round=rounds.mixed,
-            )
+            )  # fmt: skip
         else:
-            state = run_in_process(request.job, [peer.local() for peer in peers], rounds.combined, workspaces)
+            state = run_in_process(request.job, rows, rounds.combined, workspaces)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         notes = {names[index]: note for index, note in sorted(workspaces.notes.items())}
         own = [digest for note in notes.values() for digest in engine.own_results(request.job, state, note)]
@@ -58,9 +54,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         )  # fmt: skip
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}
     outcomes = {name: {"finished": True, "lost": False, **nothing} for name in names}
-    return FleetResult(
-        tuple(results), outcomes, time.monotonic() - began, None, "", (), len(record.events), tuple(record.events)
-    )
+    return FleetResult(tuple(results), outcomes, time.monotonic() - began, events=tuple(record.events))
 
 
 def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | None, mixing: str) -> GossipLinks:

@@ -71,7 +71,7 @@ class Meter:
     """
 
     def __init__(self, battery: Battery, now: float, use: Use) -> None:
-        self._battery = battery
+        self.battery = battery
         self._now = now
         self.use = use  # at the last reading
         self.energy_j = 0.0
@@ -84,19 +84,11 @@ class Meter:
         done = Use(
             use.bytes_sent - before.bytes_sent, use.bytes_received - before.bytes_received, use.cpu_s - before.cpu_s
         )
-        cost = self._battery.cost_j(done, passed if awake else 0.0)
+        cost = self.battery.cost_j(done, passed if awake else 0.0)
         # Readings are apart: cap the energy used at what the battery had.
-        there = self.left_j + self._battery.recharge_w * passed
+        there = self.left_j + self.battery.recharge_w * passed
         self.energy_j += min(cost, there)
-        self.left_j = min(self._battery.capacity_j, max(0.0, there - cost))
-
-    def restarted(self) -> None:
-        """Note that the device counts from zero again."""
-        self.use = Use()
-
-    def drain(self) -> None:
-        """Empty the battery at once."""
-        self.left_j = 0.0
+        self.left_j = min(self.battery.capacity_j, max(0.0, there - cost))
 
     @property
     def empty(self) -> bool:
@@ -106,7 +98,7 @@ class Meter:
     @property
     def wakes(self) -> bool:
         """Whether a device that sleeps on an empty battery has enough to wake up."""
-        return self.left_j >= AWAKE_AT * self._battery.capacity_j
+        return self.left_j >= AWAKE_AT * self.battery.capacity_j
 
 
 @dataclass(frozen=True)

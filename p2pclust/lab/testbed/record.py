@@ -20,15 +20,8 @@ from p2pclust.protocols.engine.job import JobState
 _MOST_COUNTED: Final = 200  # peers whose traffic is recorded one by one
 #: The events that say how a job goes; those of members are too many in a large fleet.
 _FOLLOWED: Final = ("submitted", "elected", "unable", "combined", "phase", "averaged", "finished")
-_PROGRESS: Final = (
-    "submitted",
-    "accepted",
-    "mixing",
-    "combined",
-    "circle",
-    "finished",
-    "started",
-)  # an election is none
+#: The events that are progress; an election is none.
+_PROGRESS: Final = ("submitted", "accepted", "mixing", "combined", "circle", "finished", "started")
 
 
 def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -96,8 +89,7 @@ class JobRecord:
         ticks = tuple(count for _, count in sorted(seen.ticks.items()))
         return JobResult(
             seen.id, seen.roster, self.state, tuple(sorted(seen.terms.items())), digests,
-            max(0.0, seen.ended - seen.submitted), notes, self.blobs, self.tolerance,
-            seen.reached, ticks,
+            max(0.0, seen.ended - seen.submitted), notes, self.blobs, self.tolerance, seen.reached, ticks,
         )  # fmt: skip
 
 

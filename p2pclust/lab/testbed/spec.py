@@ -109,7 +109,6 @@ class FleetResult:
     virtual_seconds: float | None = None
     failure: str = ""  # why the fleet could not finish; empty if it could
     unfired_faults: tuple[str, ...] = ()
-    n_events: int = 0
     events: tuple[LogLine, ...] = field(default=(), repr=False)
     #: Traffic of each link, by (from, to); counted by the simulated backend only.
     links: Mapping[tuple[str, str], LinkTraffic] = field(default_factory=dict, repr=False)

@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING
 from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from p2pclust.lab.topology.gossip import gossip_rounds
     from p2pclust.lab.topology.matrices import betweenness, closeness, metropolis_hastings
-    from p2pclust.lab.topology.measures import Measures, measure
+    from p2pclust.lab.topology.measures import Measures, gossip_rounds, measure
 
-__all__ = [
-    "Measures",
-    "betweenness",
-    "closeness",
-    "gossip_rounds",
-    "measure",
-    "metropolis_hastings",
-]
+__all__ = ["Measures", "betweenness", "closeness", "gossip_rounds", "measure", "metropolis_hastings"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    gossip="gossip_rounds",
     matrices="betweenness closeness metropolis_hastings",
-    measures="Measures measure",
+    measures="Measures gossip_rounds measure",
 )

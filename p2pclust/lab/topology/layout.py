@@ -65,10 +65,6 @@ def _rows(n_peers: int, columns: int) -> Floats:
     return np.stack([column, -row], axis=1).astype(np.float64)
 
 
-def _grid(overlay: Overlay) -> Floats:
-    return _rows(overlay.n_peers, grid_columns(overlay.n_peers))
-
-
 def _line(overlay: Overlay) -> Floats:
     n_peers = overlay.n_peers
     columns = n_peers if n_peers <= _ROW else math.ceil(math.sqrt(2 * n_peers))
@@ -152,7 +148,7 @@ _LAYOUTS: Mapping[str, Callable[[Overlay], Floats]] = {
     "ring": _circle,
     "small-world": _circle,
     "star": _star,
-    "grid": _grid,
+    "grid": lambda overlay: _rows(overlay.n_peers, grid_columns(overlay.n_peers)),
     "line": _line,
     "tree": _tree,
     "hierarchical": _hierarchical,

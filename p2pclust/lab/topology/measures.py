@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p2pclust.lab.topology.gossip import gossip_rounds
 from p2pclust.lab.topology.matrices import adjacency, hops, metropolis_hastings, sparse
 from p2pclust.overlay.overlay import Overlay
 
-_GOSSIP_DRAWS = 32
-_GOSSIP_FANOUT = 3
+Ints = NDArray[np.int64]
 
 # Flows times links that are worth waiting for: about half a minute.
 _FLOW_WORK = 5e8
@@ -21,57 +20,31 @@ _FLOW_WORK = 5e8
 
 @dataclass(frozen=True)
 class Measures:
-    """An overlay in numbers.
-
-    Attributes
-    ----------
-    kind : str
-    peers, links : int
-    degree_least, degree_greatest : int
-    degree_mean : float
-        Of the numbers of neighbours.
-    diameter, radius : int
-        The greatest distance between two peers, and the least such distance of one peer to all; in links.
-    average_path : float
-        The mean distance between two peers.
-    clustering : float
-        The mean over all peers of the share of its pairs of neighbours that are linked, 0 for fewer than two neighbours.
-    algebraic_connectivity : float
-        The second smallest eigenvalue of the Laplacian, degrees minus adjacency.
-    second_eigenvalue : float
-        The second largest absolute value of the eigenvalues of the `metropolis_hastings` matrix: by which factor a round of
-        averaging shrinks what peers differ by, in the long run.
-    spectral_gap : float
-        1 minus that.
-    edge_connectivity, node_connectivity : int or None
-        How many links, or peers, must fail until two peers that are left cannot reach each other; N - 1 peers where all are
-        linked. None if it would take minutes to find out: overlays of many peers with very many links each.
-    cut_vertices : tuple of str
-        Peers without which the others fall into parts, in their order.
-    gossip_mean, gossip_95 : float
-        Rounds of push gossip, to 3 random neighbours each, until all know: mean, and what 95 % of 32 tries stay within.
-    log2_peers : float
-        Beside these.
-    """
+    """An overlay in numbers; distances are in links."""
 
     kind: str
     peers: int
     links: int
-    degree_least: int
+    degree_least: int  # of the numbers of neighbours
     degree_mean: float
     degree_greatest: int
-    diameter: int
-    radius: int
-    average_path: float
+    diameter: int  # the greatest distance between two peers
+    radius: int  # the least such distance of one peer to all
+    average_path: float  # the mean distance between two peers
+    #: The mean over all peers of the share of its pairs of neighbours that are linked, 0 for fewer than two neighbours.
     clustering: float
-    algebraic_connectivity: float
+    algebraic_connectivity: float  # the second smallest eigenvalue of the Laplacian, degrees minus adjacency
+    #: The second largest absolute value of the eigenvalues of the `metropolis_hastings` matrix: by which factor a round of
+    #: averaging shrinks what peers differ by, in the long run.
     second_eigenvalue: float
-    spectral_gap: float
+    spectral_gap: float  # 1 minus that
+    #: How many links, or peers, must fail until two peers that are left cannot reach each other; N - 1 peers where all are
+    #: linked. None if it would take minutes to find out: overlays of many peers with very many links each.
     edge_connectivity: int | None
     node_connectivity: int | None
-    cut_vertices: tuple[str, ...]
-    gossip_mean: float
-    gossip_95: float
+    cut_vertices: tuple[str, ...]  # peers without which the others fall into parts, in their order
+    gossip_mean: float  # rounds of push gossip, to 3 random neighbours each, until all know
+    gossip_95: float  # the number that 95 % of 32 tries stay within
     log2_peers: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,29 +78,20 @@ def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
     farthest = away.max(axis=1)
     second = second_eigenvalue(overlay)
     robust = node_connectivity(overlay)
-    rounds = gossip_rounds(overlay, rng, draws=_GOSSIP_DRAWS, fanout=_GOSSIP_FANOUT)
+    rounds = gossip_rounds(overlay, rng)
     n_peers, degrees = overlay.n_peers, overlay.degrees
     return Measures(
-        kind=overlay.kind,
-        peers=n_peers,
-        links=overlay.n_links,
-        degree_least=int(degrees.min()),
-        degree_mean=float(degrees.mean()),
-        degree_greatest=int(degrees.max()),
-        diameter=int(farthest.max()),
-        radius=int(farthest.min()),
+        kind=overlay.kind, peers=n_peers, links=overlay.n_links,
+        degree_least=int(degrees.min()), degree_mean=float(degrees.mean()), degree_greatest=int(degrees.max()),
+        diameter=int(farthest.max()), radius=int(farthest.min()),
         average_path=float(away.sum() / max(1, n_peers * (n_peers - 1))),
         clustering=_clustering(overlay),
-        algebraic_connectivity=_algebraic_connectivity(overlay),
-        second_eigenvalue=second,
-        spectral_gap=1.0 - second,
-        edge_connectivity=edge_connectivity(overlay),
-        node_connectivity=robust,
+        algebraic_connectivity=_algebraic_connectivity(overlay), second_eigenvalue=second, spectral_gap=1.0 - second,
+        edge_connectivity=edge_connectivity(overlay), node_connectivity=robust,
         cut_vertices=() if robust is not None and robust > 1 else cut_vertices(overlay),
-        gossip_mean=float(rounds.mean()),
-        gossip_95=float(np.quantile(rounds, 0.95, method="inverted_cdf")),
+        gossip_mean=float(rounds.mean()), gossip_95=float(np.quantile(rounds, 0.95, method="inverted_cdf")),
         log2_peers=float(np.log2(n_peers)),
-    )
+    )  # fmt: skip
 
 
 def cut_vertices(overlay: Overlay) -> tuple[str, ...]:
@@ -208,6 +172,7 @@ def node_connectivity(overlay: Overlay) -> int | None:
     >>> node_connectivity(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]))
     2
     """
+    from scipy.sparse import bmat, identity  # noqa: PLC0415
     from scipy.sparse.csgraph import maximum_flow  # noqa: PLC0415
 
     n_peers = overlay.n_peers
@@ -226,13 +191,13 @@ def node_connectivity(overlay: Overlay) -> int | None:
     ends = [(a, b) for a, b in ends if common[a, b] < least]
     if len(ends) * overlay.n_links > _FLOW_WORK:
         return None
-    halves = _split(overlay)
+    # Each peer as two, an entrance i and an exit N + i, with one unit from one to the other.
+    halves = _flows(bmat([[None, identity(n_peers)], [sparse(overlay), None]], format="csr"))
     flows = (int(maximum_flow(halves, n_peers + a, b).flow_value) for a, b in ends)
     return min([least, *flows])
 
 
 def _flows(links: Any) -> Any:
-    """Return a sparse matrix as SciPy's flows want it."""
     from scipy.sparse import csr_matrix  # noqa: PLC0415
 
     matrix = csr_matrix(links, dtype=np.int32)
@@ -240,8 +205,65 @@ def _flows(links: Any) -> Any:
     return matrix
 
 
-def _split(overlay: Overlay) -> Any:
-    """Return each peer as two, an entrance i and an exit N + i, with one unit from one to the other."""
-    from scipy.sparse import bmat, identity  # noqa: PLC0415
+def gossip_rounds(overlay: Overlay, rng: np.random.Generator, *, draws: int = 32, fanout: int = 3) -> Ints:
+    """Return how many synchronous rounds of push gossip it takes until all peers are informed.
 
-    return _flows(bmat([[None, identity(overlay.n_peers)], [sparse(overlay), None]], format="csr"))
+    One peer, drawn anew in each trial, is informed at first. In each round every informed peer sends to `fanout` of its
+    neighbours, drawn without repetition, or to all of them if it has fewer.
+
+    Parameters
+    ----------
+    overlay : Overlay
+    rng : numpy.random.Generator
+    draws : int
+        Number of trials.
+    fanout : int
+        Number of neighbours that a peer sends to in a round.
+
+    Returns
+    -------
+    ndarray of shape (draws,), int64
+
+    Raises
+    ------
+    UsageError
+        If the overlay is not connected: it would never end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> star = Overlay(tuple("abcd"), [("a", "b"), ("a", "c"), ("a", "d")])
+    >>> sorted(set(gossip_rounds(star, np.random.default_rng(0)).tolist()))
+    [1, 2]
+    """
+    overlay.require_connected()
+    starts = rng.integers(overlay.n_peers, size=draws)
+    if overlay.degrees.max() <= fanout:
+        # Every peer sends to all its neighbours: the distances give the result without drawing.
+        return np.asarray(hops(overlay)[starts].max(axis=1), dtype=np.int64)
+    links = sparse(overlay, np.int64)
+    first, neighbours = links.indptr.astype(np.int64), links.indices.astype(np.int64)
+    knows = np.zeros((overlay.n_peers, draws), dtype=np.bool_)
+    knows[starts, np.arange(draws)] = True
+    rounds = np.zeros(draws, dtype=np.int64)
+    while not knows.all():
+        rounds += ~knows.all(axis=0)
+        # A peer with no uninformed neighbour changes nothing, and draws nothing.
+        peers, tries = np.nonzero(knows & (links @ (~knows).astype(np.int64) > 0))
+        places = _chosen(overlay.degrees[peers], fanout, rng)
+        senders, number = np.nonzero(places >= 0)
+        knows[neighbours[first[peers[senders]] + places[senders, number]], tries[senders]] = True
+    return rounds
+
+
+def _chosen(degrees: Ints, fanout: int, rng: np.random.Generator) -> Ints:
+    """Draw `fanout` different indices below each degree, shape (n, fanout); -1 beyond the degree."""
+    chosen = np.full((len(degrees), fanout), -1, dtype=np.int64)
+    for number in range(fanout):
+        left = degrees - number
+        place = (rng.random(len(degrees)) * left).astype(np.int64)
+        # The index counts those not chosen yet: every earlier choice at or below it moves it up by one.
+        for earlier in np.sort(chosen[:, :number], axis=1).T:
+            place += place >= earlier
+        chosen[:, number] = np.where(left > 0, place, -1)
+    return chosen

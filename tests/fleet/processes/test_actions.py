@@ -26,5 +26,5 @@ def test_damaged_rows_are_written_once(tmp_path: Path) -> None:
     file = Path(planned["suffers"]["rows"]["file"])
     assert np.load(file).shape == (3, 2)
     file.write_bytes(b"as the peer reads it")
-    actions._damaged("a", 0, np.ones((3, 2)))
+    actions._on_disk("a", {"rows": {"X": np.ones((3, 2)), "number": 0}})
     assert file.read_bytes() == b"as the peer reads it"

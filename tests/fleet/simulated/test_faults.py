@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
-from p2pclust.lab.testbed.faults import Cuts, Do, Fault, damage_of, late, unfired
+from p2pclust.lab.testbed.fault_engine import conditions_of
+from p2pclust.lab.testbed.faults import Cuts, Do, Fault, late, unfired
 from p2pclust.lab.testbed.peer.lies import lie_called
 from p2pclust.lab.testbed.power import Battery
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
@@ -264,7 +265,7 @@ class TestBadRows:
         result = carry_out("simulated", spec)
         (damage,) = result.damage
         assert (damage.peer, damage.how, damage.round, damage.job_id) == ("p02", how, 4, result.jobs[0].job_id)
-        assert np.array_equal(damage.X, damage_of(fault, 0, spec.peers[2].X, "p02", 7))
+        assert np.array_equal(damage.X, conditions_of(spec, 0, "p02")["rows"]["X"])
         state = result.jobs[0].state
         assert state is not None
         assert all(2 in record.contributors for record in state.log if record.stage == 3)

@@ -12,15 +12,15 @@ import pytest
 PROGRAM = """
 import os, signal
 from pathlib import Path
-from p2pclust.lab.testbed.peer.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.lab.testbed.peer.conditions import PlannedFault, PlannedFaults
 
 fault = PlannedFault(0, "pause", 1, "opening", ("a",), {claim!r})
 {words}
-PlannedFaults("a", (fault,), print).check("opening", 1, aggregates=False, within=False, before=last_words)
+PlannedFaults("a", (fault,), last_words).check("opening", 1, aggregates=False, within=False)
 print("went on", signal.getsignal(signal.SIGCONT) is signal.SIG_DFL, flush=True)
 """
-SAYS = "def last_words(fault, round_): print('last words', flush=True)"
-IS_WOKEN_FIRST = "def last_words(fault, round_): os.kill(os.getpid(), signal.SIGCONT)"
+SAYS = "def last_words(verb, fields): print('last words', flush=True)"
+IS_WOKEN_FIRST = "def last_words(verb, fields): os.kill(os.getpid(), signal.SIGCONT)"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.lab.testbed.peer.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.lab.testbed.peer.conditions import PlannedFault, PlannedFaults
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.effects import (
     CheckLink,
@@ -466,7 +466,7 @@ class TestPlannedFaults:
     def kills(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         kills: list[int] = []
         monkeypatch.setattr(
-            "p2pclust.lab.testbed.peer.planned_faults.os.kill", lambda pid, number: kills.append(int(number))
+            "p2pclust.lab.testbed.peer.conditions.os.kill", lambda pid, number: kills.append(int(number))
         )
         return kills
 

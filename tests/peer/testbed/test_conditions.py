@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError
-from p2pclust.lab.testbed.peer.conditions import ImposedConditions
-from p2pclust.lab.testbed.peer.planned_faults import PlannedFaults
+from p2pclust.lab.testbed.peer.conditions import ImposedConditions, PlannedFaults
 
 
 def imposed(rows: Path) -> tuple[list[str], list[BaseException]]:

@@ -1,1 +1,1 @@
-"""One module per paper and experiment; each table is one small class."""
+"""One module per paper and experiment; each table is one `Table`."""

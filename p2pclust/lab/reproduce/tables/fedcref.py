@@ -16,9 +16,8 @@ import numpy as np
 from p2pclust.clustering.dec import DecSettings, deep_embedded_clustering, pretrained
 from p2pclust.data.registry import available
 from p2pclust.lab.reproduce.fedcref_runs import QUICK_DEC, PeerWorld, Setting, drawn, run
-from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
+from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Printed, Setup, Table, Values, published
 from p2pclust.lab.reproduce.peers import Peers, seed_of
-from p2pclust.lab.reproduce.published import Printed, published
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
@@ -111,22 +110,11 @@ def over_worlds(
     called: Mapping[str, str] | None = None, panels: Sequence[str] = ("acc",),
     draw: Callable[[Figure, Findings], None] | None = None,
 ) -> Table:  # fmt: skip
-    """Return a table over worlds.
+    """Return a table over worlds, see `Table`; by default the measures in `panels` are drawn as bars.
 
-    Parameters
-    ----------
-    id, shows, time, measures, claims, draw
-        See `Table`; by default the measures in `panels` are drawn as bars.
-    what : sequence of str
-        The worlds.
-    methods : sequence of str
-        Of FedCRef, or what it is compared with.
-    labels : sequence of str
-        Data sets besides digits.
-    quick : sequence of str
-        The worlds of a quick run, with digits; by default the first.
-    called : mapping of str to str, optional
-        Where the table calls a world otherwise than it is called elsewhere.
+    `what` are the worlds, `methods` those of FedCRef or what it is compared with, `labels` the data sets besides digits,
+    `quick` the worlds of a quick run, with digits, by default the first. `called` has the worlds that the table calls
+    otherwise than they are called elsewhere.
     """
     names = called or {}
 

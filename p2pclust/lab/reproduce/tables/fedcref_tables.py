@@ -1,4 +1,4 @@
-"""Tables 3 to 12 of FedCRef."""
+"""Tables 3 to 12 of FedCRef, and its Figures 7 to 10: curves over K and over iterations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from p2pclust.lab.pictures.curves import mean_curves
 from p2pclust.lab.reproduce.model import Claim, Findings, Table, about_means, rising
 from p2pclust.lab.reproduce.tables.fedcref import (
     ALL,
@@ -32,7 +33,9 @@ _FOUND = ("communities", "wrong", "isolated")
 _STARTS = ("DEC start", "k-means start", "mixture start")
 _BY_DIRT = tuple(f"dirtiness {dirt}" for dirt in DIRT)
 _BY_GRID = {(75, 0.2): "dirtiness 0.3", **{(alpha, theta): f"α {alpha}, θ {theta}" for alpha, theta in GRID[1:]}}
-_BY_OVERLAP = ("dirtiness 0.3", *(f"overlap {overlap}" for overlap in OVERLAPS[1:]))
+#: The worlds of the overlaps, by their names in tables.
+_OVERLAP_WORLDS = {"overlap 0.0": "dirtiness 0.3", **{f"overlap {share}": f"overlap {share}" for share in OVERLAPS[1:]}}
+_BY_OVERLAP = tuple(_OVERLAP_WORLDS.values())
 _MORE_DATA = ("KMNIST", "Fashion-MNIST")
 
 _claim = partial(about_means, digits=3)
@@ -100,8 +103,11 @@ def _claims_of_table_9(found: Findings) -> Iterable[Claim]:
 
 
 def _by_peers(method: str) -> list[str]:
-    """Return a method's rows by the number of peers."""
     return [row_of(method, n_label(number)) for number in PEERS]
+
+
+def _claims_of_table_10(found: Findings) -> Iterable[Claim]:
+    yield rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
 
 
 def _claims_of_table_12(found: Findings) -> Iterable[Claim]:
@@ -136,103 +142,135 @@ def _over_peers(
     return over_worlds(id, shows, time, measures, claims, what=worlds, methods=methods, panels=panels, draw=draw)
 
 
+_STEP_PANELS: Mapping[str, str] = {
+    "communities by step": "communities", "acc by step": "ACC", "wrong by step": "wrong associations (%)",
+    "isolated by step": "isolated clusters", "active by step": "active peers",
+}  # fmt: skip
+_OVER_STEPS: Mapping[str, str] = {
+    "acc init": "ACC, start", "acc": "ACC, end", "communities": "communities", "isolated": "isolated, end",
+    "iterations": "iterations, or refinements",
+}  # fmt: skip
+
+
+def _claims_of_figure_7(found: Findings) -> Iterable[Claim]:
+    what, row = "the best K lies between 7 and 12 (paper: 9)", row_of("central DEC", "best K")
+    yield _claim(found, what, [row], "communities", lambda best: 7 <= best <= 12)
+
+
+def _draw_figure_7(figure: Figure, found: Findings) -> None:
+    axes = figure.add_subplot()
+    rows = [row for row in found.rows if " K " in row and not row.endswith("best K")]
+    numbers = [int(row.rpartition(" ")[2]) for row in rows]
+    means, spreads = [found.mean(row, "acc") for row in rows], [found.ci(row, "acc") for row in rows]
+    axes.errorbar(numbers, means, spreads, marker="o", capsize=3)
+    axes.set(xlabel="K", ylabel="ACC", title="centralised DEC")
+
+
+def _claims_of_figure_8(found: Findings) -> Iterable[Claim]:
+    row, what = row_of("paper", "DEC start"), "paper: the number of active peers never rises"
+    if not found.has(row, "active by step"):
+        yield Claim(what)
+        return
+    samples = found.curves(row, "active by step")
+    rises = int((samples[:, 1:] > samples[:, :-1]).sum())
+    yield Claim(what, f"{rises} rises", rises == 0, always=True)
+
+
+def _draws_steps(
+    panels: Sequence[str], lines: Callable[[str], Mapping[str, str]]
+) -> Callable[[Figure, Findings], None]:
+    """Return what draws curves over iterations, a row of panels for each mode; `lines` of a mode are label to row."""
+
+    def draw(figure: Figure, found: Findings) -> None:
+        figure.set_size_inches(3.4 * len(panels), 3.2 * len(TWO))
+        for line, method in enumerate(TWO):
+            for place, measure in enumerate(panels):
+                axes = figure.add_subplot(len(TWO), len(panels), line * len(panels) + place + 1)
+                mean_curves(axes, found.all_curves(lines(method), measure), first=0)
+                if axes.lines and _STEP_PANELS[measure] != "ACC":
+                    # Numbers of things: one that stays is a flat line, not a scale.
+                    axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.y1))
+                axes.set_title(f"{_STEP_PANELS[measure]}, {method}", fontsize=10)
+                axes.set_xlabel("iteration" if method == "paper" else "refinement", fontsize=9)
+                if place == 0 and axes.lines and len(lines(method)) > 1:
+                    axes.legend(fontsize=8)
+
+    return draw
+
+
 TABLES = (
     over_worlds(
-        "004-table3",
-        "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits",
-        "7 h",
-        {"acc": "ACC", "communities": "communities, or best K"},
-        _claims_of_table_3,
-        what=_STARTS,
+        "004-table3", "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits",
+        "7 h", {"acc": "ACC", "communities": "communities, or best K"}, _claims_of_table_3, what=_STARTS,
         methods=(*TWO, "central DEC", "UIFCA"),
     ),
     over_worlds(
         "004-table4",
-        "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters",
-        "4 h",
-        {**_SCORES, **_OUTCOMES},
-        _claims_of_table_4,
-        what=_STARTS,
-        panels=("acc", "communities", "isolated"),
+        "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters", "4 h",
+        {**_SCORES, **_OUTCOMES}, _claims_of_table_4, what=_STARTS, panels=("acc", "communities", "isolated"),
     ),
     over_worlds(
-        "004-table5",
-        "communities, wrong associations and isolated clusters by dirtiness, on three data sets",
-        "5 h",
-        _OUTCOMES,
-        _claims_of_table_5,
-        what=_BY_DIRT,
-        labels=_MORE_DATA,
-        quick=("dirtiness 0.3",),
-        panels=_FOUND,
+        "004-table5", "communities, wrong associations and isolated clusters by dirtiness, on three data sets", "5 h",
+        _OUTCOMES, _claims_of_table_5, what=_BY_DIRT, labels=_MORE_DATA, quick=("dirtiness 0.3",), panels=_FOUND,
     ),
     over_worlds(
-        "004-table6",
-        "accuracy by dirtiness, and with perfect associations, on three data sets",
-        "7 h",
-        _SCORES,
-        _claims_of_table_6,
-        what=_BY_DIRT,
-        methods=ALL,
-        labels=_MORE_DATA,
-        quick=("dirtiness 0.3",),
+        "004-table6", "accuracy by dirtiness, and with perfect associations, on three data sets", "7 h", _SCORES,
+        _claims_of_table_6, what=_BY_DIRT, methods=ALL, labels=_MORE_DATA, quick=("dirtiness 0.3",),
     ),
     over_worlds(
-        "004-table7",
-        "mode paper by α and θ, at dirtiness 0.3 on digits",
-        "3 h",
-        {"acc": "ACC", **_OUTCOMES},
-        _claims_of_table_7,
-        what=tuple(_BY_GRID.values()),
-        methods=("paper",),
-        quick=("dirtiness 0.3", "α 75, θ 0.3"),
-        called={"dirtiness 0.3": "α 75, θ 0.2"},
-        panels=("acc", *_FOUND),
+        "004-table7", "mode paper by α and θ, at dirtiness 0.3 on digits", "3 h", {"acc": "ACC", **_OUTCOMES},
+        _claims_of_table_7, what=tuple(_BY_GRID.values()), methods=("paper",), quick=("dirtiness 0.3", "α 75, θ 0.3"),
+        called={"dirtiness 0.3": "α 75, θ 0.2"}, panels=("acc", *_FOUND),
     ),
     over_worlds(
-        "004-table8",
-        "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits",
-        "2 h",
-        _OUTCOMES,
-        _claims_of_table_8,
-        what=_BY_OVERLAP,
-        called={"dirtiness 0.3": "overlap 0.0"},
-        panels=_FOUND,
+        "004-table8", "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits",
+        "2 h", _OUTCOMES, _claims_of_table_8, what=_BY_OVERLAP, called={"dirtiness 0.3": "overlap 0.0"}, panels=_FOUND,
     ),
     over_worlds(
-        "004-table9",
-        "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits",
-        "3 h",
-        _SCORES,
-        _claims_of_table_9,
-        what=_BY_OVERLAP,
-        methods=ALL,
-        called={"dirtiness 0.3": "overlap 0.0"},
+        "004-table9", "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits", "3 h", _SCORES,
+        _claims_of_table_9, what=_BY_OVERLAP, methods=ALL, called={"dirtiness 0.3": "overlap 0.0"},
     ),
     _over_peers(
         "004-table10",
-        "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits",
-        "4 h",
-        _OUTCOMES,
-        lambda found: [
-            rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
-        ],
-        panels=_FOUND,
+        "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits", "4 h",
+        _OUTCOMES, _claims_of_table_10, panels=_FOUND,
     ),
     _over_peers(
-        "004-table11",
-        "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits",
-        "6 h",
-        _SCORES,
-        lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
+        "004-table11", "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits", "6 h",
+        _SCORES, lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
         methods=ALL,
     ),
     _over_peers(
-        "004-table12",
-        "iterations and minutes by the number of peers (20, 30, 40), on digits",
-        "4 h",
-        {"iterations": "iterations, or refinements", "minutes": "minutes"},
-        _claims_of_table_12,
+        "004-table12", "iterations and minutes by the number of peers (20, 30, 40), on digits", "4 h",
+        {"iterations": "iterations, or refinements", "minutes": "minutes"}, _claims_of_table_12,
         panels=("iterations", "minutes"),
     ),
-)
+    over_worlds(
+        "004-figure7", "ACC of DEC where all rows are in one place (10 000 of them), over K", "3 h",
+        {"acc": "ACC", "communities": "best K"}, _claims_of_figure_7, what=(), methods=("central DEC",),
+        draw=_draw_figure_7,
+    ),
+    over_worlds(
+        "004-figure8",
+        "communities, ACC, wrong associations, isolated clusters and active peers over iterations, from local DEC",
+        "4 h", _OVER_STEPS, _claims_of_figure_8, what=("DEC start",),
+        draw=_draws_steps(tuple(_STEP_PANELS), lambda method: {method: row_of(method, "DEC start")}),
+    ),
+    over_worlds(
+        "004-figure9", "communities, ACC and isolated clusters over iterations, by overlap", "2 h", _OVER_STEPS,
+        lambda found: (), what=_BY_OVERLAP,
+        draw=_draws_steps(
+            ("communities by step", "acc by step", "isolated by step"),
+            lambda method: {label: row_of(method, world) for label, world in _OVERLAP_WORLDS.items()},
+        ),
+    ),
+    over_worlds(
+        "004-figure10",
+        "communities, ACC, wrong associations and isolated clusters over iterations, by the number of peers", "4 h",
+        _OVER_STEPS, lambda found: (), what=[f"N {number}" for number in PEERS],
+        draw=_draws_steps(
+            ("communities by step", "acc by step", "wrong by step", "isolated by step"),
+            lambda method: {f"{number} peers": row_of(method, n_label(number)) for number in PEERS},
+        ),
+    ),
+)  # fmt: skip

@@ -14,9 +14,8 @@ import numpy as np
 
 from p2pclust.lab.pictures.bars import mean_bars
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, not_measured
+from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, published
 from p2pclust.lab.reproduce.peers import Peers
-from p2pclust.lab.reproduce.published import published
 from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, data_case, gamma_name, over_sets
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _XCLARA = {gamma_name(gamma): f"xclara, {gamma_name(gamma)}" for gamma in GAMMAS
 
 
 def _repeat(name: str, rng: np.random.Generator, peers: Peers, *, quick: bool, tol: float) -> Values:
-    """Run LLF-FCM at four participations, and pooled fuzzy c-means from the same first centers."""
     values: Values = {}
     for (_, gamma), found in against_pooled(data_case(name, quick=quick), rng, peers, {"llf-fcm": {}}, tol=tol).items():
         shifts = found["shifts"]
@@ -53,14 +51,16 @@ def _draw_table_1(figure: Figure, found: Findings) -> None:
     names = [name for name in _SETS if found.has(f"{name}, {gamma_name(1.0)}", "ari")]
     for number, (measure, title) in enumerate(_MEASURES.items(), start=1):
         axes = figure.add_subplot(1, 2, number)
-        mean_bars(axes, names, found.by_groups(names, list(_XCLARA), measure))
+        mean_bars(
+            axes, names, found.by_groups({gamma: [f"{name}, {gamma}" for name in names] for gamma in _XCLARA}, measure)
+        )
         axes.set_title(title)
     axes.legend()
 
 
 def _claims_of_figure_1(found: Findings) -> Iterable[Claim]:
     if not all(found.has(row, "plateau") for row in _XCLARA.values()):
-        yield not_measured("the movement of the centers and their distance to the pooled ones")
+        yield Claim("the movement of the centers and their distance to the pooled ones")
         return
     plateaus, distances = ([found.mean(row, what) for row in _XCLARA.values()] for what in ("plateau", "distance"))
     yield Claim(
@@ -79,7 +79,7 @@ def _draw_figure_1(figure: Figure, found: Findings) -> None:
     axes.set(xlabel="round", ylabel="‖V(t+1) − V(t)‖", title="movement of the centers", ylim=(1e-6, None))
     axes.legend()
     axes = figure.add_subplot(1, 2, 2)
-    mean_bars(axes, ["xclara"], found.by_groups(["xclara"], list(_XCLARA), "distance"))
+    mean_bars(axes, ["xclara"], found.by_groups({gamma: [row] for gamma, row in _XCLARA.items()}, "distance"))
     axes.set(title="distance to the pooled centers")
 
 
@@ -88,7 +88,7 @@ def equals_pooled(found: Findings, rows: Iterable[str]) -> Iterable[Claim]:
     for row in rows:
         what = f"{row}: the pooled centers within 1e-9, and ARI to the pooled labels exactly 1"
         if not found.has(row, "distance", "ari to pooled"):
-            yield not_measured(what, always=True)
+            yield Claim(what, always=True)
             continue
         furthest = float(found.samples(row, "distance").max())
         least = float(found.samples(row, "ari to pooled").min())
@@ -99,21 +99,14 @@ TABLES = (
     Table(
         "000-table1",
         "federated fuzzy c-means on four data sets: agreement with the classes, distance to the pooled centers",
-        "10 s",
-        over_sets("federated-fcm", _SETS, partial(_repeat, tol=_TOL)),
-        _MEASURES,
-        _claims_of_table_1,
-        _draw_table_1,
-        quick=lambda name: name in ("xclara", "waveform"),
+        "10 s", over_sets("federated-fcm", _SETS, partial(_repeat, tol=_TOL)), _MEASURES, _claims_of_table_1,
+        _draw_table_1, quick=lambda name: name in ("xclara", "waveform"),
     ),
     Table(
         "000-figure1",
         "federated fuzzy c-means on xclara: movement of the centers by round, distance to the pooled centers by γ",
-        "5 s",
         # Always thirty rounds: what the movement of the centers does after the tolerance was met.
-        over_sets("federated-fcm-curves", ["xclara"], partial(_repeat, tol=0.0)),
-        {"plateau": "movement, rounds 8-30", "distance": "‖V − V pooled‖"},
-        _claims_of_figure_1,
-        _draw_figure_1,
+        "5 s", over_sets("federated-fcm-curves", ["xclara"], partial(_repeat, tol=0.0)),
+        {"plateau": "movement, rounds 8-30", "distance": "‖V − V pooled‖"}, _claims_of_figure_1, _draw_figure_1,
     ),
-)
+)  # fmt: skip

@@ -18,24 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, local_fuzzy_c_means
 from p2pclust.data.generate import absent_clusters, g2, hidden_clusters, unequal_clusters
 from p2pclust.data.partition import split
-from p2pclust.lab.reproduce.model import (
-    Claim,
-    Experiment,
-    Findings,
-    Setup,
-    Table,
-    Value,
-    Values,
-    about_means,
-    not_measured,
-)
-from p2pclust.lab.reproduce.peers import Peers, seed_of
-from p2pclust.lab.reproduce.published import published
+from p2pclust.lab.pictures.bars import mean_bars
+from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values, about_means, published
+from p2pclust.lab.reproduce.peers import Floats, Peers, seed_of
 from p2pclust.metrics import knowledge_gap, outside_sse, within_sse
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
@@ -43,7 +32,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 _METHODS = ("pooled", "avg_1", "avg_2")
 _AVERAGING = {"avg_1": "weighted", "avg_2": "kmeans"}
@@ -58,22 +46,11 @@ _QUANTILES = {"25 % quantile": 0.25, "median": 0.5, "75 % quantile": 0.75, "leas
 def _compared(
     X: Floats, arrays: Sequence[Floats], true: Floats, rng: np.random.Generator, peers: Peers,
     *, fuzzifier: float = 2.0, normalised: bool | Literal["per-cluster"] = False,
-) -> dict[str, dict[str, Value]]:  # fmt: skip
-    """Run pooled fuzzy c-means and FFCM with both averages, and measure each.
+) -> Values:  # fmt: skip
+    """Run pooled fuzzy c-means and FFCM with both averages, and measure each on the pooled rows, X of shape (n, F).
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, F)
-        The pooled rows, on which everything is measured.
-    arrays : sequence of ndarray
-        The rows of each peer.
-    true : ndarray of shape (C, F)
-        The centers that the data were drawn around.
-    rng, peers
-    fuzzifier : float
-        The paper's m.
-    normalised : bool or "per-cluster"
-        How the gap is divided, see `p2pclust.metrics.knowledge_gap`.
+    `arrays` are the rows of each peer, `true` the centers that the data were drawn around, shape (C, F), `fuzzifier` is
+    the paper's m, and `normalised` says how the gap is divided, see `p2pclust.metrics.knowledge_gap`.
     """
     lo, hi = X.min(axis=0), X.max(axis=0)
     first = lo + rng.random(true.shape) * (hi - lo)
@@ -162,7 +139,7 @@ def _claims_of_table_2(found: Findings) -> Iterable[Claim]:
             paper = published("001-table2").numbers[row, measure].mean
             what = f"{row}: {measure} within 0.02 of {paper:g}"
             if not found.has(row, measure):
-                yield not_measured(what)
+                yield Claim(what)
                 continue
             mean, sd = found.mean(row, measure), found.sd(row, measure)
             yield Claim(what, f"{mean:.4f} ± {sd:.4f}", abs(mean - paper) <= 0.02)
@@ -171,7 +148,7 @@ def _claims_of_table_2(found: Findings) -> Iterable[Claim]:
 def _claims_of_table_3(found: Findings) -> Iterable[Claim]:
     what = "the median gap of avg_2 is below that of the pooled algorithm and of avg_1"
     if not all(found.has(f"{method} (case 2)", "gap") for method in _METHODS):
-        yield not_measured(what)
+        yield Claim(what)
         return
     medians = {method: found.median(f"{method} (case 2)", "gap") for method in _METHODS}
     values = ", ".join(f"{method} {median:.2f}" for method, median in medians.items())
@@ -188,12 +165,8 @@ def _claims_of_table_4(found: Findings) -> Iterable[Claim]:
 def _draw_table_4(figure: Figure, found: Findings) -> None:
     axes = figure.add_subplot()
     names = [name for name in _CASE_3 if found.has(f"avg_2, {name}", "gap")]
-    for place, method in enumerate(_METHODS):
-        rows = [f"{method}, {name}" for name in names]
-        means, spreads = ([getattr(found, what)(row, "gap") for row in rows] for what in ("mean", "sd"))
-        places = [number + (place - 1) * 0.27 for number in range(len(names))]
-        axes.bar(places, means, 0.27, yerr=np.nan_to_num(spreads), label=method)
-    axes.set_xticks(range(len(names)), names)
+    rows = {method: [f"{method}, {name}" for name in names] for method in _METHODS}
+    mean_bars(axes, names, found.by_groups(rows, "gap"))
     axes.set(yscale="log", ylabel="gap / (K √d)", xlabel="rows of each peer")
     axes.legend()
 
@@ -203,8 +176,7 @@ def _gaps(found: Findings, method: str) -> list[float]:
     return [found.mean(f"{method}, {name}", "gap") for name in _G2 if found.has(f"{method}, {name}", "gap")]
 
 
-def _statistics(found: Findings) -> Findings:
-    """Return Table 5's statistics over the sets."""
+def _summary_of_table_5(found: Findings) -> Findings:
     together = Findings()
     for method in _METHODS:
         if gaps := _gaps(found, method):
@@ -217,7 +189,7 @@ def _claims_of_table_5(found: Findings) -> Iterable[Claim]:
         what = f"{method}: the median over the 100 sets within 0.15 of 9.0"
         gaps = _gaps(found, method)
         if len(gaps) < len(_G2):
-            yield not_measured(what)
+            yield Claim(what)
             continue
         median = float(np.median(gaps))
         yield Claim(what, f"{median:.3f}", abs(median - 9.0) <= 0.15)
@@ -256,7 +228,7 @@ def _claims_of_figure_4(found: Findings) -> Iterable[Claim]:
         gaps, outside = _means(found, method, "gap"), _means(found, method, "osse")
         what = f"{method}: the gap grows from σ = 10 to 100, outside SSE falls from dimension 2 to 1024"
         if 100 not in gaps or 1024 not in outside:
-            yield not_measured(what)
+            yield Claim(what)
             continue
         values = f"{gaps[10]:.2f} to {gaps[100]:.2f}, {outside[2]:.1f} to {outside[1024]:.1f}"
         yield Claim(what, values, gaps[100] > gaps[10] and outside[1024] < outside[2])
@@ -280,50 +252,26 @@ _SMALL_G2 = ("d 2, σ 10", "d 2, σ 50", "d 16, σ 10", "d 16, σ 50")
 
 TABLES = (
     _one_case(
-        "001-table2",
-        "ffcm, case 1: within and outside SSE where one peer lacks a cluster",
-        "case 1",
-        _SSE,
+        "001-table2", "ffcm, case 1: within and outside SSE where one peer lacks a cluster", "case 1", _SSE,
         _claims_of_table_2,
     ),
     _one_case(
-        "001-table3",
-        "ffcm, case 2: distance to the true centers where a cluster is hidden",
-        "case 2",
-        {"gap": "gap", **_SSE},
-        _claims_of_table_3,
+        "001-table3", "ffcm, case 2: distance to the true centers where a cluster is hidden", "case 2",
+        {"gap": "gap", **_SSE}, _claims_of_table_3,
     ),
     Table(
-        "001-table4",
-        "ffcm, case 3: distance to the true centers where clusters are locally absent",
-        "40 s",
-        _CASES,
-        {"gap": "gap / (K √d)", **_SSE},
-        _claims_of_table_4,
-        _draw_table_4,
-        wanted=lambda name: name in _CASE_3,
+        "001-table4", "ffcm, case 3: distance to the true centers where clusters are locally absent", "40 s", _CASES,
+        {"gap": "gap / (K √d)", **_SSE}, _claims_of_table_4, _draw_table_4, wanted=lambda name: name in _CASE_3,
         quick=lambda name: name == "100+1000+100",
     ),
     Table(
-        "001-table5",
-        "ffcm, case 4: distance to the true centers over a hundred G2 sets",
-        "4 min",
-        _G2_SETS,
-        {name: name for name in _QUANTILES},
-        _claims_of_table_5,
-        _draw_table_5,
-        quick=lambda name: name in _SMALL_G2,
-        summary=_statistics,
+        "001-table5", "ffcm, case 4: distance to the true centers over a hundred G2 sets", "4 min", _G2_SETS,
+        {name: name for name in _QUANTILES}, _claims_of_table_5, _draw_table_5, quick=lambda name: name in _SMALL_G2,
+        summary=_summary_of_table_5,
     ),
     Table(
-        "001-figure4",
-        "ffcm, case 4: gap by standard deviation, outside SSE by dimension",
-        "4 min",
-        _G2_SETS,
-        {"gap": "gap / √d", "osse": "outside SSE"},
-        _claims_of_figure_4,
-        _draw_figure_4,
-        quick=lambda name: name in _SMALL_G2,
-        summary=_summary_of_figure_4,
+        "001-figure4", "ffcm, case 4: gap by standard deviation, outside SSE by dimension", "4 min", _G2_SETS,
+        {"gap": "gap / √d", "osse": "outside SSE"}, _claims_of_figure_4, _draw_figure_4,
+        quick=lambda name: name in _SMALL_G2, summary=_summary_of_figure_4,
     ),
-)
+)  # fmt: skip

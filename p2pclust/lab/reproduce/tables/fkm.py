@@ -7,30 +7,19 @@ of rows, as in the authors' code, and for the pooled algorithm that of all rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, nearest, weighted_kmeans
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import gaussian_grid, uneven_grid
 from p2pclust.data.registry import load
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.model import (
-    Claim,
-    Experiment,
-    Findings,
-    Setup,
-    Table,
-    Value,
-    Values,
-    about_means,
-    not_measured,
-)
-from p2pclust.lab.reproduce.peers import Peers, seed_of
+from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values, about_means
+from p2pclust.lab.reproduce.peers import Floats, Peers, seed_of
 from p2pclust.metrics import adjusted_rand_index, silhouette, simplified_silhouette
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
@@ -40,7 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 _METHODS = ("central", "fkm", "k-fed")
 _BETAS = (0.1, 1, 10)
@@ -94,13 +82,11 @@ def _fkm(data: DataSet, n_clusters: int, seed: int, peers: Peers) -> list[Floats
 
 
 def _k_fed(data: DataSet, n_clusters: int, n_local: int, seed: int, peers: Peers) -> Floats:
-    """Return the centers of k-FED."""
     job = cluster_job("k-fed", n_clusters=n_clusters, n_local_clusters=n_local, seed=seed)
     return summaries.raw_centers(peers.run(job, [peer.X for peer in data.by_group()]))
 
 
-def _on_a_grid(data: DataSet, rng: np.random.Generator, peers: Peers) -> dict[str, dict[str, Value]]:
-    """Run the three methods, and measure each."""
+def _on_a_grid(data: DataSet, rng: np.random.Generator, peers: Peers) -> Values:
     seed = seed_of(rng)
     pooled = nearest(Points(data.X), _central(data.X, _K, rng))
     scores = [_ari(data, centers) for centers in _fkm(data, _K, seed, peers)]
@@ -187,31 +173,25 @@ def _draw_figure_3(figure: Figure, found: Findings) -> None:
         axes.legend(fontsize="small")
 
 
-def _draw_figure_4(figure: Figure, found: Findings) -> None:
-    axes = figure.add_subplot()
-    _boxes(axes, found, _METHODS, "ari")
-    axes.set_xticks(range(len(_METHODS)), _METHODS)
-    axes.set_ylabel("ARI")
-
-
 def _claims_of_figure_5(found: Findings) -> Iterable[Claim]:
     if found.rows:
         yield about_means(found, "fkm above k-fed in silhouette", ["fkm", "k-fed"], "silhouette", lambda a, b: a > b)
 
 
-def _draw_figure_5(figure: Figure, found: Findings) -> None:
-    for number, measure in enumerate(("silhouette", "simplified silhouette"), start=1):
-        axes = figure.add_subplot(1, 2, number)
+def _draw_rows(figure: Figure, found: Findings, *, measures: Mapping[str, str]) -> None:
+    """Draw a panel for each measure, with a box for each row."""
+    for number, (measure, label) in enumerate(measures.items(), start=1):
+        axes = figure.add_subplot(1, len(measures), number)
         _boxes(axes, found, found.rows, measure)
         axes.set_xticks(range(len(found.rows)), list(found.rows))
-        axes.set_ylabel(measure)
+        axes.set_ylabel(label)
 
 
 def _claims_of_figure_6(found: Findings) -> Iterable[Claim]:
     what = "fkm at noise 1: with 200 points within 0.03 of that with 50 points, for every β"
     rows = [[f"fkm, {_Cell(points, beta, 1.0).name}" for points in (200, 50)] for beta in _BETAS]
     if not all(found.has(row, "ari") for pair in rows for row in pair):
-        yield not_measured(what)
+        yield Claim(what)
         return
     apart = [abs(found.mean(many, "ari") - found.mean(few, "ari")) for many, few in rows]
     yield Claim(what, ", ".join(f"{value:.4f}" for value in apart), max(apart) <= 0.03)
@@ -227,7 +207,6 @@ def _draw_figure_6(figure: Figure, found: Findings) -> None:
 
 
 def _by_noise(axes: Axes, found: Findings, beta: float, points: int) -> None:
-    """Draw the three methods over the noise."""
     for method in _METHODS:
         rows = {noise: f"{method}, {_Cell(points, beta, noise).name}" for noise in _NOISES}
         known = {noise: row for noise, row in rows.items() if found.has(row, "ari")}
@@ -260,61 +239,36 @@ def _boxes(
 
 # The authors did 200 repetitions: with ten, the spread of a mean is as wide as what is claimed.
 _REPEATS = 40
+_SILHOUETTES = {name: name for name in ("silhouette", "simplified silhouette")}
 _CORNERS = (_Cell(50, 0.1, 1.0).name, _Cell(50, 0.1, 1.5).name)
 _GRIDS = Experiment("fkm-grid", lambda: [Setup(name, partial(_repeat_grid, name)) for name in _GRID])
 
 TABLES = (
     Table(
-        "003-figure1",
-        "fkm, k-fed and pooled k-means on the grid, for β = 0.1, 1, 10",
-        "1 min",
-        _GRIDS,
-        {"ari": "ARI", "K_l": "best K_l"},
-        _claims_of_figure_1,
-        _draw_figure_1,
+        "003-figure1", "fkm, k-fed and pooled k-means on the grid, for β = 0.1, 1, 10", "1 min", _GRIDS,
+        {"ari": "ARI", "K_l": "best K_l"}, _claims_of_figure_1, _draw_figure_1,
         wanted=lambda name: _GRID[name].points == _POINTS[0] and _GRID[name].noise == _NOISES[0],
-        quick=lambda name: _GRID[name].beta == _BETAS[0],
-        repeats=_REPEATS,
+        quick=lambda name: _GRID[name].beta == _BETAS[0], repeats=_REPEATS,
     ),
     Table(
-        "003-figure3",
-        "fkm, k-fed and pooled k-means by noise, and fkm by round, for β = 0.1, 1, 10",
-        "3 min",
-        _GRIDS,
-        {"ari": "ARI", "ari round 1": "round 1", "gain": "gain 1 to 10"},
-        _claims_of_figure_3,
-        _draw_figure_3,
-        wanted=lambda name: _GRID[name].points == _POINTS[0],
-        quick=lambda name: name in _CORNERS,
-        repeats=_REPEATS,
+        "003-figure3", "fkm, k-fed and pooled k-means by noise, and fkm by round, for β = 0.1, 1, 10", "3 min", _GRIDS,
+        {"ari": "ARI", "ari round 1": "round 1", "gain": "gain 1 to 10"}, _claims_of_figure_3, _draw_figure_3,
+        wanted=lambda name: _GRID[name].points == _POINTS[0], quick=lambda name: name in _CORNERS, repeats=_REPEATS,
     ),
     Table(
-        "003-figure4",
-        "fkm, k-fed and pooled k-means where the peers have 16, 1, 3, 10 and 7 of the clusters",
-        "10 s",
-        Experiment("fkm-uneven", lambda: [Setup("uneven", _repeat_uneven)]),
-        {"ari": "ARI", "ari round 1": "round 1"},
+        "003-figure4", "fkm, k-fed and pooled k-means where the peers have 16, 1, 3, 10 and 7 of the clusters", "10 s",
+        Experiment("fkm-uneven", lambda: [Setup("uneven", _repeat_uneven)]), {"ari": "ARI", "ari round 1": "round 1"},
         lambda found: [about_means(found, "fkm above k-fed (K_l = 16)", ["fkm", "k-fed"], "ari", lambda a, b: a > b)],
-        _draw_figure_4,
-        repeats=_REPEATS,
+        partial(_draw_rows, measures={"ari": "ARI"}), repeats=_REPEATS,
     ),
     Table(
-        "003-figure5",
-        "fkm, k-fed and pooled k-means on ten writers of FEMNIST: silhouettes",
-        "2 min",
+        "003-figure5", "fkm, k-fed and pooled k-means on ten writers of FEMNIST: silhouettes", "2 min",
         Experiment("fkm-writers", lambda: [Setup("femnist", _repeat_writers, "femnist")]),
-        {"silhouette": "silhouette", "simplified silhouette": "simplified silhouette"},
-        _claims_of_figure_5,
-        _draw_figure_5,
+        _SILHOUETTES, _claims_of_figure_5, partial(_draw_rows, measures=_SILHOUETTES),
     ),
     Table(
-        "003-figure6",
-        "fkm, k-fed and pooled k-means by noise, with 50, 100 and 200 points in each cluster",
-        "2 min",
-        _GRIDS,
-        {"ari": "ARI", "ari round 1": "round 1"},
-        _claims_of_figure_6,
-        _draw_figure_6,
+        "003-figure6", "fkm, k-fed and pooled k-means by noise, with 50, 100 and 200 points in each cluster", "2 min",
+        _GRIDS, {"ari": "ARI", "ari round 1": "round 1"}, _claims_of_figure_6, _draw_figure_6,
         quick=lambda name: name in _CORNERS,
     ),
-)
+)  # fmt: skip

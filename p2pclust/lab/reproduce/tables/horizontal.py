@@ -18,11 +18,9 @@ from p2pclust.clustering import Points, fuzzy_step, nearest, run_steps, weighted
 from p2pclust.data.partition import split
 from p2pclust.data.registry import load
 from p2pclust.lab.reproduce.model import Experiment, Setup, Value, Values
-from p2pclust.lab.reproduce.peers import JobFailedError, Peers, seed_of
+from p2pclust.lab.reproduce.peers import Floats, JobFailedError, Peers, seed_of
 from p2pclust.metrics import adjusted_rand_index, center_distance, xie_beni
 from p2pclust.protocols.engine.compose import cluster_job
-
-Floats = NDArray[np.float64]
 
 GAMMAS = (0.25, 0.5, 0.75, 1.0)
 _N_PEERS = 20

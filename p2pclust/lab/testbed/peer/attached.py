@@ -20,10 +20,9 @@ import numpy as np
 from p2pclust.lab.links.breaking import BreakableLinks
 from p2pclust.lab.links.delayed import shape_own
 from p2pclust.lab.links.shaping import Shape
-from p2pclust.lab.testbed.peer.changed_rows import FirstUse
-from p2pclust.lab.testbed.peer.conditions import ImposedConditions
+from p2pclust.lab.testbed.peer.conditions import ImposedConditions, PlannedFault, PlannedFaults
 from p2pclust.lab.testbed.peer.control import Control, JsonLines
-from p2pclust.lab.testbed.peer.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.lab.testbed.peer.lies import FirstUse
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.main import die_with_parent, run_peer
 from p2pclust.peer.shell.compute import Worker
@@ -38,7 +37,6 @@ class OnShapedLink(Surroundings):
     """A device whose link a testbed may shape; otherwise it runs like any other."""
 
     def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
-        """Start the peer."""
         shape_link(self.config, links)
         super().begin(shell, links, worker, bundle)
 
@@ -62,7 +60,6 @@ class Driven(Surroundings):
             self._lines.write({"t": self._loop.time(), "verb": verb, **fields})
 
     def receiving(self, receive: Receive, rng: np.random.Generator) -> Receive:
-        """Receive through links that can be broken."""
         self._breakable = BreakableLinks(receive, rng)
         return self._breakable.take
 

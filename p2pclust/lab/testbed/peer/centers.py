@@ -6,10 +6,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from p2pclust.peer.core.core import Core
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.summaries import raw_centers
 
 _MOST_NUMBERS: Final = 1_000  # of all coordinates; larger centers are not reported
+
+
+def centers_of(core: Core | None, job_id: str) -> dict[str, Any] | None:
+    """Return the fields of the event ``centers`` for the state that a peer holds of a job; None if it has no such state."""
+    job = None if core is None else core.jobs.jobs.get(job_id)
+    ref = None if job is None else job.ledger.register.ref
+    return None if ref is None or ref.payload is None else centers_in(JobState.decode(ref.payload))
 
 
 def centers_in(state: JobState) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -80,14 +80,6 @@ class Control:
         self._conditions = conditions
         self._partial = b""
         self._views = RoundViews(shell, lines.write)
-        self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "submit": self._submit,
-            "read": self._copy,
-            "counters": self._counters,
-            "link": lambda request: shell.step(Linked(request["peer"], bool(request["up"]))),
-            "suffer": self._change_conditions,
-            "leave": lambda request: shell.leave(),
-        }
 
     def serve(self, fd: int) -> None:
         """Read requests from the descriptor until it ends."""
@@ -105,22 +97,28 @@ class Control:
             return
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
-            request = json.loads(line)
-            self._actions[request["do"]](request)
+            self._carry_out(json.loads(line))
 
-    def _submit(self, request: Mapping[str, Any]) -> None:
-        self._shell.step(
-            Submit(base64.b64decode(request["job"]), tuple(request["roster"]), Treatment(**request["treatment"]))
-        )
-
-    def _change_conditions(self, request: Mapping[str, Any]) -> None:
-        self._conditions.take(request)
-        self._lines.write({"verb": "suffers", "number": request["number"]})
-
-    def _copy(self, request: Mapping[str, Any]) -> None:
-        with Path(request["file"]).open("wb") as file:
-            file.writelines(self._find(request["what"], request["key"]))
-        self._lines.write({"verb": "read", "file": request["file"]})
+    def _carry_out(self, request: Mapping[str, Any]) -> None:
+        shell = self._shell
+        match request["do"]:
+            case "submit":
+                treatment = Treatment(**request["treatment"])
+                shell.step(Submit(base64.b64decode(request["job"]), tuple(request["roster"]), treatment))
+            case "read":
+                with Path(request["file"]).open("wb") as file:
+                    file.writelines(self._find(request["what"], request["key"]))
+                self._lines.write({"verb": "read", "file": request["file"]})
+            case "counters":
+                own = {"max_rss_mb": max_rss_mb(), "cpu_s": time.process_time()}
+                self._lines.write({"verb": "counters", **asdict(shell.links.counters), **own})
+            case "link":
+                shell.step(Linked(request["peer"], bool(request["up"])))
+            case "suffer":
+                self._conditions.take(request)
+                self._lines.write({"verb": "suffers", "number": request["number"]})
+            case "leave":
+                shell.leave()
 
     def _find(self, what: str, key: str) -> Iterable[bytes]:
         core, stored = self._shell.core, self._shell.store.blobs
@@ -131,11 +129,6 @@ class Control:
             return ()
         if what == "note":
             return (job.workspace.note,)
-        ref = job.ledger.register.ref
-        if ref is None:
+        if (ref := job.ledger.register.ref) is None:
             return ()
         return stored.read(ref.digest) if ref.payload is None else (ref.payload,)
-
-    def _counters(self, request: Mapping[str, Any]) -> None:
-        counters = asdict(self._shell.links.counters)
-        self._lines.write({"verb": "counters", **counters, "max_rss_mb": max_rss_mb(), "cpu_s": time.process_time()})

@@ -1,7 +1,9 @@
-"""What a device sends in place of its own sums while a testbed lets it lie.
+"""What a damaged device does: it sends lies in place of its own sums, or uses other rows than before.
 
 Only a testbed gives a :class:`Local` a lie (`p2pclust.lab.testbed.peer.conditions`, or a simulated fleet): no
 configuration of an ordinary peer and no message leads here. A lie is a pure function, so a run with a liar can be replayed.
+To judge a run, one must know which rows each round used; a contribution that was made before, and is repeated, is still of
+the old rows.
 """
 
 from __future__ import annotations
@@ -11,6 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from p2pclust.peer.core.effects import Compute, Effect
+from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.round_reports import PhaseBegun, RowsDamaged
+from p2pclust.peer.core.tasks import Contribute, MakeOffer
+from p2pclust.peer.core.tokens import JobToken
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Lie, Local
 
@@ -48,3 +55,35 @@ def _all_in_a_corner(times: tuple[float, float], local: Local, state: State, hon
     lowest = state["lo"] if "lo" in state else local.range()[0]
     corner = (lowest - state["origin"]) / state["scale"]
     return Arrays({**honest, name: weights, "sums": weights[..., np.newaxis] * corner})
+
+
+class FirstUse:
+    """Watches a peer's effects, in order."""
+
+    def __init__(self) -> None:
+        self._adopted: dict[str, int] = {}  # the round of each job
+        self._told: dict[str, int] | None = (
+            None  # the lowest round with the new rows, by job; None: the rows are its own
+        )
+        self._number = -1
+
+    def replaced(self, number: int) -> None:
+        """Note that fault `number` replaced the rows: later tasks use the new ones."""
+        self._number, self._told = number, {}
+
+    def see(self, effect: Effect) -> Report | None:
+        """Note an effect; return a report if it begins the first contribution with the new rows.
+
+        A round below an earlier reported one is reported as well: another aggregator opened it again.
+        """
+        if isinstance(effect, PhaseBegun):
+            if effect.phase == "adopting" and effect.within is None:
+                self._adopted[effect.job] = effect.round
+        elif isinstance(effect, Compute) and isinstance(effect.task, Contribute | MakeOffer) and self._told is not None:
+            assert isinstance(effect.token, JobToken)
+            job = effect.token.job
+            round_ = self._adopted.get(job)
+            if round_ is not None and round_ < self._told.get(job, round_ + 1):
+                self._told[job] = round_
+                return RowsDamaged(job, round_, self._number)
+        return None

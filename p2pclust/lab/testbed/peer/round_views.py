@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from p2pclust.lab.testbed.peer.centers import centers_in
+from p2pclust.lab.testbed.peer.centers import centers_of
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.protocols.engine.job import JobState
 
 _AFTER_S: Final = 0.5  # without a report of the round: shorter waits are not worth a line
 _MOST_NAMED: Final = 50
@@ -37,17 +36,10 @@ class RoundViews:
             self._later(_AFTER_S)
         if verb == "combined":
             self._combined = fields["job"]
-        if verb in ("combined", "finished") and fields["job"] == self._combined:
-            self._centers(fields["job"])
-
-    def _centers(self, job_id: str) -> None:
-        """Report the centers that a round began with; at the end those that are final."""
-        job = self._shell.core.jobs.jobs.get(job_id)
-        ref = None if job is None else job.ledger.register.ref
-        if ref is not None and ref.payload is not None:
-            centers = centers_in(JobState.decode(ref.payload))
-            if centers is not None:
-                self._write({"t": self._loop.time(), "verb": "centers", "job": job_id, **centers})
+        ended = verb in ("combined", "finished") and fields["job"] == self._combined
+        # The centers that a round began with; at the end those that are final.
+        if ended and (centers := centers_of(self._shell.core, fields["job"])) is not None:
+            self._write({"t": self._loop.time(), "verb": "centers", "job": fields["job"], **centers})
 
     def _later(self, after_s: float) -> None:
         if not self._looks:

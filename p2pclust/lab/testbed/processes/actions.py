@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.lab.testbed.actions import Actions
-from p2pclust.lab.testbed.faults import PAIR, Cuts, Fault, damage_of
-from p2pclust.lab.testbed.peer.planned_faults import PlannedFault
+from p2pclust.lab.testbed.fault_engine import conditions_of
+from p2pclust.lab.testbed.faults import PAIR, Cuts
+from p2pclust.lab.testbed.peer.conditions import PlannedFault
 from p2pclust.lab.testbed.power import Use
 from p2pclust.lab.testbed.processes.children import Child
 from p2pclust.lab.testbed.record import Record
@@ -50,9 +50,8 @@ class ProcessActions(Actions):
         self._until = until
         self._timers: dict[asyncio.TimerHandle, None] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._rows = {peer.name: peer.X for peer in spec.peers}
         self._paused_until: dict[str, float] = {}
-        self._settings: dict[str, dict[str, Any]] = {name: {} for name in self._rows}  # that faults gave each peer
+        self._settings: dict[str, dict[str, Any]] = {peer.name: {} for peer in spec.peers}  # that faults gave each peer
         self._last_number = 0
         self._confirmed: dict[str, int] = {}
         self._starting: dict[str, None] = {}
@@ -100,15 +99,12 @@ class ProcessActions(Actions):
     def alive(self, name: str) -> bool:
         return self._children[name].alive or name in self._starting
 
-    def start(self, name: str) -> None:
+    def bring_up(self, name: str) -> None:
         if not self._children[name].alive or name in self._ending:
             self._starting[name] = None
-            self._run(self._start(name))
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._done)
-        self._tasks.append(task)
+            task = asyncio.get_running_loop().create_task(self._start(name))
+            task.add_done_callback(self._done)
+            self._tasks.append(task)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
@@ -187,40 +183,26 @@ class ProcessActions(Actions):
         planned = [
             PlannedFault(
                 number, fault.do, fault.round, fault.phase, fault.who, str(claims / str(number)), fault.within,
-                self._settings_of(number, fault, name), fault.fields(),
+                self._on_disk(name, conditions_of(self._spec, number, name)), fault.fields(),
             )
             for number, fault in enumerate(self._spec.faults)
             if fault.round is not None and (not fault.who or name in fault.who)
         ]  # fmt: skip
         return [asdict(fault) for fault in planned]
 
-    def _settings_of(self, number: int, fault: Fault, name: str) -> dict[str, Any]:
-        """Return what a fault changes in a peer, as `p2pclust.lab.testbed.peer.conditions` has it."""
-        match fault.do:
-            case "cut":
-                pairs = Cuts(list(self._rows)).pairs(fault.who or (name,), fault.apart_from, one_way=fault.one_way)
-                deaf = [source for source, target in pairs if target == name]
-                return {"deaf": deaf, "mute": [target for source, target in pairs if source == name]}
-            case "slow":
-                return {"slowness": fault.factor}
-            case "drop":
-                return {"loss": fault.probability}
-            case "corrupt-data":
-                return self._damaged(name, number, damage_of(fault, number, self._rows[name], name, self._spec.seed))
-            case "lie":
-                return _lies(number, fault.how)
-        return {}
-
-    def _damaged(self, name: str, number: int, rows: NDArray[np.float64]) -> dict[str, Any]:
+    def _on_disk(self, name: str, conditions: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the conditions with the file of their rows in place of the rows."""
+        if "rows" not in conditions:
+            return dict(conditions)
+        number = conditions["rows"]["number"]
         file = self._directory / name / f"damaged-{number}.npy"
         if not file.exists():  # written before its peer starts: later the peer may be reading it
-            np.save(file, rows, allow_pickle=False)
+            np.save(file, conditions["rows"]["X"], allow_pickle=False)
         return {"rows": {"file": str(file), "number": number}}
 
-    def _set(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Change a peer in this life and in its next ones."""
+    def impose(self, name: str, conditions: Mapping[str, Any]) -> None:
         self._last_number += 1
-        numbered = {**settings, "number": self._last_number}
+        numbered = {**self._on_disk(name, conditions), "number": self._last_number}
         self._settings[name] |= numbered
         self._children[name].configure({"suffers": self._settings[name]})
         self._children[name].send({"do": "suffer", **numbered})
@@ -232,29 +214,14 @@ class ProcessActions(Actions):
     async def settle(self) -> None:
         """Wait until peers have applied their changes, and those that were ended are gone."""
         wanted = {name: settings["number"] for name, settings in self._settings.items() if "number" in settings}
-        here = [name for name in wanted if self._applies(name)]
+        awake = [name for name in wanted if self._children[name].alive and not self._children[name].asleep]
+        here = [name for name in awake if not self.paused(name)]
         await self._until(lambda: all(self._confirmed.get(name, 0) >= wanted[name] for name in here), _ENDS_S)
         await self._until(lambda: not any(self._children[name].alive for name in self._ending), _ENDS_S)
 
-    def _applies(self, name: str) -> bool:
-        child = self._children[name]
-        return child.alive and not child.asleep and not self.paused(name)
-
-    def slow(self, name: str, factor: float) -> None:
-        self._set(name, {"slowness": factor})
-
-    def lose(self, name: str, probability: float) -> None:
-        self._set(name, {"loss": probability})
-
-    def replace_rows(self, name: str, number: int, rows: NDArray[np.float64]) -> None:
-        self._set(name, self._damaged(name, number, rows))
-
-    def lie(self, name: str, number: int, how: str) -> None:
-        self._set(name, _lies(number, how))
-
     def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
         for name in dict.fromkeys(end for pair in pairs for end in pair):
-            self._set(name, {"deaf": cuts.deaf(name), "mute": cuts.mute(name)})
+            self.impose(name, {"deaf": cuts.deaf(name), "mute": cuts.mute(name)})
 
     # -- rosters and links --------------------------------------------------------------------------------------------
 
@@ -277,7 +244,3 @@ class ProcessActions(Actions):
             else:
                 self._links[one].pop(other, None)
             self._children[one].send({"do": "link", "peer": other, "up": up})
-
-
-def _lies(number: int, how: str) -> dict[str, Any]:
-    return {"lies": {"how": how, "number": number}}

@@ -21,9 +21,8 @@ from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.driver import Driver, FleetPort, What
 from p2pclust.lab.testbed.fault_engine import FaultEngine
 from p2pclust.lab.testbed.power import Use
-from p2pclust.lab.testbed.processes import folders
 from p2pclust.lab.testbed.processes.actions import ProcessActions
-from p2pclust.lab.testbed.processes.children import Child, ReservedPorts
+from p2pclust.lab.testbed.processes.children import Child, ReservedPorts, settle_in, write_keys
 from p2pclust.lab.testbed.processes.forking import ForkServer
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.run_async import run_async
@@ -85,6 +84,7 @@ class ProcessFleet(FleetPort):
         self, spec: FleetSpec, directory: Path, on_event: OnEvent, network: DeviceNetwork | None = None
     ) -> None:
         self.spec = spec
+        self.names = tuple(sorted(peer.name for peer in spec.peers))
         self.record = Record(on_event)
         self._directory = directory
         self._began = time.monotonic()
@@ -106,21 +106,17 @@ class ProcessFleet(FleetPort):
     def now(self) -> float:
         return time.monotonic() - self._began
 
-    @property
-    def names(self) -> Sequence[str]:
-        return tuple(self.children)
-
     # -- life of the fleet --------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         await self._server.start()
         keys = self._directory / "keys"
-        self._actions.keys = folders.write_keys(self.spec, keys)
+        self._actions.keys = write_keys(self.spec, keys)
         network = self._network or self._loopback()
         for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
             name, own = peer.name, self._directory / peer.name
             own.mkdir(parents=True, exist_ok=True)
-            config = folders.settle_in(self.spec, peer, own, keys, network.addresses, self._actions.armed(name))
+            config = settle_in(self.spec, peer, own, keys, network.addresses, self._actions.armed(name))
             config["network_namespace"] = network.namespaces.get(name)
             self._sees[name] = {}
             self.children[name] = Child(name, own, config, self._server, self._on_line, self._on_exit)
@@ -136,8 +132,7 @@ class ProcessFleet(FleetPort):
 
     def _loopback(self) -> DeviceNetwork:
         self._ports = ReservedPorts(len(self.spec.peers))
-        names = sorted(peer.name for peer in self.spec.peers)
-        hosts = zip(names, self._ports.numbers, strict=True)
+        hosts = zip(self.names, self._ports.numbers, strict=True)
         return DeviceNetwork({name: f"127.0.0.1:{port}" for name, port in hosts}, {})
 
     def linked(self) -> bool:
@@ -202,14 +197,8 @@ class ProcessFleet(FleetPort):
         return self.children[name].alive and not self._actions.paused(name) and not self.devices.gone(name)
 
     def submit(self, name: str, request: JobRequest) -> None:
-        self.children[name].send(
-            {
-                "do": "submit",
-                "job": base64.b64encode(msgpack.packb(request.job.to_dict())).decode(),
-                "roster": [],
-                "treatment": request.treatment.to_dict(),
-            }
-        )
+        job = base64.b64encode(msgpack.packb(request.job.to_dict())).decode()
+        self.children[name].send({"do": "submit", "job": job, "roster": [], "treatment": request.treatment.to_dict()})
 
     async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
         files = {name: str(self._directory / name / f"{key}.{what}") for name in names if self._will_answer(name)}
@@ -234,7 +223,8 @@ class ProcessFleet(FleetPort):
     def outcome(self, name: str) -> dict[str, Any]:
         process = self.children[name].process
         lost = process is None or process.returncode != 0 or self.devices.gone(name)
-        counters = self._counters.last(name) if name in self.devices.metered or self._counters.asked(name) else {}
+        known = name in self.devices.metered or name in self._counters.asked
+        counters = self._counters.last.get(name, {}) if known else {}
         return {"lost": lost} | {key: counters.get(key) for key in _COUNTED}
 
     def failures(self) -> Mapping[str, str]:
@@ -294,9 +284,9 @@ class FleetCounters:
         self._record = record
         self._now = now
         self._asked_at = 0.0
-        self._asked: dict[str, Child] = {}  # by the last request
+        self.asked: dict[str, Child] = {}  # by the last request
         self._silent: dict[str, Child] = {}  # those of them that have not answered it
-        self._last: dict[str, dict[str, Any]] = {}
+        self.last: dict[str, dict[str, Any]] = {}  # of peers that have answered once
 
     @property
     def due(self) -> bool:
@@ -305,27 +295,19 @@ class FleetCounters:
 
     def ask(self, children: Sequence[Child]) -> None:
         """Ask these peers; stop waiting for answers to the request before."""
-        self._asked_at, self._asked = self._now(), {child.name: child for child in children}
-        self._silent = dict(self._asked)
+        self._asked_at, self.asked = self._now(), {child.name: child for child in children}
+        self._silent = dict(self.asked)
         for child in children:
             child.send({"do": "counters"})
-
-    def asked(self, name: str) -> bool:
-        """Whether the last request went to this peer."""
-        return name in self._asked
 
     def complete(self) -> bool:
         """Whether all peers that were asked, and still run, have answered."""
         return not any(child.alive for child in self._silent.values())
 
-    def last(self, name: str) -> dict[str, Any]:
-        """Return the last counters of a peer; empty if it never answered."""
-        return self._last.get(name, {})
-
     def take(self, name: str, counters: dict[str, Any]) -> None:
         """Take the counters that a peer reported."""
-        self._last[name] = counters
+        self.last[name] = counters
         if name in self._silent:
             del self._silent[name]
             if not self._silent:
-                self._record.load(self._now(), self._last)
+                self._record.load(self._now(), self.last)

@@ -50,7 +50,6 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the wake-up descriptor ends the wait
 
     def run(self) -> None:
-        """Serve until the other end of the socket is closed."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._woken:
@@ -78,7 +77,6 @@ class _Server:
         _write({"pid": pid})
 
     def _become(self, config: Path, streams: list[int], server: int) -> NoReturn:
-        """Run the peer in the child process, and exit."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -92,7 +90,8 @@ class _Server:
             die_with_parent()
             if os.getppid() == server:  # otherwise the server died before `die_with_parent`
                 fields = json.loads(config.read_text())
-                _show_name(str(fields.get("name", "")))
+                if sys.platform == "linux":  # show its name in lists of processes: all forks have one command line
+                    ctypes.CDLL(None).prctl(15, str(fields.get("name", "")).encode()[:15])  # PR_SET_NAME
                 code = run_attached(fields)
         except BaseException:  # noqa: BLE001 (written to the log; there is no caller)
             traceback.print_exc()
@@ -102,7 +101,6 @@ class _Server:
 
 
 def _reap() -> None:
-    """Report all peers that have ended."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -115,12 +113,6 @@ def _reap() -> None:
 
 def _write(fields: dict[str, Any]) -> None:
     os.write(1, json.dumps(fields).encode() + b"\n")
-
-
-def _show_name(name: str) -> None:
-    """Show the peer's name in lists of processes: all forks have the command line of this process."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(15, name.encode()[:15])  # PR_SET_NAME
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from p2pclust.errors import FleetError
@@ -23,25 +24,23 @@ _SERVER = "p2pclust.lab.testbed.processes.fork_server"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
+@dataclass(frozen=True)
 class Forked:
     """One forked peer. When its input ends, it leaves."""
 
-    def __init__(
-        self, pid: int, stdin: asyncio.WriteTransport, stdout: asyncio.StreamReader, exit_code: asyncio.Future[int]
-    ) -> None:
-        self.pid = pid
-        self.stdin = stdin
-        self.stdout = stdout
-        self._exit_code = exit_code
+    pid: int
+    stdin: asyncio.WriteTransport
+    stdout: asyncio.StreamReader
+    exit_code: asyncio.Future[int]
 
     @property
     def returncode(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
-        return self._exit_code.result() if self._exit_code.done() else None
+        return self.exit_code.result() if self.exit_code.done() else None
 
     async def wait(self) -> int:
         """Wait until it ends, and return its exit code."""
-        code = await asyncio.shield(self._exit_code)
+        code = await asyncio.shield(self.exit_code)
         self.stdin.close()
         return code
 
@@ -53,14 +52,9 @@ class Forked:
 
 
 class ForkServer:
-    """The fork server of one fleet.
+    """The fork server of one fleet, whose log is in `directory`.
 
-    Parameters
-    ----------
-    directory : pathlib.Path
-        Its log is written there.
-    preload : sequence of str
-        Modules that it imports before the first fork, besides those of every peer.
+    `preload` are modules that it imports before the first fork, besides those of every peer.
     """
 
     def __init__(self, directory: Path, preload: Sequence[str] = ()) -> None:
@@ -149,6 +143,5 @@ def last_line(log: Path) -> str:
 
 
 def _pipe() -> tuple[io.FileIO, io.FileIO]:
-    """Return the reading and the writing end of a pipe."""
     reading, writing = os.pipe()
     return io.FileIO(reading, "rb"), io.FileIO(writing, "wb")

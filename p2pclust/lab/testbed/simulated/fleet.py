@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -14,24 +16,25 @@ from p2pclust.lab.simulation.checks.invariants import Invariants
 from p2pclust.lab.simulation.checks.timers import Waits
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
-from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.peer import Peer, paper_roster
 from p2pclust.lab.simulation.world.traffic import LinkTraffic
 from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.driver import Driver, FleetPort, What
 from p2pclust.lab.testbed.fault_engine import FaultEngine
-from p2pclust.lab.testbed.peer.centers import centers_in
+from p2pclust.lab.testbed.faults import PAIR, Cuts
+from p2pclust.lab.testbed.peer.centers import centers_of
+from p2pclust.lab.testbed.peer.lies import FirstUse, lie_called
+from p2pclust.lab.testbed.power import Use, modelled_cpu_s
 from p2pclust.lab.testbed.record import Record
-from p2pclust.lab.testbed.simulated.actions import SimulatedActions
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
-from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.protocols.engine.job import JobState
 
-T = TypeVar("T")
-
+_FOREVER_S = 1e6
 _LINK_S = 60.0
 _LAN_S = 0.001  # the latency of a device whose link is not stated
 _NOTICE_S = 1.0  # how long a job waits until goodbyes are heard
@@ -43,15 +46,11 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     Raise FleetError if the peers do not find each other; UsageError if a job is not meant for so many peers.
     """
     spec.refuse_floods()
-    return _run_now(Driver(_SimulatedFleet(spec, on_event)).run())
-
-
-def _run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits: a simulation is done when its call returns."""
+    work = Driver(_SimulatedFleet(spec, on_event)).run()
     try:
-        work.send(None)
+        work.send(None)  # it never waits: a simulation is done when its call returns
     except StopIteration as end:
-        result: T = end.value
+        result: FleetResult = end.value
         return result
     raise AssertionError("a simulated fleet waited for an event loop")
 
@@ -78,10 +77,8 @@ class _Reporter(Observer):
         job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
         if job is None or self._shown == (job_id, job.ledger.register.round):
             return
-        self._shown, ref = (job_id, job.ledger.register.round), job.ledger.register.ref
-        if ref is None or ref.payload is None:
-            return
-        if (centers := centers_in(JobState.decode(ref.payload))) is not None:
+        self._shown = (job_id, job.ledger.register.round)
+        if (centers := centers_of(peer.core, job_id)) is not None:
             self._record.take(t, peer.name, "centers", {"job": job_id, **centers})
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
@@ -93,7 +90,24 @@ class _Reporter(Observer):
             world.sleep(peer.name)
 
 
-class _SimulatedFleet(FleetPort):
+class _Tasks(Observer):
+    """Counts what devices compute."""
+
+    watches = (Compute,)
+
+    def __init__(self) -> None:
+        self.tasks: Counter[str] = Counter()
+        self.numbers: Counter[str] = Counter()
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Compute):
+            self.tasks[peer.name] += 1
+            # Only a contribution goes through the rows; the rest is about sums.
+            if effect.task.kind == "contribute":
+                self.numbers[peer.name] += peer.local.X.size
+
+
+class _SimulatedFleet(FleetPort, Actions):
     unit = "virtual seconds"
 
     def __init__(self, spec: FleetSpec, on_event: OnEvent) -> None:
@@ -111,15 +125,25 @@ class _SimulatedFleet(FleetPort):
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
             keyed=any(request.treatment.keyed for request in spec.jobs),
         )  # fmt: skip
+        self.names = tuple(self._world.peers)
         for number, peer in enumerate(spec.peers):
             self._world.workers.cpu_share[peer.name] = peer.cpu_share
             if peer.link is not None:
                 rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([spec.seed, 4, number])))
                 self._world.lines.shape(peer.name, peer.link, rng)
-        self._actions = SimulatedActions(spec, self.record, self._world)
-        self.devices = Devices(spec, self.record, self._actions)
+        self._enrolled = [peer.name for peer in spec.peers if peer.enrolled]
+        self._tasks = _Tasks()
+        self._left: dict[str, None] = {}  # peers that said goodbye and have not come back
+        self._uses = {name: FirstUse() for name in self.names}  # since when each peer uses replaced rows
+        if any(peer.battery is not None for peer in spec.peers):
+            self._world.watch(self._tasks)
+        if len(self._enrolled) < len(spec.peers) or spec.plans("revoke"):
+            for name in self.names:
+                own = [] if name in self._enrolled else [name]  # a stranger has put itself on its own roster
+                self._world.give_roster(name, paper_roster(len(self._enrolled), [*self._enrolled, *own]))
+        self.devices = Devices(spec, self.record, self)
         self._world.watch(_Reporter(self.record, self.devices))
-        self.faults = FaultEngine(spec, self.record, self._actions, self.devices)
+        self.faults = FaultEngine(spec, self.record, self, self.devices)
         self._behind = ""  # a peer that did not see all others when this was last looked at
         self._aggregating: dict[bool, str] = {}  # of the submitted job (False), and of one within it (True)
         self._world.crash_point = self._at_effect
@@ -127,10 +151,6 @@ class _SimulatedFleet(FleetPort):
     @property
     def now(self) -> float:
         return self._world.now
-
-    @property
-    def names(self) -> Sequence[str]:
-        return tuple(self._world.peers)
 
     async def start(self) -> None:
         for name in self._world.peers:
@@ -150,7 +170,7 @@ class _SimulatedFleet(FleetPort):
         self._world.run_until(self._world.now + _NOTICE_S, self._goodbyes_heard)
 
     def _goodbyes_heard(self) -> bool:
-        left = self._actions.left
+        left = self._left
         cores = [peer.core for peer in self._world.peers.values() if left and peer.core is not None]
         return not any(core.membership.present(name) for core in cores for name in left)
 
@@ -211,7 +231,7 @@ class _SimulatedFleet(FleetPort):
 
     def outcome(self, name: str) -> dict[str, Any]:
         gone = not self.alive(name) or self.devices.gone(name)
-        lost = gone and name not in self._actions.left
+        lost = gone and name not in self._left
         return {"lost": lost, "max_rss_mb": None, "dropped": {}} | self._world.peers[name].counters
 
     def links(self) -> Mapping[tuple[str, str], LinkTraffic]:
@@ -220,11 +240,96 @@ class _SimulatedFleet(FleetPort):
     def virtual_seconds(self) -> float | None:
         return self._world.now
 
+    # -- what faults and plans do ------------------------------------------------------------------------------------
+
+    def at(self, delay_s: float, action: Callable[[], None]) -> None:
+        self._world.at(self._world.now + delay_s, action)
+
+    def bring_up(self, name: str) -> None:
+        self._left.pop(name, None)
+        self._world.start(name)
+
+    def kill(self, name: str) -> None:
+        self._world.crash(name)
+
+    def leave(self, name: str, *, by_round: bool) -> None:
+        if by_round:
+            self.after_step(partial(self._leave, name))
+        else:
+            self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        if self.alive(name):
+            self._world.leave(name)
+            self._left[name] = None
+            self.record.take(self._world.now, name, "left", {})
+            self.record.take(self._world.now, name, "exited", {"code": 0})
+
+    def pause(self, name: str, for_s: float | None) -> None:
+        self._world.freeze(name, _FOREVER_S if for_s is None else for_s)
+
+    def resume(self, name: str) -> None:
+        self._world.thaw(name)
+
+    def stopped_for_good(self, name: str) -> bool:
+        peer = self._world.peers[name]
+        return peer.core is not None and peer.frozen_until > self._world.now + _FOREVER_S / 2
+
+    def sleep(self, name: str) -> None:
+        self._world.sleep(name)
+
+    def wake(self, name: str) -> None:
+        self._world.wake(name)
+
+    def measure(self, name: str) -> Use | None:
+        counters, tasks = self._world.peers[name].counters, self._tasks
+        n_messages = counters["messages_sent"] + counters["messages_received"]
+        cpu_s = modelled_cpu_s(n_messages, tasks.tasks[name], tasks.numbers[name])
+        return Use(counters["bytes_sent"], counters["bytes_received"], cpu_s)
+
+    def impose(self, name: str, conditions: Mapping[str, Any]) -> None:
+        peer = self._world.peers[name]
+        for what, value in conditions.items():
+            match what:
+                case "slowness":
+                    self._world.workers.slow(name, value)
+                case "loss":
+                    self._world.network.lose(name, value)
+                case "rows":
+                    peer.local = peer.local.with_rows(value["X"])
+                    self._uses[name].replaced(value["number"])
+                case "lies":
+                    peer.local = peer.local.lying(lie_called(value["how"]))
+                    self._uses[name].replaced(value["number"])
+
+    def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
+        network = self._world.network
+        for source, target in pairs:
+            if network.reaches(source, target) != cuts.open(source, target):
+                (network.heal if cuts.open(source, target) else network.cut)(source, target)
+
+    def revoke(self, name: str, revoked: Sequence[str]) -> None:
+        enrolled = [other for other in self._enrolled if other not in revoked]
+        first = next((other for other in sorted(enrolled) if self.alive(other)), None)
+        if first is not None:
+            self._world.give_roster(first, paper_roster(len(self._enrolled) + len(revoked), enrolled))
+
+    def after_step(self, action: Callable[[], None]) -> None:
+        self.at(0.0, action)
+
+    def neighbours(self) -> Mapping[str, Sequence[str]] | None:
+        if self.spec.overlay is None:
+            return None
+        return {name: self._world.overlay.neighbours(name) for name in self._world.peers}
+
+    def relink(self, a: str, b: str, *, up: bool) -> None:
+        self._world.relink(a, b, up=up)
+
     # -- faults by round ----------------------------------------------------------------------------------------------
 
     def _at_effect(self, peer: Peer, effect: Effect) -> bool:
         """Carry out the fault that is due at an effect of a peer; returns whether it ended the peer."""
-        used = self._actions.uses[peer.name].see(effect)
+        used = self._uses[peer.name].see(effect)
         if used is not None:
             self.record.take(self._world.now, peer.name, used.verb, used.fields)
             self.faults.note_damage(peer.name, used.fields)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from p2pclust.lab.testbed.peer.changed_rows import FirstUse
+from p2pclust.lab.testbed.peer.lies import FirstUse
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.round_reports import PhaseBegun
