@@ -30,10 +30,7 @@ def _keys_of(kind: Any, renamed: tuple[tuple[str, str], ...]) -> list[tuple[str,
 def read(kind: Callable[..., T], event: Mapping[str, Any], renamed: tuple[tuple[str, str], ...] = ()) -> T:
     """Return an event as one of its class, a dataclass; `renamed` has the keys of fields that have another name.
 
-    Raises
-    ------
-    KeyError
-        If a key is missing for which the class has no default.
+    Raise KeyError if a key is missing for which the class has no default.
 
     Examples
     --------
@@ -123,7 +120,6 @@ class Phase:
 
     @property
     def by(self) -> str:
-        """The term and its aggregator, in words."""
         return f"term {self.term}" + (f", {self.aggregator} aggregates" if self.aggregator else "")
 
 

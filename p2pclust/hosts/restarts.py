@@ -93,7 +93,8 @@ class SupervisedPeer:
         """End a life; a negative code is minus the number of the signal that killed it."""
         asked = self.status == "leaving"
         self.pid, self.paused = 0, False
-        self.ended = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
+        known = {-item.value: item.name for item in signal.Signals}
+        self.ended = f"killed by {known.get(code, f'signal {-code}')}" if code < 0 else f"exit code {code}"
         # After SIGKILL the last line says nothing about the end.
         self.last_line = "" if code == -signal.SIGKILL else last_line
         if not self.wanted:
@@ -116,8 +117,6 @@ class SupervisedPeer:
         """Start a peer that was given up, or that has left, as if it were new."""
         if self.status in ("given-up", "left"):
             self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
-
-    # -- what an operator asks for ------------------------------------------------------------------------------------
 
     def problem_with(self, order: str) -> str:
         """Return why this peer cannot carry out an order; empty if it can."""
@@ -152,8 +151,3 @@ class SupervisedPeer:
         """Return the fields that `p2pclust fleet status` shows."""
         shown = ("status", "pid", "since", "restarts", "failed", "ended", "last_line", "says", "print", "stopped")
         return {key: getattr(self, key) for key in shown} | ({"status": "paused"} if self.paused else {})
-
-
-def _signal(number: int) -> str:
-    known = {item.value: item.name for item in signal.Signals}
-    return known.get(number, f"signal {number}")

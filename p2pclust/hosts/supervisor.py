@@ -58,15 +58,15 @@ class Supervisor:
         self._since = _clock()
         self._signalled = False
         self._written = ""
-        self._stopped = _stopped_before()
+        self._stopped: set[str] = set()  # by an operator, while the previous supervisor ran
+        with contextlib.suppress(FileNotFoundError):
+            known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"]
+            self._stopped = {name for name, peer in known.items() if peer.get("stopped")}
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Supervise the peers until ordered to end.
-
-        Raise FleetError if another supervisor runs in this folder, or there is no plan.
-        """
+        """Supervise the peers until ordered to end; raise FleetError if another supervisor runs in this folder."""
         with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
             try:
                 self._take_plan()
@@ -276,9 +276,9 @@ class Supervisor:
         if request["do"] == "down":
             self._end(float(request["deadline_s"]))
         elif request["do"] in ORDERS:
-            return (
-                {"ending": True} if self._ending else self._obey(request["do"], request["names"], request["deadline_s"])
-            )
+            if self._ending:
+                return {"ending": True}
+            return self._obey(request["do"], request["names"], request["deadline_s"])
         answer, now = self._state(), time.monotonic()
         for name, peer in self._peers.items():
             answer["peers"][name]["up_s"] = round(now - peer.began, 1) if peer.pid else 0.0
@@ -291,27 +291,22 @@ class Supervisor:
         refused = {name: why for name, why in refused.items() if why}
         for name in () if refused else names:
             say(f"{name}: {order}, ordered by an operator")
-            self._do_order(order, self._peers[name], deadline_s)
+            now, peer, process = time.monotonic(), self._peers[name], self._processes.get(name)
+            if order in ("stop", "restart"):
+                if process is not None:
+                    self._ask_to_leave(peer, deadline_s)
+                (peer.stop if order == "stop" else peer.start_again)(now)
+            elif process is not None:
+                process.send_signal({"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}[order])
+                peer.hold(now, paused=order == "pause")
         return {"refused": refused}
-
-    def _do_order(self, order: str, peer: SupervisedPeer, deadline_s: float) -> None:
-        now, process = time.monotonic(), self._processes.get(peer.name)
-        if order in ("stop", "restart"):
-            if process is not None:
-                self._ask_to_leave(peer, deadline_s)
-            (peer.stop if order == "stop" else peer.start_again)(now)
-        elif process is not None:
-            process.send_signal({"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}[order])
-            peer.hold(now, paused=order == "pause")
 
     def _end(self, deadline_s: float | None = None) -> None:
         self._ending = True
         self._down_s = self._down_s if deadline_s is None else deadline_s
         for peer in self._peers.values():
             peer.wanted = False
-            peer.stopped = (
-                peer.stopped and deadline_s is None
-            )  # after `fleet down`, the next `fleet up` starts all peers
+            peer.stopped &= deadline_s is None  # after `fleet down`, the next `fleet up` starts all peers
             if peer.status != "leaving" or deadline_s is not None:
                 self._ask_to_leave(peer)
 
@@ -328,18 +323,6 @@ class Supervisor:
             with replacing(Path(STATE)) as file:
                 file.write(text.encode())
             self._written = text
-
-
-# -- helpers ----------------------------------------------------------------------------------------------------------
-
-
-def _stopped_before() -> tuple[str, ...]:
-    """Return the peers that an operator stopped while the previous supervisor ran."""
-    try:
-        known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"]
-    except FileNotFoundError:
-        return ()
-    return tuple(name for name, peer in known.items() if peer.get("stopped"))
 
 
 def _log(name: str) -> Path:
