@@ -43,6 +43,11 @@ def set_common_options(socket: zmq.Socket[bytes]) -> None:
     socket.set(zmq.TCP_KEEPALIVE_CNT, 3)
 
 
+def bound_to(socket: zmq.Socket[bytes]) -> str:
+    """Return the address at which a socket listens, with the port that was chosen for port 0."""
+    return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
+
+
 @dataclass(eq=False)
 class Channel:
     """Sends messages to one peer on one lane, in order.

@@ -109,8 +109,5 @@ class Dialler:
         for connection, waiting in self._waiting.items():
             if waiting.hurried:
                 return connection
-        return max(self._waiting, key=lambda connection: self._place(self._waiting[connection].peer))
-
-    def _place(self, peer: str) -> tuple[bool, str]:
-        """Those before this peer in the alphabet are first, from it on backwards; then those after it, from the last on."""
-        return peer < self._me, peer
+        # Those before this peer in the alphabet are first, from it on backwards; then those after it, from the last on.
+        return max(self._waiting, key=lambda one: ((peer := self._waiting[one].peer) < self._me, peer))

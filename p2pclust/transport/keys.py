@@ -17,12 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.bundle import (
-    ROSTER,
-    Bundle,
-    check_name,
-    load_roster,
-)  # fmt: skip
+from p2pclust.transport.bundle import ROSTER, Bundle, check_name, load_roster
 from p2pclust.transport.key_files import exclusive, load_signing_key, read, to_file, write
 from p2pclust.transport.new_keys import generate, load_request, new_device
 from p2pclust.transport.roster import PEER, Roster, RosterPeer, last_day, parse, sign, sign_key
@@ -131,23 +126,11 @@ def add_devices(
 ) -> list[Path]:
     """Enrol devices: make their keys, add them to the roster, sign it again, and write a bundle for each.
 
-    Parameters
-    ----------
-    role : {"peer", "operator"}
-        An operator may control peers, but is not a peer.
-    expires : str
-        The last day on which the keys are valid, like ``"2027-01-31"`` (UTC); empty: no limit.
+    With the role "operator" a device may control peers, but is not a peer. `expires` is the last day on which the keys are
+    valid, like ``"2027-01-31"`` (UTC); empty: no limit. Return the bundle files, each to be copied to its device.
 
-    Returns
-    -------
-    list of Path
-        The bundle files, each to be copied to its device.
-
-    Raises
-    ------
-    UsageError
-        If a name is taken or invalid, the fleet or its key is missing, the passphrase is wrong, or the roster was
-        tampered with. Then no device was enrolled.
+    Raise UsageError if a name is taken or invalid, the fleet or its key is missing, the passphrase is wrong, or the roster
+    was tampered with. Then no device was enrolled.
     """
     for name in names:
         check_name(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from typing import Final, Protocol
@@ -139,18 +140,14 @@ def parse_address(address: str) -> tuple[str, int]:
     >>> parse_address("[::1]:5001")
     ('::1', 5001)
     """
-    found = _ADDRESS.fullmatch(address)
-    host = "" if found is None else found["ipv6"] or found["host"]
-    if found is None or not 0 < len(host) <= _MOST_HOST or int(found["port"]) > 65535 or not _sound(found["ipv6"]):
-        raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
-    return host, int(found["port"])
-
-
-def _sound(ipv6: str | None) -> bool:
-    try:
-        return ipv6 is None or IPv6Address(ipv6) is not None
-    except ValueError:
-        return False
+    if found := _ADDRESS.fullmatch(address):
+        host, port = found["ipv6"] or found["host"], int(found["port"])
+        with suppress(ValueError):
+            if found["ipv6"]:
+                IPv6Address(host)
+            if len(host) <= _MOST_HOST and port <= 65535:
+                return host, port
+    raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
 
 
 def tcp_endpoint(host: str, port: int) -> str:

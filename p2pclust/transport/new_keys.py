@@ -22,7 +22,7 @@ from p2pclust.errors import UsageError
 from p2pclust.transport.bundle import Bundle, check_name
 from p2pclust.transport.key_files import exclusive, read_json, write
 from p2pclust.transport.roster import RosterPeer, curve_key, sign, sign_key
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.signatures import signed, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -51,16 +51,10 @@ def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[P
             raise UsageError(f"{files[0]} exists: this device has keys already; choose another directory")
         entry, bundle = new_device(name, fleet)
         write(files[0], bundle.to_bytes(), 0o600)
-        write(files[1], _request(entry, bundle.sign_secret), 0o644)
+        body = {"name": name, "curve_public": entry.curve_public.decode(), "sign_public": entry.sign_public.hex()}
+        request = body | {"signature": signed(bundle.sign_secret, _asks(body)).hex()}
+        write(files[1], json.dumps(request, indent=1).encode() + b"\n", 0o644)
     return files
-
-
-def _request(entry: RosterPeer, sign_secret: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-    body = {"name": entry.name, "curve_public": entry.curve_public.decode(), "sign_public": entry.sign_public.hex()}
-    signature = Ed25519PrivateKey.from_private_bytes(sign_secret).sign(_asks(body))
-    return json.dumps(body | {"signature": signature.hex()}, indent=1).encode() + b"\n"
 
 
 def load_request(path: Path) -> RosterPeer:

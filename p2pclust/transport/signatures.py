@@ -24,6 +24,13 @@ def fact_statement(fleet_id: str, owner: str, key: str, version: int, value: byt
     return statement(b"p2pclust fact", fleet_id, owner, key, (version.to_bytes(8, "little", signed=True), value))
 
 
+def signed(secret: bytes, message: bytes) -> bytes:
+    """Return the signature (64 bytes) of a message with a secret key (32 bytes)."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    return Ed25519PrivateKey.from_private_bytes(secret).sign(message)
+
+
 def verified(public: bytes, signature: bytes, message: bytes) -> bool:
     """Return True if the owner of a public key (32 bytes) signed the message with this signature (64 bytes).
 

@@ -59,10 +59,7 @@ def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> lis
 def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
     """Decode one message, which may be hostile, into its kind, its fields and its frames.
 
-    Raises
-    ------
-    WireError
-        If there are too many parts, one is too large, the version differs from ours, or the header is malformed.
+    Raise WireError if there are too many parts, one is too large, the version differs from ours, or the header is malformed.
     """
     if not 1 <= len(parts) <= 1 + MAX_FRAMES:
         raise WireError(f"{len(parts)} frames, expected 1 to {1 + MAX_FRAMES}")
@@ -73,15 +70,9 @@ def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
             raise WireError(f"frame of {len(part)} bytes, the limit is {MAX_FRAME_BYTES}")
     try:
         header = msgpack.unpackb(
-            parts[0],
-            raw=False,
-            strict_map_key=True,
-            max_str_len=1024,
-            max_bin_len=MAX_HEADER_BYTES,
-            max_array_len=4096,
-            max_map_len=256,
-            max_ext_len=0,
-        )
+            parts[0], raw=False, strict_map_key=True, max_str_len=1024, max_bin_len=MAX_HEADER_BYTES, max_array_len=4096,
+            max_map_len=256, max_ext_len=0,
+        )  # fmt: skip
     # msgpack raises its own family and, for deep nesting or bad text, these; a flaw in its parser must not stop a peer.
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError, OverflowError) as error:
         raise WireError(f"header is not msgpack: {type(error).__name__}") from None

@@ -16,16 +16,22 @@ from zmq.utils import z85
 
 from p2pclust.transport.channel import Drain
 
-DOMAIN = b"p2pclust"
-"""Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits any key when no handler answers."""
-
-CONTROL_DOMAIN = b"p2pclust.control"
-"""The same for the socket of operators."""
+#: Of the socket where peers connect, and of that where operators ask.
+DOMAIN, CONTROL_DOMAIN = b"p2pclust", b"p2pclust.control"
 
 _ENDPOINT = "inproc://zeromq.zap.01"
 _REQUEST_FRAMES = 7  # version, request id, domain, address, routing id, mechanism, and one credential for CURVE
 _BURST = 64
 _LOOK_S = 5.0  # between two questions whether it still answers
+
+
+def guard(socket: zmq.Socket[bytes], curve_secret: bytes, domain: bytes) -> None:
+    """Let a socket that is to listen admit only keys that the handler of its context admits in that domain."""
+    socket.curve_server = True
+    socket.curve_secretkey = curve_secret
+    # Both are needed: without either of them libzmq admits any key when no handler answers.
+    socket.zap_domain = domain
+    socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
 
 class ZapHandler:

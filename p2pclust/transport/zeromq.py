@@ -18,15 +18,12 @@ import zmq
 from p2pclust.errors import UsageError
 from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
-from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Drain, set_common_options
+from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Drain, bound_to, set_common_options
 from p2pclust.transport.dialling import Dialler
 from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
-from p2pclust.transport.zap import DOMAIN, ZapHandler
-
-if TYPE_CHECKING:  # bytes move without NumPy
-    pass
+from p2pclust.transport.zap import DOMAIN, ZapHandler, guard
 
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST_MESSAGES = 256
@@ -63,11 +60,7 @@ class ZmqLinks:
     """Links of one peer to other peers of its fleet; follows `p2pclust.transport.links.Links`.
 
     Port 0 in `listen` takes a free port. A bulk connection that carried nothing for `bulk_idle_s` is closed.
-
-    Raises
-    ------
-    UsageError
-        When our key is not on the roster, or the address cannot be listened on.
+    Raise UsageError when our key is not on the roster, or the address cannot be listened on.
 
     Examples
     --------
@@ -88,15 +81,9 @@ class ZmqLinks:
     """
 
     def __init__(
-        self,
-        bundle: Bundle,
-        roster: Roster,
-        listen: str,
-        receive: Receive,
-        loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        bulk_idle_s: float = _BULK_IDLE_S,
-    ) -> None:
+        self, bundle: Bundle, roster: Roster, listen: str, receive: Receive, loop: asyncio.AbstractEventLoop | None = None,
+        *, bulk_idle_s: float = _BULK_IDLE_S,
+    ) -> None:  # fmt: skip
         check_enrolled(bundle, roster)
         host, port = parse_address(listen)
         self.counters = Counters()
@@ -123,7 +110,8 @@ class ZmqLinks:
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
         #: Called if no handler decides on handshakes now: libzmq then refuses all of them, and only a restart helps.
         self.on_unguarded: Callable[[], None] = lambda: None
-        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._ended_zap)
+        unguarded = lambda: self.on_unguarded()  # noqa: E731, PLW0108 - it is set later
+        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, unguarded)
         self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
@@ -154,7 +142,7 @@ class ZmqLinks:
             self._routes.pop(peer, None)
             self._arrivals.end(peer)
         for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.their_key]:
-            self._disconnect(peer, _LAST_WORD_MS)
+            self.disconnect(peer, _LAST_WORD_MS)
 
     def connect(self, peer: str, address: str) -> None:
         """Open a link; see `Links.connect`. A link to ourselves is not opened either."""
@@ -174,11 +162,8 @@ class ZmqLinks:
         control = self._open_channel(peer, host, port, their_key, Lane.CONTROL)
         self._links[peer] = _Link(peer, address, host, port, their_key, control)
 
-    def disconnect(self, peer: str) -> None:
-        """Close a link; see `Links.disconnect`."""
-        self._disconnect(peer)
-
-    def _disconnect(self, peer: str, linger_ms: int = 0) -> None:
+    def disconnect(self, peer: str, linger_ms: int = 0) -> None:
+        """Close a link; see `Links.disconnect`. What was sent has `linger_ms` to go."""
         link = self._links.pop(peer, None)
         if link is not None:
             link.control.close(linger_ms)
@@ -281,9 +266,6 @@ class ZmqLinks:
         self.counters.drop("not admitted: too many connections", n_connections)
         self.on_crowd(n_connections)
 
-    def _ended_zap(self) -> None:
-        self.on_unguarded()
-
     def _admits_operator(self, curve_public: bytes) -> bool:
         """Admit the key of every device on the roster, whatever its role, to the control address."""
         known = self.roster.entry_of(curve_public) is not None
@@ -319,9 +301,9 @@ class ZmqLinks:
             self.counters.drop(f"not received: {reason or 'malformed'}")
             self.on_misfit(name, f"{reason or 'no lane'}: {n_frames} frames of {size - len(head)} bytes together")
             return size
-        if lane == Lane.CONTROL:
-            self._note_route(name, head)
-        elif not self._arrivals.known(name, head.bytes):
+        if lane == Lane.CONTROL and self._routes.get(name) != head.bytes:
+            self._new_route(name, head)
+        elif lane == Lane.BULK and not self._arrivals.known(name, head.bytes):
             self._arrivals.note(name, head)
         (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
         return size
@@ -339,17 +321,14 @@ class ZmqLinks:
             return None
         return name
 
-    def _note_route(self, name: str, head: zmq.Frame) -> None:
-        """If a peer speaks on a new connection, for example because it was restarted, reconnect to it."""
-        route = head.bytes
-        if self._routes.get(name) != route:
-            self._routes[name] = route
-            self._arrivals.note(name, head)
-            link = self._links.get(name)
-            if link is not None:
-                link.control.revive()
-                if link.bulk is not None:
-                    link.bulk.revive()
+    def _new_route(self, name: str, head: zmq.Frame) -> None:
+        """Reconnect to a peer that speaks on a new connection, for example because it was restarted."""
+        self._routes[name] = head.bytes
+        self._arrivals.note(name, head)
+        if (link := self._links.get(name)) is not None:
+            link.control.revive()
+            if link.bulk is not None:
+                link.bulk.revive()
 
 
 if TYPE_CHECKING:
@@ -367,11 +346,7 @@ def open_router(context: zmq.Context[zmq.Socket[bytes]], curve_secret: bytes) ->
     router.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES + CURVE_OVERHEAD)
     router.rcvhwm = _INBOUND_QUEUE
     router.sndhwm = 1
-    router.curve_server = True
-    router.curve_secretkey = curve_secret
-    # Both are needed: without either of them libzmq admits any key when no handler answers.
-    router.zap_domain = DOMAIN
-    router.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+    guard(router, curve_secret, DOMAIN)
     return router
 
 
@@ -394,4 +369,4 @@ def bind(router: zmq.Socket[bytes], host: str, port: int) -> str:
                 f"cannot listen on {where}: the port is in use; choose another, or stop the program that uses it"
             ) from None
         raise UsageError(f"cannot listen on {where}: {error.strerror}; give an address of this machine") from None
-    return bytes(router.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
+    return bound_to(router)

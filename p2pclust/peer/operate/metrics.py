@@ -25,7 +25,7 @@ HELP: Final[Mapping[str, str]] = {
     "p2pclust_peers_enrolled": "Peers on the fleet roster, with this one",
     "p2pclust_peers_alive": "Enrolled peers that this peer sees as alive or suspect, with this one",
     "p2pclust_peers_majority": "The number of peers that is a majority",
-    "p2pclust_member_up": "Whether this peer sees another one as alive or suspect; absent if that one left on purpose",
+    "p2pclust_member_up": "Whether this peer sees another peer as alive or suspect; absent if that peer left on purpose",
     "p2pclust_member_heard_seconds": "Seconds since another peer was last heard; absent if never",
     "p2pclust_jobs": "Jobs of this peer by phase",
     "p2pclust_job_round": "The round that a running job has reached here",

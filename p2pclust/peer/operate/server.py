@@ -26,11 +26,11 @@ import zmq
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.channel import CURVE_OVERHEAD, Drain, set_common_options
+from p2pclust.transport.channel import CURVE_OVERHEAD, Drain, bound_to, set_common_options
 from p2pclust.transport.links import parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, pack, unpack
-from p2pclust.transport.zap import CONTROL_DOMAIN
+from p2pclust.transport.zap import CONTROL_DOMAIN, guard
 
 #: The Unix socket, in the state directory.
 SOCKET: Final = "control"
@@ -146,11 +146,7 @@ class ControlServer:
         """
         host, port = parse_address(address)
         socket = self._socket()
-        socket.curve_server = True
-        socket.curve_secretkey = bundle.curve_secret
-        # Both are needed: without either of them libzmq admits any key when no handler answers.
-        socket.zap_domain = CONTROL_DOMAIN
-        socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        guard(socket, bundle.curve_secret, CONTROL_DOMAIN)
         socket.ipv6 = ":" in host
         try:
             socket.bind(tcp_endpoint(host, port))
@@ -164,7 +160,7 @@ class ControlServer:
             return "" if entry is None else entry.name
 
         self._listeners.append(_Listener(self, socket, name_of))
-        return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
+        return bound_to(socket)
 
     def _socket(self) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.ROUTER)
