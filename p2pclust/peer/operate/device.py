@@ -47,20 +47,11 @@ def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> 
 def restrain(config: Mapping[str, Any]) -> None:
     """Apply the limits of a configuration to this process and those that it starts.
 
-    Parameters
-    ----------
-    config : mapping
-        ``nice``: its nice value, 0 to 19. ``cpus``: the processors that it may run on. ``memory_mb``: its limit of
-        private writable memory, in 10^6 bytes. ``network_namespace``: the file of a namespace to enter. A key that is
-        absent or None sets no limit.
+    ``nice`` is its nice value, 0 to 19; ``cpus`` the processors that it may run on; ``memory_mb`` its limit of private
+    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter. A key that is absent or None sets
+    no limit. Raise UsageError if this system cannot set such a limit, a processor does not exist, or the memory is too
+    little for a peer.
 
-    Raises
-    ------
-    UsageError
-        If this system cannot set such a limit, a processor does not exist, or the memory is too little for a peer.
-
-    Notes
-    -----
     The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings, used or not. A limit of
     address space (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many without using memory.
     The limit holds for each process; a command that reads the data counts separately. An allocation beyond it fails, and
@@ -89,14 +80,10 @@ def memory_bytes(memory_mb: float | None) -> float:
     >>> memory_bytes(0.001)
     1000.0
     """
-    return min(math.inf if memory_mb is None else memory_mb * 1e6, _service_bytes(), _installed_bytes())
-
-
-def _installed_bytes() -> float:
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return math.inf
+    installed = math.inf
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        installed = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    return min(math.inf if memory_mb is None else memory_mb * 1e6, _service_bytes(), installed)
 
 
 def _service_bytes() -> float:

@@ -26,7 +26,9 @@ class Notifier:
     def __init__(
         self, environment: Mapping[str, str], standing: Callable[[], tuple[bool, str]], loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        named = environment.get("NOTIFY_SOCKET", "")
+        # A path, or a name in Linux's abstract space, which begins with ``@``.
+        self._address = "\0" + named[1:] if named.startswith("@") else named if named.startswith("/") else ""
         self._standing = standing
         self._loop = loop
         self._ready = False
@@ -69,27 +71,12 @@ class Notifier:
         """Send a datagram; return False if systemd is busy or gone, so that the next look repeats it."""
         if self._socket is None:
             return False
+        lines = [f"{word}={' '.join(value.splitlines())}" for word, value in words.items()]
         try:
-            self._socket.sendto(words_of(words), self._address)
+            self._socket.sendto("\n".join(lines).encode(), self._address)
         except OSError:
             return False
         return True
-
-
-def words_of(words: Mapping[str, str]) -> bytes:
-    r"""Return a datagram.
-
-    Examples
-    --------
-    >>> words_of({"READY": "1", "STATUS": "3 of 5\npeers"})
-    b'READY=1\nSTATUS=3 of 5 peers'
-    """
-    return "\n".join(f"{word}={' '.join(value.splitlines())}" for word, value in words.items()).encode()
-
-
-def _address(named: str) -> str:
-    """Return the socket's address: a path, or a name in Linux's abstract space, which begins with ``@``."""
-    return "\0" + named[1:] if named.startswith("@") else named if named.startswith("/") else ""
 
 
 def _watchdog_s(environment: Mapping[str, str]) -> float:

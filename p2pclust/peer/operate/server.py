@@ -231,12 +231,7 @@ class _Listener:
 
 
 def read_question(frames: list[bytes]) -> tuple[int, str, dict[str, Any]]:
-    """Read a question that may be hostile: its number, its verb and its fields.
-
-    Raises
-    ------
-    WireError
-        If it is not a question.
+    """Read a question that may be hostile: its number, its verb and its fields. Raise WireError if it is none.
 
     Examples
     --------

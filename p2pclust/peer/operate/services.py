@@ -131,12 +131,8 @@ def _discovery(shell: Shell) -> Discovery:
         from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
     except ImportError:
         raise UsageError(f"mdns needs zeroconf: {install_line('mdns')}") from None
-    identity = shell.core.identity
-
-    def hint(name: str, address: str) -> None:
-        shell.step(Hinted(name, address))
-
-    return Discovery(identity.name, shell.links.roster.fleet_id, identity.address, hint)
+    me = shell.core.identity
+    return Discovery(me.name, shell.links.roster.fleet_id, me.address, lambda *hint: shell.step(Hinted(*hint)))
 
 
 async def _announce(discovery: Discovery, watch: Watch) -> None:

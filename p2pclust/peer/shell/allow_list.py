@@ -49,7 +49,9 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
     current = store.row(TABLE, CURRENT)
     kept = None if current is None else store.row(TABLE, current.decode())
     if kept is not None:
-        roster = _newer(roster, kept)
+        other = parse(kept)
+        if other.fleet_id == roster.fleet_id:  # otherwise the state directory was used in another fleet
+            roster = max(roster, other, key=lambda one: one.serial)
     if kept != roster.to_bytes():
         store.write(rows_in_force(roster.to_bytes(), current))
     check_own(bundle, roster, _wall())
@@ -59,13 +61,6 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
             {"peers": list(roster.names), "hint": "no keys: anyone who can reach this peer can pose as any other"},
         )
     return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop(), insecure=bool(config.get("insecure")))
-
-
-def _newer(roster: Roster, kept: bytes) -> Roster:
-    other = parse(kept)
-    if other.fleet_id != roster.fleet_id:
-        return roster  # the state directory was used in another fleet
-    return other if other.serial > roster.serial else roster
 
 
 def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
@@ -120,9 +115,6 @@ class AllowList:
         held = [now, *(data for data in fleet_rosters(rows) if data != now)]
         return [_fleet_roster(parse(data)) for data in held], bytes.fromhex(rows.get(BEFORE, b"").decode())
 
-    def _devices(self, roster: Roster) -> Mapping[str, bytes] | None:
-        return None if self._insecure else _fleet_roster(roster).devices
-
     def follow(self, shell: Shell, *followers: Callable[[Roster], None]) -> None:
         """Start: hand every change to the shell and these followers from now on."""
         self._shell, self._followers = shell, followers
@@ -154,8 +146,9 @@ class AllowList:
             read = signed_by(data, self._bundle.fleet_public)
         except ValueError as error:
             return RosterRead(source, b"", False, reason=str(error))
+        devices = None if self._insecure else _fleet_roster(read).devices
         return RosterRead(
-            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=self._devices(read)
+            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=devices
         )
 
     def _take(self, roster: Roster) -> None:

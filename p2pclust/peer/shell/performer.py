@@ -13,23 +13,9 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import effects
 from p2pclust.peer.core.codec import decode, encode
-from p2pclust.peer.core.effects import (
-    CheckLink,
-    CheckRoster,
-    Compute,
-    Connect,
-    Disconnect,
-    DropBlob,
-    Effect,
-    Persist,
-    Reload,
-    Send,
-    SendChunk,
-    SendRoster,
-    StoreChunk,
-    TakeRoster,
-)  # fmt: skip
+from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, Send, SendRoster, TakeRoster
 from p2pclust.peer.core.events import Arrived
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, FactDelta, Message, Relay
 from p2pclust.peer.core.reports import ForgedFact, Report
@@ -155,11 +141,11 @@ class Performer:
         self._decode = decode
         self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
 
-    def perform_all(self, effects: Iterable[Effect]) -> None:
+    def perform_all(self, of_step: Iterable[Effect]) -> None:
         """Perform the effects of one step, in order; each is read after the one before it was performed."""
         rows: list[Row] = []
         sync = False
-        for effect in effects:
+        for effect in of_step:
             if isinstance(effect, Persist):
                 rows.append((effect.table, effect.key, effect.value))
                 sync = sync or effect.sync
@@ -204,7 +190,10 @@ class Performer:
             if known and not self._agent.excuses(source, message.serial):
                 reason = "the signature is not its owner's" if fact.signature else "it is not signed"
                 self.perform_all([ForgedFact(source, fact.owner, fact.key[:_SHOWN], reason)])
-            return _first(message, number)
+            return replace(
+                message, keys=message.keys[:number], versions=message.versions[:number], values=message.values[:number],
+                signatures=message.signatures[:number],
+            )  # fmt: skip
         return message
 
     def perform(self, effect: Effect) -> None:
@@ -216,30 +205,25 @@ class Performer:
                 self._agent.report(effect)
             case Compute():
                 self._worker.submit(effect)
-            case Reload():
+            case effects.Reload():
                 self._worker.reload()
-            case CheckLink():
+            case effects.CheckLink():
                 self._agent.check_link(effect.peer)
-            case Connect():
+            case effects.Connect():
                 self._links.connect(effect.peer, effect.address)
-            case Disconnect():
+            case effects.Disconnect():
                 self._links.disconnect(effect.peer)
-            case StoreChunk():
+            case effects.StoreChunk():
                 self._store.blobs.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
-            case SendChunk():
-                self._send_chunk(effect)
-            case DropBlob():
+            case effects.SendChunk():
+                data = self._store.blobs.chunk(effect.digest, effect.index)
+                chunk = None if data is None else BlobChunk(effect.digest, effect.index, (data,))
+                self._send(Send(effect.to, chunk or BlobMissing(effect.digest), bulk=chunk is not None))
+            case effects.DropBlob():
                 self._store.blobs.drop(effect.digest)
             case _:
                 assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
                 self._rosters.perform(effect)
-
-    def _send_chunk(self, effect: SendChunk) -> None:
-        data = self._store.blobs.chunk(effect.digest, effect.index)
-        if data is None:
-            self._send(Send(effect.to, BlobMissing(effect.digest)))
-        else:
-            self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
 
     def _send(self, effect: Send) -> None:
         if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
@@ -258,10 +242,3 @@ class Performer:
         if not isinstance(message, FactDelta) or message.owner != self._me or not self._signer.signs_facts:
             return message
         return replace(message, signatures=tuple(self._signer.sign_fact(fact) for fact in facts_of(message)))
-
-
-def _first(delta: FactDelta, n_facts: int) -> FactDelta:
-    return replace(
-        delta, keys=delta.keys[:n_facts], versions=delta.versions[:n_facts], values=delta.values[:n_facts],
-        signatures=delta.signatures[:n_facts],
-    )  # fmt: skip

@@ -34,28 +34,12 @@ def _today() -> int:
 
 
 class PrivacyFile:
-    """The ledger of one device.
+    """The ledger of one device, whose file several peers over the same rows share.
 
-    Parameters
-    ----------
-    path : Path
-        The file. Several peers over the same rows share it.
-    peer : str
-        The name of this peer.
-    budget : Budget, optional
-        What private jobs may take; by default everything is reserved, and nothing refused.
-    jobs : MostJobs, optional
-        In how many jobs the device takes part.
-    fixed : bool
-        Whether it refuses sets of peers that could be subtracted from those of its last jobs.
-    cohort : int
-        The device's own.
-    today : callable
-        Returns a day of the wall clock, which may leap.
-    elapsed_s : callable
-        Returns seconds of a clock that only runs, from any start.
-    store : pair of callables
-        Reads and writes a row of the peer's store, in which this peer keeps how far the ledger has come.
+    `budget` says what private jobs may take; by default everything is reserved, and nothing refused. `jobs` says in how many
+    jobs the device takes part, and `fixed` whether it refuses sets of peers that could be subtracted from those of its last
+    jobs. `cohort` is the device's own. `today` returns a day of the wall clock, which may leap; `elapsed_s` seconds of a
+    clock that only runs. `store` reads and writes a row of the peer's store, which says how far the ledger has come.
     """
 
     def __init__(
@@ -74,16 +58,8 @@ class PrivacyFile:
     ) -> str:  # fmt: skip
         """Reserve for a job, and wait until that is on the disk; return why not, or an empty string.
 
-        Parameters
-        ----------
-        job : str
-            Its id.
-        mu_squared : float
-            What it takes of a privacy budget; 0 without noise.
-        cohort : int
-            The job's.
-        sets : callable
-            Returns the sets of peers whose sums may be revealed with what this device is about to send.
+        `mu_squared` is what the job takes of a privacy budget, 0 without noise; `cohort` is the job's. `sets` returns the
+        sets of peers whose sums may be revealed with what this device is about to send.
         """
         if not (mu_squared or self._jobs or self._fixed):
             return ""
@@ -115,22 +91,16 @@ class PrivacyFile:
     def _problem_with(
         self, ledger: PrivacyLedger, job: str, mu_squared: float, cohort: int, sets: Sequence[PeerSet]
     ) -> str:  # fmt: skip
-        day = self._window_day()
+        # While the peer runs, no leap of the wall clock moves the end of a window ahead of time. Reservations themselves
+        # have the wall clock's day, and never an earlier one than before, so that a clock that was set back frees nothing.
+        began, at_s = self._began
+        day = min(self._today(), began + int((self._elapsed_s() - at_s) // _DAY_S) + 1)
         refusal = ledger.elsewhere(job, self._peer)
         if self._jobs is not None:
             refusal = refusal or ledger.too_many(job, day, self._jobs)
         if self._budget is not None and mu_squared:
             refusal = refusal or ledger.refusal(job, mu_squared, day, self._budget)
         return refusal or ledger.exposes(sets, cohort)
-
-    def _window_day(self) -> int:
-        """Return the day on which a window ends: while the peer runs, no leap of the wall clock moves it ahead of time.
-
-        Reservations themselves have the wall clock's day, and never an earlier one than before, so that a clock that was set
-        back frees nothing.
-        """
-        day, at_s = self._began
-        return min(self._today(), day + int((self._elapsed_s() - at_s) // _DAY_S) + 1)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
