@@ -322,8 +322,7 @@ class SecureRound:
     def _signed(self, numbers: Numbers, me: int, members: int) -> OpenPads:
         bare = OpenPads(me, np.ascontiguousarray(numbers, dtype="<u8").tobytes())
         return replace(
-            bare,
-            signature=self.secrets.sign(bare.statement(self.secrets.fleet, self.keys.job, self.digest, members)),
+            bare, signature=self.secrets.sign(bare.statement(self.secrets.fleet, self.keys.job, self.digest, members))
         )
 
     def _pair(self, me: int) -> KeyPair:
