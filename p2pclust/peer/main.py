@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -31,28 +31,69 @@ from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
-from p2pclust.peer.shell.logs import Watch
+from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME as TASKS
 from p2pclust.peer.shell.task_deaths import TaskDeaths
-from p2pclust.peer.surroundings import Surroundings, log_of
 from p2pclust.peer.work.floor import Floor, size_flaw
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import Bundle
+from p2pclust.transport.links import Receive
 from p2pclust.transport.signatures import signed
 from p2pclust.transport.zeromq import ZmqLinks
 
 if TYPE_CHECKING:
+    from p2pclust.peer.operate.services import Services
     from p2pclust.peer.work.secrets import Secrets
 
 _FILES, _FILES_EACH = 30, 3  # that a peer opens at least, and for each link
 _GOODBYE_S = 0.5
 _UNGUARDED = "no handler decides on incoming connections now, so all are refused: the peer must be restarted"
 _SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that
+
+
+class Surroundings:
+    """What a peer runs in: on a device its log and its services. The seam at which a testbed attaches its own."""
+
+    #: Whether other processes of the same user may not look at the memory of a peer with keys.
+    hides_memory: ClassVar[bool] = True
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+        self._log = log_of(config)
+        self._services: Services | None = None
+
+    def watch(self, verb: str, fields: Mapping[str, Any]) -> None:
+        """Take a report of the peer."""
+        self._log.tell(verb, fields)
+
+    def receiving(self, receive: Receive, rng: np.random.Generator) -> Receive:
+        """Return what the links call with each message that has come, which calls `receive`."""
+        return receive
+
+    def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
+        """Start the peer."""
+        from p2pclust.peer.operate.services import Services  # noqa: PLC0415 - a peer of a testbed has none
+
+        shell.start(links, worker)
+        self._services = Services(self.config, shell, links, bundle, self.watch)
+
+    async def close(self) -> None:
+        """End the services."""
+        if self._services is not None:
+            await self._services.close()
+
+    def failed(self, reason: str) -> None:
+        """Report why the peer has ended."""
+        self.watch("failed", {"reason": reason})
+
+
+def log_of(config: Mapping[str, Any]) -> Log:
+    return Log(str(config["name"]), config.get("log", "text"), config.get("log_level", "info"))
 
 
 def run_peer(config: Mapping[str, Any], attach: type[Surroundings] = Surroundings) -> int:

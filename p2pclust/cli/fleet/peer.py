@@ -134,7 +134,7 @@ def _dropped(n_rows: int) -> str:
 def _made_up_keys(config: Mapping[str, Any]) -> Path:
     """Write a bundle for a peer without keys, so that it starts like any other."""
     from p2pclust.transport.key_files import write  # noqa: PLC0415
-    from p2pclust.transport.new_keys import insecure_bundle  # noqa: PLC0415
+    from p2pclust.transport.keys import insecure_bundle  # noqa: PLC0415
 
     file = Path(config["state_dir"]) / "insecure.bundle"
     write(file, insecure_bundle(config["name"], config["join"]).to_bytes(), 0o600)

@@ -7,8 +7,8 @@ from typing import Any
 from p2pclust.data.sources import FORMATS
 from p2pclust.errors import UsageError
 from p2pclust.jobs.fields import wrong_value
+from p2pclust.transport.keys import beyond_this_device
 from p2pclust.transport.links import parse_address
-from p2pclust.transport.new_keys import beyond_this_device
 
 _COMMAND = (
     'expected a file, a folder, or { command = ["PROGRAM", "ARGUMENT", ...], format = "csv" } with perhaps timeout_s and '

@@ -28,99 +28,64 @@ Row = tuple[str, str, bytes | None]
 
 
 class Chunks(Protocol):
-    """The chunks of blobs in a store."""
+    """The chunks of blobs in a store; see `BlobFiles`. A crash may lose a chunk, and an absent one is None."""
 
-    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
-        """Write one chunk; a crash may lose it."""
-
-    def chunk(self, digest: bytes, index: int) -> bytes | None:
-        """Return one chunk, or None if it is absent."""
-
-    def drop(self, digest: bytes) -> None:
-        """Delete a blob."""
+    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None: ...
+    def chunk(self, digest: bytes, index: int) -> bytes | None: ...
+    def drop(self, digest: bytes) -> None: ...
 
 
 class RowStore(Protocol):
-    """The rows of a store, and its blobs."""
+    """The rows of a store, and its blobs. Rows are written in one transaction; with `sync` they are then on disk."""
 
     @property
-    def blobs(self) -> Chunks:
-        """The blobs."""
-
-    def write(self, rows: Sequence[Row], *, sync: bool) -> None:
-        """Write rows in one transaction; with `sync` they are on disk when this returns."""
+    def blobs(self) -> Chunks: ...
+    def write(self, rows: Sequence[Row], *, sync: bool) -> None: ...
 
 
 class Outbox(Protocol):
-    """The sending half of links."""
+    """The sending half of links; see `Links`."""
 
-    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
-        """Queue one message."""
-
-    def connect(self, peer: str, address: str) -> None:
-        """Open or move a link."""
-
-    def disconnect(self, peer: str) -> None:
-        """Close a link."""
+    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool: ...
+    def connect(self, peer: str, address: str) -> None: ...
+    def disconnect(self, peer: str) -> None: ...
 
 
 class Tasks(Protocol):
-    """A worker's queue."""
+    """A worker's queue. It reads the rows again after the queued tasks."""
 
-    def submit(self, effect: Compute) -> None:
-        """Queue a task."""
-
-    def reload(self) -> None:
-        """Read the rows again, after the queued tasks."""
+    def submit(self, effect: Compute) -> None: ...
+    def reload(self) -> None: ...
 
 
 class Signatures(Protocol):
-    """Signs and verifies relayed messages and facts."""
-
-    def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
-        """Sign a message from this peer to `target`."""
-
-    def valid(self, relay: Relay) -> bool:
-        """Return True if the origin signed the message."""
+    """Signs and verifies relayed messages and facts; see `RosterSigner`."""
 
     @property
-    def signs_facts(self) -> bool:
-        """Whether the fleet roster in force says that all peers sign their facts."""
-
-    def sign_fact(self, fact: Fact) -> bytes:
-        """Sign a fact of this peer."""
-
-    def enrolled(self, owner: str) -> bool:
-        """Return True if that peer's key is on the fleet roster."""
-
-    def fact_valid(self, fact: Fact) -> bool:
-        """Return True if its owner signed the fact."""
+    def signs_facts(self) -> bool: ...
+    def sign(self, target: str, frames: Sequence[bytes]) -> bytes: ...
+    def valid(self, relay: Relay) -> bool: ...
+    def sign_fact(self, fact: Fact) -> bytes: ...
+    def enrolled(self, owner: str) -> bool: ...
+    def fact_valid(self, fact: Fact) -> bool: ...
 
 
 class Rosters(Protocol):
     """The fleet rosters of a peer."""
 
-    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
-        """Perform an effect that concerns rosters."""
+    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None: ...
 
 
 class Agent(Protocol):
-    """Whatever runs the core."""
+    """Whatever runs the core; see `Shell`."""
+
+    def report(self, effect: Report) -> None: ...
+    def check_link(self, peer: str) -> None: ...
+    def held(self, owner: str, key: str) -> int: ...
+    def excuses(self, source: str, serial: int) -> bool: ...
 
     def before(self, effect: Effect) -> None:
         """An effect other than a row is about to be performed; what comes before it is on disk."""
-
-    def report(self, effect: Report) -> None:
-        """Handle a report of the core."""
-
-    def check_link(self, peer: str) -> None:
-        """Find out whether a peer refuses connections, and return `LinkChecked` to the core."""
-
-    def held(self, owner: str, key: str) -> int:
-        """Return the version of a fact that the core holds, or 0."""
-
-    def excuses(self, source: str, serial: int) -> bool:
-        """Return whether a peer with that fleet roster may pass on, in good faith, a fact that is refused here."""
 
 
 class Performer:

@@ -26,30 +26,6 @@ _OF_LEDGER: Final = ("budget", "jobs", "ledger")
 class Floor:
     """The floor of one device.
 
-    Parameters
-    ----------
-    secure : bool
-        It contributes only to jobs with secure sums.
-    keep : bool
-        It contributes only where it keeps pads itself, so that it trusts no other keeper. Implies `secure`.
-    cohort : int
-        The fewest peers whose sum may be revealed; above 0 it implies `secure`.
-    min_cell : int
-        Of a cluster with fewer of its rows it sends nothing, and it contributes only to jobs whose protocol can do that;
-        0 for no such rule. Private jobs hide single rows by their noise.
-    protocols : tuple of str
-        The protocols that it takes part in; all, if empty. A private job counts as the protocol that was asked for.
-    private : bool
-        It contributes only to private jobs: what it reveals counts against a budget. Implies `secure`.
-    given_centers : bool
-        Whether it contributes to jobs whose submitter chose the first centers.
-    least_rounds : int
-        The fewest rounds that the limit of a clustering may be; 0 for no such rule.
-    jobs : str
-        In how many jobs of how many days it takes part, such as "3 per 30d"; empty for no such rule. Implies `secure`.
-    rosters : str
-        "fixed": no sums of fewer peers than the cohort may follow from the sets of peers of its last jobs. Implies `secure`.
-
     Examples
     --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
@@ -57,16 +33,20 @@ class Floor:
     'this device contributes only to jobs with secure sums'
     """
 
+    #: It contributes only to jobs with secure sums; `keep`, `cohort`, `private`, `jobs` and `rosters` imply this.
     secure: bool = False
-    keep: bool = False
-    cohort: int = 0
+    keep: bool = False  # it contributes only where it keeps pads itself, so that it trusts no other keeper
+    cohort: int = 0  # the fewest peers whose sum may be revealed
+    #: Of a cluster with fewer of its rows it sends nothing, and it contributes only to jobs whose protocol can do that; 0:
+    #: no such rule. Private jobs hide single rows by their noise.
     min_cell: int = 0
+    #: The protocols that it takes part in; all, if empty. A private job counts as the protocol that was asked for.
     protocols: tuple[str, ...] = ()
-    private: bool = False
-    given_centers: bool = True
-    least_rounds: int = 0
-    jobs: str = ""
-    rosters: str = ""
+    private: bool = False  # it contributes only to private jobs: what it reveals counts against a budget
+    given_centers: bool = True  # whether it contributes to jobs whose submitter chose the first centers
+    least_rounds: int = 0  # the fewest rounds that the limit of a clustering may be; 0 for no such rule
+    jobs: str = ""  # in how many jobs of how many days it takes part, such as "3 per 30d"; empty for no such rule
+    rosters: str = ""  # "fixed": no sums of fewer peers than the cohort may follow from the sets of its last jobs
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Floor:
@@ -141,10 +121,7 @@ _COPIES: Final = 4
 def bytes_of(job: Job, n_peers: int, n_columns: int) -> int:
     """Return about how many bytes the largest state of a job takes with the contributions of all peers.
 
-    Parameters
-    ----------
-    n_columns : int
-        Of the device's own rows, 0 if they are not known; a job that declares bounds names its own number.
+    `n_columns` is of the device's own rows, 0 if they are not known; a job that declares bounds names its own number.
 
     Examples
     --------

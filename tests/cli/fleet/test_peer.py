@@ -14,8 +14,7 @@ from p2pclust.cli.fleet import peer
 from p2pclust.cli.fleet.peer_config import load_config
 from p2pclust.errors import UsageError
 from p2pclust.transport.bundle import load_bundle, newest_roster
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
-from p2pclust.transport.new_keys import insecure_bundle
+from p2pclust.transport.keys import insecure_bundle, throwaway_fleet, write_fleet
 
 CONFIG = {
     "name": "meter-01",
