@@ -42,13 +42,6 @@ class Connection:
     client. The fleet roster is by default the newer of the one in the bundle and ``roster.json`` beside it.
 
     Raise UsageError if the address is not valid, or keys are missing.
-
-    Examples
-    --------
-    >>> Connection("absent").ask("status")
-    Traceback (most recent call last):
-    ...
-    p2pclust.errors.FleetError: no peer listens at absent: is it running?
     """
 
     def __init__(

@@ -149,7 +149,6 @@ def _alone() -> Iterator[None]:
 
 
 def _unpack(source: IO[bytes]) -> bytes:
-    """Write each file of the archive atomically; return the plan."""
     plan = b""
     try:
         with tarfile.open(fileobj=source, mode="r|") as archive:
@@ -182,7 +181,6 @@ def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
 
 
 def _kept() -> bool:
-    """Whether a supervisor runs in this folder, which holds its lock."""
     import fcntl  # noqa: PLC0415 - absent on Windows, which is not a host
 
     try:
@@ -235,7 +233,6 @@ def _peers() -> dict[str, Any]:
 
 
 def _are(names: Sequence[str], *statuses: str) -> bool:
-    """Whether each of these peers has one of these statuses."""
     peers = _peers()
     return all(peers[name]["status"] in statuses for name in names if name in peers)
 

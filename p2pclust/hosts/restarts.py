@@ -25,16 +25,7 @@ _SILENT_S: Final = 60.0
 
 @dataclass(slots=True)
 class SupervisedPeer:
-    """One peer of the plan.
-
-    Examples
-    --------
-    >>> peer = SupervisedPeer("meter-01", ("-m", "p2pclust", "peer"), "5a")
-    >>> peer.started(0.0, 4711, "2026-01-01T00:00:00")
-    >>> peer.exited(60.0, -9, "round 3")
-    >>> peer.status, peer.ended, peer.due
-    ('waiting', 'killed by SIGKILL', 60.5)
-    """
+    """One peer of the plan."""
 
     name: str
     #: Arguments of the interpreter.

@@ -257,7 +257,6 @@ class Supervisor:
                 Path(ASK).unlink(missing_ok=True)
 
     def _serve(self, listener: socket.socket) -> None:
-        """Answer one request; log one that cannot be read."""
         try:
             connection, _ = listener.accept()
         except BlockingIOError:

@@ -181,7 +181,6 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
 
 
 def _secrets(config: Mapping[str, Any], bundle: Bundle, store: Store) -> Secrets | None:
-    """Return what secure sums need of this device; nothing in a fleet without keys."""
     if config.get("insecure"):
         return None
     from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile  # noqa: PLC0415 - of a fleet with keys only

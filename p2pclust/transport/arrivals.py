@@ -168,7 +168,6 @@ class HalfOpen:
 
 
 def _open_files() -> Iterable[int]:
-    """Return the descriptors of this process that are in use."""
     import resource  # noqa: PLC0415
 
     try:

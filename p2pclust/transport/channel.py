@@ -165,7 +165,6 @@ class Channel:
         return True
 
     def _hang_up(self, linger_ms: int) -> None:
-        """Close the socket, if there is one, or leave the dialler's queue."""
         self._unwatch()
         if self._socket is not None:
             self._socket.close(linger=linger_ms)
@@ -173,7 +172,6 @@ class Channel:
         self.dialler.done(self)
 
     def _push(self, parts: Sequence[bytes]) -> bool:
-        """Hand one message to libzmq, whole or not at all."""
         if self._socket is None:
             return False
         send, last = self._socket.send, len(parts) - 1
@@ -225,7 +223,6 @@ class Channel:
         self._watch()
 
     def _watch(self) -> None:
-        """Call `_on_event` when the socket can send."""
         if not self._watched:
             self._watched = True
             self.loop.add_reader(self._fd, self._on_event)

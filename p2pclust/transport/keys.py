@@ -58,8 +58,6 @@ def new_device(name: str, fleet_public: bytes) -> tuple[RosterPeer, Bundle]:
 
 @dataclass
 class _Edit:
-    """The roster of a fleet's directory while it is changed: its entries by name, and the bundles that were made."""
-
     directory: Path
     fleet_public: bytes
     entries: dict[str, RosterPeer]
@@ -344,14 +342,7 @@ def beyond_this_device(host: str) -> bool:
 
 
 def insecure_bundle(me: str, names: Iterable[str]) -> Bundle:
-    """Return the bundle, with roster, of the peer `me` in a fleet of these names; it is the same on every device.
-
-    Examples
-    --------
-    >>> one, other = insecure_bundle("a", ["a", "b"]), insecure_bundle("b", ["b", "a"])
-    >>> one.roster == other.roster, one.roster.name_of(other.curve_public)
-    (True, 'b')
-    """
+    """Return the bundle, with roster, of the peer `me` in a fleet of these names; it is the same on every device."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
 
     fleet = Ed25519PrivateKey.from_private_bytes(_derived("fleet", ""))

@@ -38,16 +38,7 @@ Receive = Callable[[str, list[bytes], Lane], None]
 
 @dataclass(slots=True)
 class Counters:
-    """Messages and bytes of a transport since it was opened; bytes are those of the frames, without overhead.
-
-    Examples
-    --------
-    >>> counters = Counters()
-    >>> counters.drop("stranger")
-    >>> counters.drop("stranger")
-    >>> counters.dropped
-    {'stranger': 2}
-    """
+    """Messages and bytes of a transport since it was opened; bytes are those of the frames, without overhead."""
 
     messages_sent: int = 0
     messages_received: int = 0
@@ -112,15 +103,7 @@ class Links(Protocol):
 
 
 def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
-    """Return why a message breaks the limits of its lane, or None if it fits.
-
-    Examples
-    --------
-    >>> misfit([b"header"], Lane.CONTROL) is None
-    True
-    >>> misfit([b"header"] * 10, Lane.CONTROL)
-    'too many frames'
-    """
+    """Return why a message breaks the limits of its lane, or None if it fits."""
     if not frames:
         return "no frames"
     if len(frames) > 1 + MAX_FRAMES:
@@ -131,15 +114,7 @@ def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split ``"host:port"``, or raise UsageError; an IPv6 host has brackets in the text, but not in what is returned.
-
-    Examples
-    --------
-    >>> parse_address("127.0.0.1:5001")
-    ('127.0.0.1', 5001)
-    >>> parse_address("[::1]:5001")
-    ('::1', 5001)
-    """
+    """Split ``"host:port"``, or raise UsageError; an IPv6 host has brackets in the text, but not in what is returned."""
     if found := _ADDRESS.fullmatch(address):
         host, port = found["ipv6"] or found["host"], int(found["port"])
         with suppress(ValueError):
@@ -151,11 +126,5 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def tcp_endpoint(host: str, port: int) -> str:
-    """Return the name that libzmq has for a TCP address.
-
-    Examples
-    --------
-    >>> tcp_endpoint("::1", 5001)
-    'tcp://[::1]:5001'
-    """
+    """Return the name that libzmq has for a TCP address."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

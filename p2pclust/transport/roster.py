@@ -71,15 +71,6 @@ class Roster:
     """The members of a fleet, signed with the fleet's key; entries are sorted by name.
 
     `signs_facts` says whether every peer of the fleet signs its facts.
-
-    Examples
-    --------
-    >>> from p2pclust.transport.keys import throwaway_fleet
-    >>> roster, bundles = throwaway_fleet(["meter-1", "meter-2"])
-    >>> roster.names
-    ('meter-1', 'meter-2')
-    >>> roster.name_of(bundles["meter-2"].curve_public)
-    'meter-2'
     """
 
     fleet_id: str

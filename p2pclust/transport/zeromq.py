@@ -61,23 +61,6 @@ class ZmqLinks:
 
     Port 0 in `listen` takes a free port. A bulk connection that carried nothing for `bulk_idle_s` is closed.
     Raise UsageError when our key is not on the roster, or the address cannot be listened on.
-
-    Examples
-    --------
-    >>> from p2pclust.transport.keys import throwaway_fleet
-    >>> async def greet():
-    ...     roster, bundles = throwaway_fleet(["a", "b"])
-    ...     heard = asyncio.get_running_loop().create_future()
-    ...     a = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
-    ...     b = ZmqLinks(bundles["b"], roster, "127.0.0.1:0", lambda *message: heard.set_result(message))
-    ...     a.connect("b", b.address)
-    ...     a.send("b", [b"hello"], Lane.CONTROL)
-    ...     message = await heard
-    ...     a.close()
-    ...     b.close()
-    ...     return message
-    >>> asyncio.run(greet())
-    ('a', [b'hello'], <Lane.CONTROL: 0>)
     """
 
     def __init__(
@@ -241,7 +224,6 @@ class ZmqLinks:
         return Channel(self.context, self._loop, own, endpoint, their_key, lane, counters, dialler, peer)
 
     def _bulk(self, link: _Link) -> Channel:
-        """Return the bulk connection, opened if necessary, and note its use."""
         link.bulk_used_at = self._loop.time()
         if link.bulk is None:
             link.bulk = self._open_channel(link.peer, link.host, link.port, link.their_key, Lane.BULK)
@@ -274,7 +256,6 @@ class ZmqLinks:
         return known
 
     def _receive_one(self) -> int:
-        """Receive one message and hand it on; return its size in bytes with the routing id, or 0 if there was none."""
         router = self._router
         try:
             # The routing id, made up by libzmq, carries the metadata of the message as well.

@@ -113,7 +113,6 @@ def kernel_kib(figure: str) -> float | None:
 
 
 def _enter(network_namespace: str) -> None:
-    """Enter a namespace, with all threads that are started later."""
     with open(network_namespace, "rb") as file:
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
             why = os.strerror(ctypes.get_errno())

@@ -53,15 +53,7 @@ _ENDED: Final = ("done", "failed", "cancelled")
 
 
 class Metrics(Collector):
-    """Collects the metrics of one peer from its `snapshot`, and counts its events; `kind` is the class of its device.
-
-    Examples
-    --------
-    >>> figures = Metrics(dict)
-    >>> figures.count("elected", {})
-    >>> HELP["p2pclust_events"]
-    'Events by their word in the log'
-    """
+    """Collects the metrics of one peer from its `snapshot`, and counts its events; `kind` is the class of its device."""
 
     def __init__(self, snapshot: Callable[[], PeerStatus], kind: str = "") -> None:
         self._snapshot = snapshot

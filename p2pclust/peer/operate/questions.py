@@ -245,7 +245,6 @@ class Questions:
     # -- what happens ---------------------------------------------------------------------------------------------------
 
     def _reported(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Answer the callers that wait for this report of the core."""
         tag = fields.get("asked", "")
         if isinstance(tag, str) and tag in self._submitting and verb in ("submitted", "refused"):
             caller = self._submitting.pop(tag)

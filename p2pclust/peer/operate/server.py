@@ -179,8 +179,6 @@ class ControlServer:
 
 
 class _Listener:
-    """One listening socket."""
-
     def __init__(self, server: ControlServer, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
         self._server = server
         self._socket = socket
@@ -254,5 +252,4 @@ def read_question(frames: list[bytes]) -> tuple[int, str, dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert the arrays and sets that machines report."""
     return value.tolist() if hasattr(value, "tolist") else list(value) if hasattr(value, "__iter__") else str(value)

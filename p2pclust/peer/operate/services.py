@@ -79,7 +79,6 @@ def _warn_if_exposed(shell: Shell, watch: Watch, verb: str, fields: Mapping[str,
 
 @contextlib.contextmanager
 def _reported(verb: str, watch: Watch) -> Iterator[None]:
-    """Report the error that keeps a service from starting."""
     try:
         yield
     except UsageError as error:
@@ -89,7 +88,6 @@ def _reported(verb: str, watch: Watch) -> Iterator[None]:
 def _control_server(
     config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch
 ) -> ControlServer:
-    """Listen in the state directory, and at the control address if there is one."""
     shell.version = str(config.get("version", ""))
     server = ControlServer(
         asyncio.get_running_loop(), links.context, Questions(shell).take,
@@ -106,7 +104,6 @@ def _control_server(
 
 
 def _web(config: Mapping[str, Any], shell: Shell) -> Web:
-    """Serve the metrics and the status page."""
     try:
         from p2pclust.peer.operate.metrics import CONTENT_TYPE, Metrics  # noqa: PLC0415 - an extra
     except ImportError:
@@ -126,7 +123,6 @@ def _web(config: Mapping[str, Any], shell: Shell) -> Web:
 
 
 def _discovery(shell: Shell) -> Discovery:
-    """Return what announces this peer, and hints to its core where others are."""
     try:
         from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
     except ImportError:
@@ -145,7 +141,6 @@ async def _announce(discovery: Discovery, watch: Watch) -> None:
 
 
 def _readiness(shell: Shell) -> tuple[bool, str]:
-    """Return whether this peer has joined its fleet, and its state in one line."""
     membership = shell.core.membership
     here, enrolled = len(membership.alive()), len(membership.members) + 1
     heard = any(member.incarnation and member.status == "alive" for member in membership.members.values())

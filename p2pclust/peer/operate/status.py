@@ -274,7 +274,6 @@ def _mathematics(data: bytes) -> tuple[str, int | None, str]:
 
 
 def _exposed(job: AnyJob, outcome: Ending) -> tuple[list[str], list[str]]:
-    """Return the exposed peers, and the keepers that report more than the state; both know something after the end."""
     if outcome.state is None or not isinstance(job, AggregatedJob):
         return [], []
     from p2pclust.protocols.engine.secure_rounds import exposed_peers  # noqa: PLC0415 - of jobs with secure sums only

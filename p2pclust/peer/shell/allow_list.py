@@ -197,7 +197,6 @@ class AllowList:
     # -- the calendar -------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Remove peers whose keys have expired, and warn of keys that will expire soon."""
         now = self._wall()
         over = tuple(peer.name for peer in self.admitted.peers if peer.expires_at <= now)
         if over:

@@ -29,8 +29,6 @@ _UNFINISHED = ".made"  # of a blob that this peer makes itself, until it is whol
 
 @dataclass
 class _Blob:
-    """The places of the chunks of one blob in its file."""
-
     n_chunks: int = 0
     places: dict[int, tuple[int, int]] = field(default_factory=dict)  # by index: length and offset
     end: int = 0  # of the last whole record
@@ -51,16 +49,6 @@ class BlobFiles:
 
     Blobs of an earlier run are found again, except for partial records. Raise FleetError if the disk is full or fails; every
     method does that.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     files = BlobFiles(Path(directory) / "blobs")
-    ...     files.store_chunk(b"d" * 32, 1, 2, b"world")
-    ...     files.store_chunk(b"d" * 32, 0, 2, b"hello ")
-    ...     b"".join(files.read(b"d" * 32))
-    b'hello world'
     """
 
     def __init__(self, directory: Path) -> None:
@@ -170,7 +158,6 @@ class BlobFiles:
 
     @contextmanager
     def _opened(self, digest: bytes) -> Iterator[tuple[int, dict[int, tuple[int, int]]]]:
-        """Open the file of a blob; yield its descriptor and the places of its chunks."""
         with self._lock:
             blob = self._blobs.get(digest)
             places = {} if blob is None else blob.places

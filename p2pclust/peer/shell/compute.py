@@ -247,7 +247,6 @@ class Worker:
             return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
 
     def _is_new(self, token: Token) -> bool:
-        """Return True if this is the first task of a job since the peer started."""
         if not isinstance(token, JobToken) or token.job in self._jobs:
             return False
         self._jobs[token.job] = None

@@ -118,7 +118,6 @@ class Log:
 
 
 def _word(value: Any) -> str:
-    """Return a value as one word, or in quotes, without line breaks."""
     if isinstance(value, Mapping):
         text = "; ".join(f"{key}: {inner}" for key, inner in value.items())
     else:

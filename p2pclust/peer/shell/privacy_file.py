@@ -29,7 +29,6 @@ _OLDER: Final = "privacy ledger: it is older than this device's store, or missin
 
 
 def _today() -> int:
-    """Return the days since 1970, in UTC."""
     return (datetime.now(UTC).date() - _EPOCH).days
 
 

@@ -153,7 +153,6 @@ class Store:
             raise
 
     def _read_log(self) -> None:
-        """Take what was committed since the database was written last."""
         self._n_commits = int(self._get("self", "commits") or b"0")
         key = self._get("self", "log_key")
         if key is None:

@@ -24,14 +24,7 @@ _OF_LEDGER: Final = ("budget", "jobs", "ledger")
 
 @dataclass(frozen=True)
 class Floor:
-    """The floor of one device.
-
-    Examples
-    --------
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> Floor(secure=True).problem_with(cluster_job("llf-cm", n_clusters=2), None, 100)
-    'this device contributes only to jobs with secure sums'
-    """
+    """The floor of one device."""
 
     #: It contributes only to jobs with secure sums; `keep`, `cohort`, `private`, `jobs` and `rosters` imply this.
     secure: bool = False
@@ -81,7 +74,6 @@ class Floor:
         return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
 
     def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
-        """Yield what each rule says, an empty string where it allows the job."""
         protocol = asked_as(job.stages[job.main].protocol)
         if self.protocols and protocol not in self.protocols:
             yield f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"

@@ -64,7 +64,6 @@ def load_rows(
 
 
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, dict[str, Any], list[str]]:
-    """Return the rows, and what the report says of them beside their number, and what is doubtful about them."""
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(

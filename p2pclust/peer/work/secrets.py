@@ -25,8 +25,6 @@ _Entries = tuple[KeyEntry, ...]
 
 @dataclass
 class _OfJob:
-    """What belongs to one job."""
-
     terms: Terms
     asks: bytes = b""  # the digest of the state that asked for the key pair
     pair: KeyPair | None = field(default=None, repr=False)

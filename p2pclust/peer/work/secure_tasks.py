@@ -298,7 +298,6 @@ class SecureRound:
         return tasks.PadsTaken(blobs.keep(data), self.sets(members))
 
     def _withheld(self, task: tasks.TakePads) -> str:
-        """Return why this keeper does not take its pads away, or an empty string."""
         part = self.part
         if part.wants_keys or (task.sum is None and part.maker != task.maker):
             return "the state was made by another peer, or in another term"
@@ -451,7 +450,6 @@ def _added_up(
 
 
 def _pads_and_sum(data: bytes) -> tuple[bytes, bytes]:
-    """Return what a keeper hands over: its sealed pads, and the sum."""
     try:
         sealed, total = msgpack.unpackb(data, max_ext_len=0)
         if type(sealed) is not bytes or type(total) is not bytes:

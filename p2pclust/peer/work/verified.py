@@ -210,7 +210,6 @@ class Verifier:
     def _contributions(
         self, before: JobState, answers: Sequence[SignedAnswer]
     ) -> tuple[dict[int, Contribution], dict[int, str]]:
-        """Read the contributions; return also the peers of those that are malformed."""
         reader = ContributionReader(self.job, before, n_peers=self.n_peers)
         given, malformed = {}, {}
         for answer in answers:
@@ -333,12 +332,10 @@ def _cancelled(before: JobState, by: str) -> JobState:
 
 
 def _without_proof(state: JobState) -> bytes:
-    """Return the bytes of a state without its proof."""
     return (replace(state, proof=b"") if state.proof else state).encode()
 
 
 def _unsigned(abstained: Mapping[int, str]) -> dict[int, str]:
-    """Return the reasons why peers without a signed answer are left out."""
     return {
         peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
         for peer, why in abstained.items()

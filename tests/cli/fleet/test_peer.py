@@ -399,6 +399,7 @@ def test_keys_that_protect_nothing_are_no_fleets(tmp_path: Path) -> None:
     _, bundles = throwaway_fleet(["meter-01"])
     made_up = insecure_bundle("meter-01", ["meter-02"])
     assert made_up.roster is not None
+    assert insecure_bundle("meter-02", ["meter-01"]).roster == made_up.roster, "the same on every device"
     (tmp_path / "roster.json").write_bytes(made_up.roster.to_bytes())
     with pytest.raises(UsageError, match="does not carry the signature of this fleet"):
         newest_roster(bundles["meter-01"], "a.bundle", tmp_path / "roster.json")
