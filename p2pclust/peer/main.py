@@ -129,7 +129,11 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
     timing, limits = preset(config["timing"]).allowing(float(config.get("quiet_s", 0.0))), Limits()
     share, around = float(config.get("cpu_share", 1.0)), attach(config)
     watch = around.watch
-    store = _open_store(config, watch)
+    store = Store(Path(config["state_dir"]))
+    if store.set_aside is not None:
+        watch("store-damaged", {"set_aside": str(store.set_aside)})
+    if store.forgot:
+        watch("store-forgot", {"reason": "its newest commits are lost", "store": store.forgot})
     bundle, allow_list = begin(config, store, watch)
     # Entropy, not a seed: these draws only spread instants, and two peers must not draw the same.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
@@ -214,15 +218,6 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[
             loop.call_soon_threadsafe(say, verb, fields)
 
     return partial(load_rows, config, tell, shell.ended.done)
-
-
-def _open_store(config: Mapping[str, Any], watch: Watch) -> Store:
-    store = Store(Path(config["state_dir"]))
-    if store.set_aside is not None:
-        watch("store-damaged", {"set_aside": str(store.set_aside)})
-    if store.forgot:
-        watch("store-forgot", {"reason": "its newest commits are lost", "store": store.forgot})
-    return store
 
 
 def die_with_parent() -> None:

@@ -164,7 +164,13 @@ class ZmqLinks:
         return self._put(link, frames, lane)
 
     def _put(self, link: _Link, frames: Sequence[bytes], lane: Lane) -> bool:
-        channel = link.control if lane == Lane.CONTROL else self._bulk(link)
+        channel = link.control
+        if lane == Lane.BULK:
+            link.bulk_used_at = self._loop.time()
+            if link.bulk is None:
+                link.bulk = self._open_channel(link.peer, link.host, link.port, link.their_key, Lane.BULK)
+                link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
+            channel = link.bulk
         return channel.send([_MARKS[lane] + frames[0], *frames[1:]])
 
     def leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
@@ -222,13 +228,6 @@ class ZmqLinks:
         endpoint = tcp_endpoint(host, port)
         own, counters, dialler = self._bundle, self.counters, self._dialler
         return Channel(self.context, self._loop, own, endpoint, their_key, lane, counters, dialler, peer)
-
-    def _bulk(self, link: _Link) -> Channel:
-        link.bulk_used_at = self._loop.time()
-        if link.bulk is None:
-            link.bulk = self._open_channel(link.peer, link.host, link.port, link.their_key, Lane.BULK)
-            link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
-        return link.bulk
 
     def _close_idle_bulk(self, link: _Link) -> None:
         due = link.bulk_used_at + self._bulk_idle_s

@@ -64,12 +64,21 @@ def restrain(config: Mapping[str, Any]) -> None:
     """
     if config.get("nice"):
         os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + int(config["nice"]), 19))
-    if config.get("cpus") is not None:
-        _keep_to(tuple(config["cpus"]))
+    if (cpus := config.get("cpus")) is not None:
+        if sys.platform != "linux":
+            raise UsageError("cpus: this system cannot restrict a process to some processors: omit it")
+        there = sorted(os.sched_getaffinity(0))
+        absent = [cpu for cpu in cpus if cpu not in there]
+        if absent:
+            raise UsageError(f"cpus: no processor {absent[0]} here: expected some of {', '.join(map(str, there))}")
+        os.sched_setaffinity(0, cpus)
     if config.get("memory_mb") is not None:
         _limit_memory(float(config["memory_mb"]))
-    if config.get("network_namespace") is not None:
-        _enter(str(config["network_namespace"]))
+    if (namespace := config.get("network_namespace")) is not None:  # all threads that are started later are in it, too
+        with open(namespace, "rb") as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
+                why = os.strerror(ctypes.get_errno())
+                raise UsageError(f"network_namespace {namespace}: cannot be entered ({why}): root is required")
 
 
 def memory_bytes(memory_mb: float | None) -> float:
@@ -110,23 +119,6 @@ def kernel_kib(figure: str) -> float | None:
         if line.startswith(f"{figure}:"):
             return float(line.split()[1])
     return None
-
-
-def _enter(network_namespace: str) -> None:
-    with open(network_namespace, "rb") as file:
-        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
-            why = os.strerror(ctypes.get_errno())
-            raise UsageError(f"network_namespace {network_namespace}: cannot be entered ({why}): root is required")
-
-
-def _keep_to(cpus: tuple[int, ...]) -> None:
-    if sys.platform != "linux":
-        raise UsageError("cpus: this system cannot restrict a process to some processors: omit it")
-    there = sorted(os.sched_getaffinity(0))
-    absent = [cpu for cpu in cpus if cpu not in there]
-    if absent:
-        raise UsageError(f"cpus: no processor {absent[0]} here: expected some of {', '.join(map(str, there))}")
-    os.sched_setaffinity(0, cpus)
 
 
 def _limit_memory(memory_mb: float) -> None:

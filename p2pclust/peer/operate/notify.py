@@ -34,7 +34,12 @@ class Notifier:
         self._ready = False
         self._status = ""
         self._timer: asyncio.TimerHandle | None = None
-        self._fed_s = _watchdog_s(environment)
+        told, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+        ours = told.isdigit() and pid in (
+            "",
+            str(os.getpid()),
+        )  # otherwise there is none, or it watches another process
+        self._fed_s = int(told) / 1e6 if ours else 0.0
         self._every_s = min(_LOOK_S, self._fed_s / 3) if self._fed_s else _LOOK_S
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         if self._socket is not None:
@@ -77,11 +82,3 @@ class Notifier:
         except OSError:
             return False
         return True
-
-
-def _watchdog_s(environment: Mapping[str, str]) -> float:
-    """Return the watchdog's period in seconds; 0 if there is none, or it watches another process."""
-    told, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
-    if not told.isdigit() or (pid and pid != str(os.getpid())):
-        return 0.0
-    return int(told) / 1e6

@@ -18,6 +18,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,9 +48,8 @@ _QUEUE = 64  # messages to one operator; further ones are dropped
 class Caller:
     """The sender of one question, and the way back to it."""
 
-    def __init__(self, listener: _Listener, route: bytes, number: int, name: str) -> None:
-        self._listener = listener
-        self._route = route
+    def __init__(self, send: Callable[[list[bytes]], bool], number: int, name: str) -> None:
+        self._send = send
         self._number = number
         self.name = name  # on the fleet roster, or `HERE`
 
@@ -59,12 +59,12 @@ class Caller:
         frames = [body[start : start + MAX_FRAME_BYTES] for start in range(0, len(body), MAX_FRAME_BYTES)]
         if len(frames) > MAX_FRAMES:
             return self.refuse(f"the answer has {len(body)} bytes, more than one answer may have", 3)
-        return self._listener.send(self._route, pack("answer", {"number": self._number, "last": last}, frames))
+        return self._send(pack("answer", {"number": self._number, "last": last}, frames))
 
     def refuse(self, reason: str, code: int = 2) -> bool:
         """Refuse in one line, with the exit code for the command that asked."""
         header = {"number": self._number, "code": code}
-        return self._listener.send(self._route, pack("refused", header, [reason.encode()[:MAX_FRAME_BYTES]]))
+        return self._send(pack("refused", header, [reason.encode()[:MAX_FRAME_BYTES]]))
 
 
 class Folder:
@@ -113,7 +113,7 @@ class ControlServer:
         self._context = context
         self.on_question = on_question
         self.on_malformed = on_malformed
-        self._listeners: list[_Listener] = []
+        self._drains: dict[zmq.Socket[bytes], Drain] = {}  # of the listening sockets
         self._folder: Folder | None = None
 
     def open_here(self, state_dir: Path) -> None:
@@ -137,7 +137,7 @@ class ControlServer:
             raise UsageError(f"operators cannot connect to {path}: {error.strerror}") from None
         finally:
             os.umask(before)
-        self._listeners.append(_Listener(self, socket, lambda head: HERE))
+        self._listen(socket, lambda head: HERE)
 
     def open_to_all(self, address: str, bundle: Bundle, roster: Callable[[], Roster]) -> str:
         """Listen on TCP with CURVE; return the address, with the port that was chosen for port 0.
@@ -159,7 +159,7 @@ class ControlServer:
             entry = roster().entry_of(str(head.get("User-Id")).encode())
             return "" if entry is None else entry.name
 
-        self._listeners.append(_Listener(self, socket, name_of))
+        self._listen(socket, name_of)
         return bound_to(socket)
 
     def _socket(self) -> zmq.Socket[bytes]:
@@ -172,60 +172,50 @@ class ControlServer:
 
     def close(self) -> None:
         """Close every socket; must be called before the context ends."""
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        for socket, drain in self._drains.items():
+            drain.close()
+            socket.close(linger=0)
+        self._drains.clear()
         # The folder stays open: libzmq removes the socket file later, in a thread of its own.
 
+    def _listen(self, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
+        self._drains[socket] = Drain(self.loop, socket, partial(self._take_one, socket, name_of), _BURST)
 
-class _Listener:
-    def __init__(self, server: ControlServer, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
-        self._server = server
-        self._socket = socket
-        self._name_of = name_of
-        self._drain = Drain(server.loop, socket, self._take_one, _BURST)
-
-    def close(self) -> None:
-        self._drain.close()
-        self._socket.close(linger=0)
-
-    def send(self, route: bytes, frames: list[bytes]) -> bool:
-        """Send one message, whole or not at all; return False if the caller is gone, or does not read."""
-        if self._socket.closed:
-            return False
+    def _take_one(self, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> int:
         try:
-            self._socket.send_multipart([route, *frames], _NOBLOCK)
-        except zmq.ZMQError:  # unreachable, or its queue is full
-            return False
-        finally:
-            self._drain.soon()  # libzmq may have received something meanwhile, which its descriptor shows only once
-        return True
-
-    def _take_one(self) -> int:
-        try:
-            head = self._socket.recv(_NOBLOCK, copy=False)
+            head = socket.recv(_NOBLOCK, copy=False)
         except zmq.Again:
             return 0
         part, frames = head, list[bytes]()
         while part.more:
-            part = self._socket.recv(_NOBLOCK, copy=False)
+            part = socket.recv(_NOBLOCK, copy=False)
             if len(frames) <= MAX_FRAMES:
                 frames.append(part.bytes)
-        self._answer(head, frames)
-        return 1
-
-    def _answer(self, head: zmq.Frame, frames: list[bytes]) -> None:
-        name = self._name_of(head)
+        name, send = name_of(head), partial(self._send, socket, head.bytes)
         if not name:  # its connection is older than the roster, which no longer lists it
-            Caller(self, head.bytes, 0, name).refuse("not on this peer's fleet roster")
-            return
+            Caller(send, 0, name).refuse("not on this peer's fleet roster")
+            return 1
         try:
             number, verb, fields = read_question(frames)
         except WireError as error:
-            self._server.on_malformed(name, str(error))
-            Caller(self, head.bytes, 0, name).refuse(f"cannot read the question: {error}")
-            return
-        self._server.on_question(Caller(self, head.bytes, number, name), verb, fields)
+            self.on_malformed(name, str(error))
+            Caller(send, 0, name).refuse(f"cannot read the question: {error}")
+        else:
+            self.on_question(Caller(send, number, name), verb, fields)
+        return 1
+
+    def _send(self, socket: zmq.Socket[bytes], route: bytes, frames: list[bytes]) -> bool:
+        """Send one message, whole or not at all; return False if the caller is gone, or does not read."""
+        if socket.closed:
+            return False
+        try:
+            socket.send_multipart([route, *frames], _NOBLOCK)
+        except zmq.ZMQError:  # unreachable, or its queue is full
+            return False
+        finally:
+            # libzmq may have received something meanwhile, which its descriptor shows only once.
+            self._drains[socket].soon()
+        return True
 
 
 def read_question(frames: list[bytes]) -> tuple[int, str, dict[str, Any]]:

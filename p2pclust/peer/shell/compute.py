@@ -238,21 +238,18 @@ class Worker:
         return not job.has_workspace and all(one_pass)
 
     def _perform(self, effect: Compute) -> Computed:
-        if self._is_new(effect.token) and self._unread:
-            self._read()
+        token = effect.token
+        if isinstance(token, JobToken) and token.job not in self._jobs:  # its first task since the peer started
+            self._jobs[token.job] = None
+            if len(self._jobs) > _MOST_JOBS:
+                del self._jobs[next(iter(self._jobs))]
+            if self._unread:
+                self._read()
         kind = _kind(effect.token)
         if self._deaths is not None and self._deaths.of(kind) >= MOST_DEATHS:
             return Computed(effect.token, NoResult(_DIED))
         with nullcontext() if self._deaths is None else self._deaths.watching(kind):
             return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
-
-    def _is_new(self, token: Token) -> bool:
-        if not isinstance(token, JobToken) or token.job in self._jobs:
-            return False
-        self._jobs[token.job] = None
-        if len(self._jobs) > _MOST_JOBS:
-            del self._jobs[next(iter(self._jobs))]
-        return True
 
 
 def _kind(token: Token) -> Kind:

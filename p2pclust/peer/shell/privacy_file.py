@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -68,7 +67,10 @@ class PrivacyFile:
             return _UNREADABLE
 
     def _reserve(self, job: str, mu_squared: float, cohort: int, sets: Callable[[], Sequence[PeerSet]]) -> str:
-        with self._locked():
+        # The file itself is replaced, so a second one is locked, against other peers with the same ledger.
+        lock = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(lock, "wb"):
+            exclusive_lock(lock, wait=True)
             ledger = PrivacyLedger.decode(self._path.read_bytes()) if self._path.exists() else PrivacyLedger()
             data = self._read_mark()
             known = LedgerMark() if data is None else LedgerMark.decode(data)
@@ -100,13 +102,3 @@ class PrivacyFile:
         if self._budget is not None and mu_squared:
             refusal = refusal or ledger.refusal(job, mu_squared, day, self._budget)
         return refusal or ledger.exposes(sets, cohort)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep out other peers with the same ledger. The file itself is replaced, so a second one is locked."""
-        descriptor = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            exclusive_lock(descriptor, wait=True)
-            yield
-        finally:
-            os.close(descriptor)

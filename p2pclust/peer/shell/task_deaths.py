@@ -59,7 +59,14 @@ class TaskDeaths:
             self._bytes = mmap.mmap(file, _FILE_BYTES)
         finally:
             os.close(file)
-        unfinished = self._read()
+        unfinished: Kind | None = None
+        try:
+            size = int.from_bytes(self._bytes[:_HEADER_BYTES], "little")
+            task, deaths = msgpack.unpackb(self._bytes[_HEADER_BYTES : _HEADER_BYTES + size])
+            self._deaths = {(str(job), str(kind)): int(n) for job, kind, n in deaths}
+            unfinished = None if task is None else (str(task[0]), str(task[1]))
+        except (ValueError, TypeError, msgpack.UnpackException):  # a new file, or one that a power cut left
+            pass
         if unfinished is not None:
             self._deaths[unfinished] = self._deaths.pop(unfinished, 0) + 1
             while len(self._deaths) > _MOST_KNOWN:
@@ -94,15 +101,6 @@ class TaskDeaths:
         """Close the file, while no task runs."""
         self.leave()
         self._bytes.close()
-
-    def _read(self) -> Kind | None:
-        try:
-            size = int.from_bytes(self._bytes[:_HEADER_BYTES], "little")
-            task, deaths = msgpack.unpackb(self._bytes[_HEADER_BYTES : _HEADER_BYTES + size])
-            self._deaths = {(str(job), str(kind)): int(n) for job, kind, n in deaths}
-            return None if task is None else (str(task[0]), str(task[1]))
-        except (ValueError, TypeError, msgpack.UnpackException):  # a new file, or one that a power cut left
-            return None
 
     def _write(self, kind: Kind | None) -> None:
         data = msgpack.packb([kind, [[*key, n] for key, n in self._deaths.items()]])

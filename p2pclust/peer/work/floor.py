@@ -74,13 +74,19 @@ class Floor:
         return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
 
     def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
-        protocol = asked_as(job.stages[job.main].protocol)
-        if self.protocols and protocol not in self.protocols:
-            yield f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
+        asked = asked_as(job.stages[job.main].protocol)
+        if self.protocols and asked not in self.protocols:
+            yield f"this device takes part in {', '.join(self.protocols)} only, not in {asked}"
         if self.private and not private:
             yield "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
         if self.min_cell and not private:
-            yield self._refusal_of_cells(job, n_rows)
+            if not all(protocol.withholds_below(self.min_cell) for protocol in job.protocols):
+                yield (
+                    f"this device sends nothing of clusters with fewer than {self.min_cell} of its rows, and this job "
+                    "cannot leave them out: llf-cm, fkm and k-fed can, without accelerate, n_init and measures"
+                )
+            if n_rows < self.min_cell:
+                yield f"it has fewer rows than the {self.min_cell} of a cluster that this device sends anything of"
         if not self.given_centers and not private and any(stage.chosen_centers for stage in job.protocols):
             yield "this device takes part in no job whose first centers are given: choose an init"
         rounds = [stage.round_limit for stage in job.protocols if isinstance(stage, Labelling)]
@@ -90,17 +96,6 @@ class Floor:
             yield "this device contributes only to jobs with secure sums"
         if secure is not None and secure.cohort < self.cohort:
             yield f"this device asks for a cohort of {self.cohort}, and the job has {secure.cohort}"
-
-    def _refusal_of_cells(self, job: Job, n_rows: int) -> str:
-        """Return why sums of few rows could not be withheld in a job, or an empty string."""
-        if not all(protocol.withholds_below(self.min_cell) for protocol in job.protocols):
-            return (
-                f"this device sends nothing of clusters with fewer than {self.min_cell} of its rows, and this job cannot "
-                "leave them out: llf-cm, fkm and k-fed can, without accelerate, n_init and measures"
-            )
-        if n_rows < self.min_cell:
-            return f"it has fewer rows than the {self.min_cell} of a cluster that this device sends anything of"
-        return ""
 
 
 #: Of a device's memory, for the state and contributions of one job: the rest is for rows, and for the process itself.

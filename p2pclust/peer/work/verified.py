@@ -155,7 +155,11 @@ class Verifier:
                 answers, pads = _padded_answers(whole(self.job, task.contributions[0][1], blobs), given)
             else:
                 answers, left_out = self._answers(state, digest, task.contributions, blobs)
-            left_out = {**_unsigned(task.abstained), **left_out}
+            unsigned = {
+                peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
+                for peer, why in task.abstained.items()
+            }
+            left_out = unsigned | left_out
             cancel = b"" if task.cancel is None else task.cancel.encode()
         signed = {answer.index for answer in answers}
         left_out = {peer: why for peer, why in left_out.items() if peer not in signed}
@@ -273,7 +277,9 @@ class Verifier:
     ) -> None:  # fmt: skip
         """Raise WireError, or NotEnough, if a state does not follow from what its proof has."""
         if not state.proof:
-            if state.encode() != self._first().encode():
+            secure = self.keys.secure is not None
+            first = secure_rounds.begin(self.job, self.secrets.terms(self.keys)) if secure else engine.begin(self.job)
+            if state.encode() != first.encode():
                 raise WireError("it has no proof, and is not the first state of the job")
             return
         proof = Proof.decode(state.proof)
@@ -310,11 +316,6 @@ class Verifier:
             return True
         return held.status == "running" and _place(self._decoded(proof.before)) > _place(held)
 
-    def _first(self) -> JobState:
-        if self.keys.secure is None:
-            return engine.begin(self.job)
-        return secure_rounds.begin(self.job, self.secrets.terms(self.keys))
-
 
 def _place(state: JobState) -> tuple[int, int, bool]:
     """Return a number that grows from each state to the one that follows from it."""
@@ -333,13 +334,6 @@ def _cancelled(before: JobState, by: str) -> JobState:
 
 def _without_proof(state: JobState) -> bytes:
     return (replace(state, proof=b"") if state.proof else state).encode()
-
-
-def _unsigned(abstained: Mapping[int, str]) -> dict[int, str]:
-    return {
-        peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
-        for peer, why in abstained.items()
-    }
 
 
 def _padded_answers(data: bytes, given: Mapping[int, bytes]) -> tuple[list[SignedAnswer], list[OpenPads]]:
