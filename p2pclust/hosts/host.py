@@ -137,9 +137,6 @@ def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> Non
             _put(out, name, found)
 
 
-# -- the plan ---------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Keep other commands from changing this folder at the same time."""
@@ -175,9 +172,6 @@ def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
             file.write(content)
         else:
             shutil.copyfileobj(content, file)
-
-
-# -- the supervisor ---------------------------------------------------------------------------------------------------
 
 
 def _kept() -> bool:

@@ -63,8 +63,6 @@ class Supervisor:
             known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"]
             self._stopped = {name for name, peer in known.items() if peer.get("stopped")}
 
-    # -- the loop -----------------------------------------------------------------------------------------------------
-
     def run(self) -> None:
         """Supervise the peers until ordered to end; raise FleetError if another supervisor runs in this folder."""
         with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
@@ -83,7 +81,8 @@ class Supervisor:
 
     def _turn(self, listener: socket.socket) -> None:
         self._write_state()
-        for key, _ in self._selector.select(self._until_due()):
+        due = min([self._look_at, *map(self._deadline, self._peers.values())])
+        for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
             if key.fileobj is listener:
                 self._serve(listener)
             elif isinstance(key.data, SupervisedPeer):
@@ -99,38 +98,33 @@ class Supervisor:
                 self._exited(self._peers[name], code)
         now = time.monotonic()
         for peer in list(self._peers.values()):
-            self._do_due(peer, now)
+            if now >= self._deadline(peer):
+                self._do_due(peer)
         if now >= self._look_at:
             self._look_at = now + _LOOK_S
             for log in (Path(LOG), *map(_log, self._processes)):
                 shorten(log)
 
-    def _until_due(self) -> float:
-        now = time.monotonic()
-        due = [self._look_at]
-        due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
-        awake = [peer for peer in self._peers.values() if not peer.paused]
-        due += [peer.fed_at + WATCHDOG_S for peer in awake if peer.status == "running" and peer.fed_at]
-        due += [peer.ready_at for peer in awake if peer.status == "starting"]
-        return max(0.0, min(due) - now)
+    @staticmethod
+    def _deadline(peer: SupervisedPeer) -> float:
+        """Return when something is to be done with a peer; a paused one has no deadline."""
+        fed = peer.fed_at + WATCHDOG_S if peer.fed_at else float("inf")
+        awake = {} if peer.paused else {"leaving": peer.due, "starting": peer.ready_at, "running": fed}
+        return ({"waiting": peer.due} | awake).get(peer.status, float("inf"))
 
-    def _do_due(self, peer: SupervisedPeer, now: float) -> None:
-        if peer.status == "waiting" and now >= peer.due:
+    def _do_due(self, peer: SupervisedPeer) -> None:
+        if peer.status == "waiting":
             self._start(peer)
-        elif peer.paused:
-            return  # no deadline applies
-        elif peer.status == "leaving" and now >= peer.due:
+        elif peer.status == "leaving":
             say(f"{peer.name} did not leave in time: killed")
             self._processes[peer.name].kill()
             peer.due = float("inf")
-        elif peer.status == "starting" and now >= peer.ready_at:
+        elif peer.status == "starting":
             peer.ready()
-        elif peer.status == "running" and peer.fed_at and now >= peer.fed_at + WATCHDOG_S:
+        else:
             say(f"{peer.name} has not moved for {WATCHDOG_S:g} s: killed")
             self._processes[peer.name].kill()
             peer.fed_at = 0.0
-
-    # -- children -----------------------------------------------------------------------------------------------------
 
     def _start(self, peer: SupervisedPeer) -> None:
         home = Path("peers", peer.name)
@@ -203,8 +197,6 @@ class Supervisor:
             self._selector.unregister(notify_socket)
             notify_socket.close()
             Path("peers", name, "notify").unlink(missing_ok=True)
-
-    # -- the plan, and who asks ---------------------------------------------------------------------------------------
 
     def _take_plan(self) -> dict[str, list[str]]:
         """Apply the plan; return the peers that are new, changed, removed, tried again, stopped and unchanged."""

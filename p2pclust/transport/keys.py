@@ -324,9 +324,6 @@ def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bun
             write(directory / f"{name}.bundle", bundle.to_bytes(), 0o600, durable=False)
 
 
-# -- keys that protect nothing ------------------------------------------------------------------------------------------
-
-
 def beyond_this_device(host: str) -> bool:
     """Return True if other devices may reach a socket that listens at that host.
 

@@ -111,8 +111,6 @@ class Questions:
         newer = allow_list.take(fields["data"])
         caller.answer({"peer": self._shell.core.identity.name, "newer": newer, "serial": allow_list.roster.serial})
 
-    # -- jobs -----------------------------------------------------------------------------------------------------------
-
     def _find(self, named: str, *, ended: bool = False) -> AnyJob:
         core = self._shell.core
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
@@ -241,8 +239,6 @@ class Questions:
         accepting = sum(len(callers) for callers in self._accepting.values())
         if len(waiting) + len(self._submitting) + accepting >= _MOST_WAITING:
             raise UsageError("too many operators wait for answers of this peer: ask another peer")
-
-    # -- what happens ---------------------------------------------------------------------------------------------------
 
     def _reported(self, verb: str, fields: Mapping[str, Any]) -> None:
         tag = fields.get("asked", "")

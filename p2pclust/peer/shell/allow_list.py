@@ -125,8 +125,6 @@ class AllowList:
         if self._timer is not None:
             self._timer.cancel()
 
-    # -- rosters ------------------------------------------------------------------------------------------------------
-
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
         """Perform an effect that concerns rosters."""
         match effect:
@@ -194,8 +192,6 @@ class AllowList:
         except UsageError as error:
             self._watch("roster-refused", {"peer": "this device", "reason": str(error)})
 
-    # -- the calendar -------------------------------------------------------------------------------------------------
-
     def _look(self) -> None:
         now = self._wall()
         over = tuple(peer.name for peer in self.admitted.peers if peer.expires_at <= now)
@@ -211,8 +207,6 @@ class AllowList:
                 self._watch("expires-soon", {"member": peer.name, "last_day": peer.expires, "hint": hint})
         ends = min((peer.expires_at for peer in self.admitted.peers), default=float("inf"))
         self._timer = self._loop.call_later(min(_LOOK_S, max(0.0, ends - now)), self._look)
-
-    # -- strangers ----------------------------------------------------------------------------------------------------
 
     def stranger(self, curve_public: bytes) -> None:
         """Report a key that was refused: each one once, and not more than `_MOST_STRANGERS`."""

@@ -92,8 +92,6 @@ class Shell:
         """Call `listener` with the verb and fields of every report from now on."""
         self._listeners.append(listener)
 
-    # -- events -------------------------------------------------------------------------------------------------------
-
     def receive(self, source: str, frames: list[bytes], lane: Lane) -> None:
         """Check a message and hand it to the core; drop and count a malformed one."""
         self.heard[source] = self._loop.time()
@@ -141,8 +139,6 @@ class Shell:
             self.step(Woken())
         else:
             self._plan_wake()
-
-    # -- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self, effect: Effect) -> None:
         """Perform one effect that is not a row."""

@@ -52,8 +52,6 @@ class RosterSigner:
     def _relayed(self, origin: str, target: str, frames: Sequence[bytes]) -> bytes:
         return statement(b"p2pclust relay", self._fleet_id, origin, target, frames)
 
-    # -- facts --------------------------------------------------------------------------------------------------------
-
     def sign_fact(self, fact: Fact) -> bytes:
         """Sign a fact of this peer; each version once."""
         version, signature = self._signed.get(fact.key, (0, b""))
@@ -75,8 +73,6 @@ class RosterSigner:
 
     def _statement(self, fact: Fact) -> bytes:
         return fact_statement(self._fleet_id, fact.owner, fact.key, fact.version, fact.value)
-
-    # -- both ---------------------------------------------------------------------------------------------------------
 
     def _key(self) -> Ed25519PrivateKey:
         if self._secret is None:

@@ -213,8 +213,6 @@ class Store:
             self._commits.close()
             self._commits = None
 
-    # -- rows -------------------------------------------------------------------------------------------------------
-
     def load(self) -> StoreContents:
         """Return everything that a core needs to continue."""
         tables = self._tables()

@@ -94,8 +94,6 @@ class Secrets:
         known.bound = known.bound or part.entries
         return known.pair if known.bound == part.entries else None
 
-    # -- sets that were revealed, or may have been ------------------------------------------------------------------------
-
     def known_sets(self, keys: JobKeys, part: Secured, pads: PadsKept) -> tuple[int, ...]:
         """Return the sets of a job that this peer knows, whatever a state names.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import msgpack
@@ -54,13 +54,13 @@ def perform_secured(
     at = SecureRound(job, state, secured.keys, secured.secrets, task.state.digest)
     if flaw := secure_rounds.flaw(state, at.terms):
         raise WireError(f"job state: {flaw}")
+    make = partial(made, job, n_peers=task.n_peers, blobs=blobs, secured=secured)
     outcome: Outcome
     match task:
         case tasks.DescribeState():
             outcome = describe(job, state, task, blobs, secured)
         case tasks.CancelJob():
-            after = showing(secure_rounds.cancelled(state, task.cancel.by), task)
-            outcome = made(job, after, task.n_peers, blobs, secured=secured)
+            outcome = make(showing(secure_rounds.cancelled(state, task.cancel.by), task))
         case tasks.ContinueJob():
             outcome = next_turn(job, state)
         case tasks.Contribute():
@@ -71,20 +71,15 @@ def perform_secured(
         case tasks.TakePads():
             outcome = at.take_pads(task, blobs)
         case tasks.RenewKeys():
-            after = secure_rounds.renewed(state, task.state.digest, task.abstained, task.silent, at.terms)
-            outcome = made(job, after, task.n_peers, blobs, secured=secured)
+            outcome = make(secure_rounds.renewed(state, at.digest, task.abstained, task.silent, at.terms))
         case tasks.CombineRound() if at.part.wants_keys:
             try:
-                after = showing(at.with_keys(task), task)
+                outcome = make(showing(at.with_keys(task), task))
             except secure_rounds.NotEnough as waits:
-                return tasks.TooFew(waits.reason)
-            outcome = made(job, after, task.n_peers, blobs, secured=secured)
+                outcome = tasks.TooFew(waits.reason)
         case tasks.CombineRound() | tasks.FinishRound():
-            closed = at.closed(task, blobs)
-            # Where the parts of the round do not belong together, new keys are asked for.
-            after = at.renewed() if closed is None else closed
-            before = None if closed is None else state
-            outcome = made(job, after, task.n_peers, blobs, before=before, secured=secured)
+            after, before = at.closed(task, blobs)
+            outcome = make(after, before=before)
         case _:
             assert isinstance(task, tasks.AddUp), f"unknown task {task}"
             outcome = add_up(job, state, task, blobs)
@@ -137,9 +132,6 @@ class SecureRound:
     def set_flaw(self, members: int) -> str:
         return secure_rounds.set_flaw(self.job, self.state, members, self.terms)
 
-    def renewed(self) -> JobState:
-        return secure_rounds.renewed(self.state, self.digest, {}, (), self.terms)
-
     def info(self) -> tasks.SecureInfo:
         """Return what the core may know about a state that is not final."""
         part = self.part
@@ -150,8 +142,6 @@ class SecureRound:
         return tasks.SecureInfo(
             False, members_of(part.asked), False, keepers, part.maker.index, self.least, whole_, self.groups
         )
-
-    # -- keys -----------------------------------------------------------------------------------------------------------
 
     def answer_with_key(self, task: tasks.Contribute, local: Local) -> Outcome:
         """Return this peer's new key, and what it took away in the context that is not settled."""
@@ -177,8 +167,6 @@ class SecureRound:
             self.job, self.state, self.digest, answers, {**task.abstained, **malformed}, self.terms, task.maker,
             cancelled_by="" if task.cancel is None else task.cancel.by,
         )  # fmt: skip
-
-    # -- contributions --------------------------------------------------------------------------------------------------
 
     def contribute(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
         """Return this peer's contribution with the pads of all keepers; or why there is none."""
@@ -274,8 +262,6 @@ class SecureRound:
             return "without peers that were revoked, or have new keys, too few are asked or keep pads"
         return ""
 
-    # -- pads -----------------------------------------------------------------------------------------------------------
-
     def take_pads(self, task: tasks.TakePads, blobs: BlobAccess) -> Outcome:
         """Return this keeper's pads of some peers, sealed for the aggregator that asks, or signed; or why it refuses.
 
@@ -338,8 +324,6 @@ class SecureRound:
             for own in self.sets(members)
         ])  # fmt: skip
 
-    # -- sums -----------------------------------------------------------------------------------------------------------
-
     def padded_sum(
         self, task: tasks.SumPadded, given: Iterator[tuple[Peers, Arrays]]
     ) -> tuple[Arrays | None, tuple[int, ...]]:
@@ -355,10 +339,12 @@ class SecureRound:
             numbers -= self._removed(self._pair(task.me), task.me, as_mask(peers))
         return _as_arrays(numbers), peers
 
-    def closed(self, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess) -> JobState | None:
-        """Return the state after a padded round, of this aggregator or of one that is gone.
+    def closed(
+        self, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess
+    ) -> tuple[JobState, JobState | None]:
+        """Return the state after a padded round, of this aggregator or of one that is gone, and the state before.
 
-        None if the parts of the round do not belong together.
+        If the parts of the round do not belong together, a state that asks for new keys, and None.
         """
         abstained: Mapping[int, str]
         if isinstance(task, tasks.CombineRound):
@@ -369,7 +355,7 @@ class SecureRound:
             try:
                 sealed, data = self.handed_over(task, blobs)
             except WireError:
-                return None
+                return self._renewed(), None
             members = task.members
             others = members_of(self.part.asked & ~members)
             abstained = dict.fromkeys(others, NOT_COUNTED)
@@ -380,8 +366,12 @@ class SecureRound:
         try:
             total_ = self._total(members, task.maker.index, np.array(arrays[PADDED]).view(np.uint64), sealed)
         except WireError:
-            return None
-        return secure_rounds.closed(self.job, self.state, total_, members, abstained, self.terms, task.maker)
+            return self._renewed(), None
+        after = secure_rounds.closed(self.job, self.state, total_, members, abstained, self.terms, task.maker)
+        return after, self.state
+
+    def _renewed(self) -> JobState:
+        return secure_rounds.renewed(self.state, self.digest, {}, (), self.terms)
 
     def handed_over(self, task: tasks.FinishRound, blobs: BlobAccess) -> tuple[dict[int, bytes], bytes]:
         """Return the pads, and the sum, that keepers hold of a round whose maker is gone; or raise WireError."""

@@ -50,8 +50,6 @@ class Verifier:
     def _at(self, state: JobState, digest: bytes) -> SecureRound:
         return SecureRound(self.job, state, self.keys, self.secrets, digest)
 
-    # -- answers --------------------------------------------------------------------------------------------------------
-
     def signed(self, state: JobState, task: tasks.Contribute, outcome: Outcome, blobs: BlobAccess) -> Outcome:
         """Return an answer with this device's signature; what is no answer yet is returned as it is."""
         if not isinstance(outcome, tasks.Contributed | NoResult):
@@ -95,8 +93,6 @@ class Verifier:
     @cached_property
     def _fleet_keys(self) -> FleetKeys:
         return self.secrets.fleet_keys(self.keys)
-
-    # -- proofs ---------------------------------------------------------------------------------------------------------
 
     def added_up(self, state: JobState, task: tasks.SumPadded, blobs: BlobAccess) -> Outcome:
         """Return the padded answers, and this peer's own pads if it keeps some, in the place of their sum."""
@@ -168,8 +164,6 @@ class Verifier:
         maker = task.maker or Maker()
         return Proof(_without_proof(state), digest, answers, opened, left_out, maker=maker, cancel=cancel)
 
-    # -- what follows ---------------------------------------------------------------------------------------------------
-
     def follows(self, before: JobState, proof: Proof) -> JobState:
         """Return the state that follows from a proof, without the proof; `before` has none either.
 
@@ -240,8 +234,6 @@ class Verifier:
         removed = [np.frombuffer(one.numbers, dtype="<u8").astype(np.uint64) for one in proof.pads]
         total = at.layout.unpadded(vectors, removed, members.bit_count())
         return members, total, malformed
-
-    # -- checks ---------------------------------------------------------------------------------------------------------
 
     def check(self, task: tasks.CheckState, blobs: BlobAccess) -> Outcome:
         """Say whether a state follows from its proof."""
