@@ -24,8 +24,7 @@ from p2pclust.transport.links import parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import pack, unpack
 
-#: Names the peer to ask where a command names none.
-ENVIRONMENT: Final = "P2PCLUST_CONTROL"
+ENVIRONMENT: Final = "P2PCLUST_CONTROL"  # names the peer to ask where a command names none
 DEFAULT: Final = "state/control"
 _STATE: Final = "state"  # the state directory within a peer's folder
 
@@ -179,11 +178,6 @@ class Connection:
             socket.sndtimeo = 1000
             self._socket = socket
         return self._socket
-
-    @property
-    def path(self) -> Path | None:
-        """The socket in the peer's state directory, if it is asked on this device."""
-        return self._path() if self._where is None else None
 
     @property
     def state_dir(self) -> Path | None:

@@ -22,8 +22,7 @@ from typing import Final
 from p2pclust.errors import FleetError
 from p2pclust.tools.platforms import exclusive_lock
 
-#: Locked by the supervisor of the current folder while it runs.
-LOCK: Final = "lock"
+LOCK: Final = "lock"  # locked by the supervisor of the current folder while it runs
 _TRIES: Final = 10
 _TRY_S: Final = 0.05
 

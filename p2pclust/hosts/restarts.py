@@ -9,14 +9,12 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: What an operator can order for one peer.
-ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")
+ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")  # what an operator can order for one peer
 
 #: A life that ends sooner is a failure to start; after so many of them in a row, the peer is given up.
 QUICK_S: Final = 10.0
 MOST_QUICK: Final = 5
-#: How long a peer stays down after a failure; doubles with each failure, up to the longest.
-_FIRST_WAIT_S: Final = 0.5
+_FIRST_WAIT_S: Final = 0.5  # how long a peer stays down after a failure; doubles with each failure
 _LONGEST_WAIT_S: Final = 30.0
 #: A running peer counts as ready after waiting so long for others, or, if it sends no notification, after so long.
 _ALONE_S: Final = 10.0
@@ -28,35 +26,25 @@ class SupervisedPeer:
     """One peer of the plan."""
 
     name: str
-    #: Arguments of the interpreter.
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # arguments of the interpreter
     #: A digest of everything that the peer was started with. If the plan's differs, the peer is started again.
     print: str
-    #: waiting (for `due`), starting, running, given-up, leaving, left, stopped.
-    status: str = "waiting"
+    status: str = "waiting"  # waiting (for `due`), starting, running, given-up, leaving, left, stopped
     wanted: bool = True
-    #: Whether an operator stopped it: it stays down until it is started again by name.
-    stopped: bool = False
-    #: Whether an operator paused its process.
-    paused: bool = False
+    stopped: bool = False  # whether an operator stopped it: it stays down until it is started again by name
+    paused: bool = False  # whether an operator paused its process
     pid: int = 0
     since: str = ""
     restarts: int = 0
-    #: How its last life ended, and the last line that it wrote.
-    ended: str = ""
-    last_line: str = ""
-    #: The status line that the peer sent (`sd_notify`).
-    says: str = ""
-    #: When a waiting peer is started, or a leaving one is killed.
-    due: float = 0.0
+    ended: str = ""  # how its last life ended
+    last_line: str = ""  # that it wrote
+    says: str = ""  # the status line that the peer sent (`sd_notify`)
+    due: float = 0.0  # when a waiting peer is started, or a leaving one is killed
     began: float = 0.0
-    #: When it counts as ready without having said so.
-    ready_at: float = 0.0
-    #: When its event loop last sent a watchdog message; 0: never.
-    fed_at: float = 0.0
+    ready_at: float = 0.0  # when it counts as ready without having said so
+    fed_at: float = 0.0  # when its event loop last sent a watchdog message; 0: never
     quick: int = 0
-    #: Whether its last life failed, and no later one was ready.
-    failed: bool = False
+    failed: bool = False  # whether its last life failed, and no later one was ready
     lives: int = 0
 
     def started(self, now: float, pid: int, since: str) -> None:

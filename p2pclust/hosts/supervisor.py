@@ -32,8 +32,7 @@ from p2pclust.hosts.restarts import ORDERS, SupervisedPeer
 from p2pclust.tools.files import replacing
 
 PLAN, STATE, ASK, LOG = "plan.json", "state.json", "ask", "supervisor.log"
-#: A peer that was asked to leave is killed after this, unless the plan says otherwise.
-DOWN_S: Final = 10.0
+DOWN_S: Final = 10.0  # a peer that was asked to leave is killed after this, unless the plan says otherwise
 #: A peer whose event loop has not run for so long hangs, and is killed; computations run in another process.
 WATCHDOG_S: Final = 60.0
 _LOOK_S: Final = 60.0  # between two checks of the size of the logs

@@ -52,19 +52,16 @@ class Counters:
 
 
 class ImposedLink(Protocol):
-    """What a testbed puts between a peer and the network: it delays messages in both directions, or loses them."""
+    """What a testbed puts between a peer and the network: it delays messages in both directions, or loses them.
 
-    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
-        """Take a message to a peer; return False if there is no room for it."""
+    `send` returns False if there is no room; `there_and_back` waits as long as a message and its answer would take; `close`
+    drops what has not come out, or with `flush` sends what was to leave.
+    """
 
-    def take_in(self, peer: str, frames: list[bytes], lane: Lane) -> None:
-        """Take a message that has come."""
-
-    async def there_and_back(self) -> None:
-        """Wait as long as a message and its answer would take."""
-
-    def close(self, *, flush: bool) -> None:
-        """Drop what has not come out; with `flush`, send what was to leave."""
+    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool: ...
+    def take_in(self, peer: str, frames: list[bytes], lane: Lane) -> None: ...
+    async def there_and_back(self) -> None: ...
+    def close(self, *, flush: bool) -> None: ...
 
 
 class Links(Protocol):

@@ -24,8 +24,7 @@ from p2pclust.transport.signatures import verified
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-#: A roster of 10,000 peers is some 3 MB.
-MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024
+MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024  # a roster of 10,000 peers is some 3 MB
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 #: The roles: an operator's machine may control peers, but is not a peer and counts for no majority.
 PEER, OPERATOR = "peer", "operator"

@@ -18,14 +18,12 @@ from p2pclust.errors import WireError
 
 #: In every header; a release raises it if peers with the version before could not understand its messages.
 WIRE_VERSION: Final = 1
-#: Frames that may follow the header.
-MAX_FRAMES: Final = 8
+MAX_FRAMES: Final = 8  # frames that may follow the header
 #: One megabyte of tiny maps would build a million objects, so a header stays far below that.
 MAX_HEADER_BYTES: Final = 48 * 1024
 #: All frames of one message on the control lane together; anything larger belongs on the bulk lane.
 MAX_CONTROL_BYTES: Final = 64 * 1024
-#: Equal to the sockets' MAXMSGSIZE, which libzmq checks per frame.
-MAX_FRAME_BYTES: Final = 1024 * 1024
+MAX_FRAME_BYTES: Final = 1024 * 1024  # equal to the sockets' MAXMSGSIZE, which libzmq checks per frame
 
 _HEADER_LENGTH: Final = 3
 

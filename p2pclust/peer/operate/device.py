@@ -21,8 +21,7 @@ _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
 _SPARE_MB = 30  # for the stacks of three threads and a first round: a peer needs at least this
 
 
-#: Of a device about which nothing is known; a peer that has it publishes none.
-USUAL_FITNESS: Final = 0.5
+USUAL_FITNESS: Final = 0.5  # of a device about which nothing is known; a peer that has it publishes none
 
 
 def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> float:

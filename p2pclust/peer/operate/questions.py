@@ -23,8 +23,7 @@ from p2pclust.peer.work.states import job_of
 if TYPE_CHECKING:
     from p2pclust.peer.operate.status import AnyJob
 
-#: Size of one part of a `read`; a whole number of a blob's chunks.
-PART_BYTES: Final = 512 * 1024
+PART_BYTES: Final = 512 * 1024  # size of one part of a `read`; a whole number of a blob's chunks
 _MOST_WAITING: Final = 256  # callers that wait for something to happen
 _MOST_NAMED: Final = 20  # in one line
 _REQUIRED: Final = object()

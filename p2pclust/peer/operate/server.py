@@ -33,12 +33,9 @@ from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, pack, unpack
 from p2pclust.transport.zap import CONTROL_DOMAIN, guard
 
-#: The Unix socket, in the state directory.
-SOCKET: Final = "control"
-#: The name of a caller on the Unix socket: the user who runs the peer.
-HERE: Final = "this device"
-#: Largest frame of a question; the largest question holds a job document.
-MAX_QUESTION_BYTES: Final = 128 * 1024
+SOCKET: Final = "control"  # the Unix socket, in the state directory
+HERE: Final = "this device"  # the name of a caller on the Unix socket: the user who runs the peer
+MAX_QUESTION_BYTES: Final = 128 * 1024  # largest frame of a question; the largest question holds a job document
 
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST = 32  # questions before timers and links get their turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,31 +36,26 @@ class Services:
     """
 
     def __init__(self, config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> None:
-        self._notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())
-        self._notifier.start()
-        self._control = _control_server(config, shell, links, bundle, watch)
+        notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())
+        notifier.start()
+        control = _control_server(config, shell, links, bundle, watch)
+        self._stops: list[Callable[[], object]] = [notifier.stopping, control.close]
         shell.listen(partial(_warn_if_exposed, shell, watch))
-        self._web: Web | None = None
         self._discovery: Discovery | None = None
-        self._announcing: asyncio.Task[None] | None = None
         if config.get("metrics"):
             with _reported("no-metrics", watch):
-                self._web = _web(config, shell)
+                self._stops.append(_web(config, shell).close)
                 watch("metrics", {"address": config["metrics"]})
         if config.get("mdns"):
             with _reported("no-mdns", watch):
                 self._discovery = _discovery(shell)
-                self._announcing = asyncio.get_running_loop().create_task(_announce(self._discovery, watch))
+                self._stops.append(asyncio.get_running_loop().create_task(_announce(self._discovery, watch)).cancel)
                 watch("mdns", {"address": shell.core.identity.address})
 
     async def close(self) -> None:
         """Stop all services."""
-        self._notifier.stopping()
-        self._control.close()
-        if self._web is not None:
-            self._web.close()
-        if self._announcing is not None:
-            self._announcing.cancel()
+        for stop in self._stops:
+            stop()
         if self._discovery is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVE_S):

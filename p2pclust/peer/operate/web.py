@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from p2pclust.errors import UsageError
 from p2pclust.transport.links import parse_address
 
-#: Returns the content type and the content.
-Answer = Callable[[], tuple[str, bytes]]
+Answer = Callable[[], tuple[str, bytes]]  # returns the content type and the content
 
 _MAX_REQUEST = 8 * 1024
 _DEADLINE_S = 5.0

@@ -90,8 +90,7 @@ class Worker:
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
-        #: For operators.
-        self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()
+        self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()  # for operators
         self._unread = False  # whether the rows could not be read
         self._lie: Lie | None = None
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
@@ -102,8 +101,7 @@ class Worker:
         self._loop = loop
         self._done = done
         self._failed = failed
-        #: Factor on the duration of each task; more than 1 simulates a slower processor.
-        self.slowness = 1.0
+        self.slowness = 1.0  # factor on the duration of each task; more than 1 simulates a slower processor
         self._share = share
         self._closing = threading.Event()
         self._queue: queue.SimpleQueue[Callable[[], _Then] | None] = queue.SimpleQueue()  # None: end

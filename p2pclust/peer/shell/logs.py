@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-#: Called with the word and the fields of each report.
-Watch = Callable[[str, Mapping[str, Any]], None]
+Watch = Callable[[str, Mapping[str, Any]], None]  # called with the word and the fields of each report
 
 #: Every word that a peer reports, by its level.
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -18,8 +18,7 @@ from p2pclust.protocols.private.ledger import Budget, LedgerMark, MostJobs, Peer
 from p2pclust.tools.files import replacing
 from p2pclust.tools.platforms import exclusive_lock
 
-#: Its usual name, in a peer's state directory.
-LEDGER: Final = "privacy-ledger"
+LEDGER: Final = "privacy-ledger"  # its usual name, in a peer's state directory
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_S: Final = 86400
 # What was promised before is not known, so promising more could be too much.

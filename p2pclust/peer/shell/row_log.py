@@ -26,8 +26,7 @@ from p2pclust.peer.shell.disk import write_all
 from p2pclust.peer.shell.performer import Row
 from p2pclust.tools.files import sync
 
-#: Room for 75 registers of ten centers with 64 columns.
-LOG_BYTES: Final = 512 * 1024
+LOG_BYTES: Final = 512 * 1024  # room for 75 registers of ten centers with 64 columns
 _HEADER = struct.Struct(">4sQI")  # a mark, the number of the commit, the bytes of its rows; then a checksum of these
 _MARK: Final = b"p2pl"
 _CHECK_BYTES: Final = 16

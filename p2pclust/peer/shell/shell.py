@@ -42,8 +42,7 @@ class Shell:
         self._wake_at = float("inf")
         self._checks: dict[asyncio.Task[None], None] = {}
         self._listeners: list[Watch] = []
-        #: When each peer was last heard, directly or relayed, on the loop's clock.
-        self.heard: dict[str, float] = {}
+        self.heard: dict[str, float] = {}  # when each peer was last heard, directly or relayed, on the loop's clock
         #: By job: the digest of its newest state, and what that says of the job; a cache of `p2pclust.peer.operate.status`.
         self.outcomes: dict[str, tuple[bytes, Any]] = {}
         self.version = ""  # of the package

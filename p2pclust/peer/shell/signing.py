@@ -31,8 +31,7 @@ class RosterSigner:
         self._bundle = bundle
         self._fleet_id = roster.fleet_id
         self._secret: Ed25519PrivateKey | None = None
-        #: Whether all peers of the fleet sign their facts.
-        self.signs_facts = roster.signs_facts
+        self.signs_facts = roster.signs_facts  # whether all peers of the fleet sign their facts
         self._signed: dict[str, tuple[int, bytes]] = {}  # by key of an own fact: its newest version, and the signature
         self.set_roster(roster)
 

@@ -35,8 +35,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;
 """
-#: The number of this format, of the rows and of the log, in SQLite's `user_version`.
-_FORMAT = 1
+_FORMAT = 1  # the number of this format, of the rows and of the log, in SQLite's `user_version`
 _FILE = "store.sqlite3"
 _BLOBS = "blobs"
 _COMMITS = "store.commits"
@@ -48,8 +47,7 @@ _PRAGMAS = (
 )  # fmt: skip
 
 
-#: What SQLite answers when another process holds the file.
-_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)  # what SQLite answers when another process holds the file
 #: What SQLite answers when the file is held, or the disk is full, failing or read-only; other codes mean damage.
 _UNUSABLE = (
     *_HELD, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,

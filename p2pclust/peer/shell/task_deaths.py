@@ -17,10 +17,8 @@ import msgpack
 
 from p2pclust.errors import P2PClustError
 
-#: In a peer's state directory.
-NAME: Final = "tasks"
-#: So often may a process die in a task; then this device does it no longer.
-MOST_DEATHS: Final = 2
+NAME: Final = "tasks"  # in a peer's state directory
+MOST_DEATHS: Final = 2  # so often may a process die in a task; then this device does it no longer
 _MOST_KNOWN: Final = 32
 _HEADER_BYTES: Final = 2
 _FILE_BYTES: Final = 2**14  # more than so many kinds take

@@ -18,8 +18,7 @@ from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.registry import asked_as
 from p2pclust.protocols.secure.parameters import SecureSums
 
-#: Keys of the configuration that the device's ledger has rules from.
-_OF_LEDGER: Final = ("budget", "jobs", "ledger")
+_OF_LEDGER: Final = ("budget", "jobs", "ledger")  # keys of the configuration that the device's ledger has rules from
 
 
 @dataclass(frozen=True)

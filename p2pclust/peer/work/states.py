@@ -25,21 +25,18 @@ from p2pclust.protocols.engine.workspace import digest_of
 if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets
 
-#: Lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers.
-_MOST_NESTED: Final = 16
+_MOST_NESTED: Final = 16  # lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class BlobAccess:
     """How a worker reads and stores blobs."""
 
-    #: Yields the bytes of the blob with that digest, in order.
-    read: Callable[[bytes], Iterator[bytes]]
+    read: Callable[[bytes], Iterator[bytes]]  # yields the bytes of the blob with that digest, in order
     #: Stores a blob: its digest, its bytes (or an object that is sliced like bytes), and the size of a chunk. It is on disk
     #: when this returns.
     store: Callable[[bytes, Any, int], None]
-    #: Syncs the chunks of the blob with that digest to the disk.
-    sync: Callable[[bytes], None]
+    sync: Callable[[bytes], None]  # syncs the chunks of the blob with that digest to the disk
     limits: Limits
 
     def keep(self, payload: bytes | Pieces) -> Ref:
