@@ -87,17 +87,14 @@ class ZapHandler:
             request = self._socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
             return 0
-        self._socket.send_multipart(self._answer(request))
-        return 1
-
-    def _answer(self, request: Sequence[bytes]) -> list[bytes]:
         request_id = request[1] if len(request) > 1 else b""
         try:
             status, text, user = self._decide(request)
         except Exception as error:  # noqa: BLE001 - a failing decision is a refusal, never the end of the handler
             self._loop.call_exception_handler({"message": "a ZAP request failed", "exception": error})
             status, text, user = b"500", b"internal error", b""
-        return [b"1.0", request_id, status, text, user, b""]
+        self._socket.send_multipart([b"1.0", request_id, status, text, user, b""])
+        return 1
 
     def _decide(self, request: Sequence[bytes]) -> tuple[bytes, bytes, bytes]:
         if len(request) != _REQUEST_FRAMES or request[0] != b"1.0":

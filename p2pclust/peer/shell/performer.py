@@ -192,7 +192,10 @@ class Performer:
 
     def _send(self, effect: Send) -> None:
         if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
-            self._encoded = (effect.message, self._encode(self._signed(effect.message)))
+            message = effect.message
+            if isinstance(message, FactDelta) and message.owner == self._me and self._signer.signs_facts:
+                message = replace(message, signatures=tuple(self._signer.sign_fact(fact) for fact in facts_of(message)))
+            self._encoded = (effect.message, self._encode(message))
         frames = self._encoded[1]
         lane = Lane.BULK if effect.bulk else Lane.CONTROL
         if not effect.via:
@@ -201,9 +204,3 @@ class Performer:
         carried = self._encode(Relay(self._me, effect.to, self._signer.sign(effect.to, frames), tuple(frames)))
         for name in effect.via:
             self._links.send(name, carried, lane)
-
-    def _signed(self, message: Message) -> Message:
-        """Return the message; this peer's own facts with signatures, in a fleet that signs them."""
-        if not isinstance(message, FactDelta) or message.owner != self._me or not self._signer.signs_facts:
-            return message
-        return replace(message, signatures=tuple(self._signer.sign_fact(fact) for fact in facts_of(message)))

@@ -19,7 +19,7 @@ from p2pclust.peer.core import tasks
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome
 from p2pclust.peer.work.endings import showing
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, made, next_turn, one_by_one, whole
+from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, made, next_turn, one_by_one
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
@@ -280,7 +280,7 @@ class SecureRound:
         else:
             data = pair.seal(removed, task.me, asker, self.context, members_of(members)).data
         if task.sum is not None:
-            data = bytes(msgpack.packb([data, whole(self.job, task.sum, blobs)]))
+            data = bytes(msgpack.packb([data, blobs.whole(task.sum)]))
         return tasks.PadsTaken(blobs.keep(data), self.sets(members))
 
     def _withheld(self, task: tasks.TakePads) -> str:
@@ -349,8 +349,8 @@ class SecureRound:
         abstained: Mapping[int, str]
         if isinstance(task, tasks.CombineRound):
             ((peers, total),) = task.contributions
-            sealed = {keeper: whole(self.job, ref, blobs) for keeper, ref in task.removed}
-            members, data, abstained = as_mask(peers), whole(self.job, total, blobs), task.abstained
+            sealed = {keeper: blobs.whole(ref) for keeper, ref in task.removed}
+            members, data, abstained = as_mask(peers), blobs.whole(total), task.abstained
         else:
             try:
                 sealed, data = self.handed_over(task, blobs)
@@ -379,7 +379,7 @@ class SecureRound:
             raise WireError(flaw)
         sealed, sums = {}, {}
         for keeper, ref in task.removed:
-            data = whole(self.job, ref, blobs)
+            data = blobs.whole(ref)
             if keeper == task.maker.index:
                 sums[keeper] = data
             else:

@@ -47,11 +47,13 @@ class BlobAccess:
         self.store(digest, payload, self.limits.chunk_bytes)
         return Ref(digest, size_bytes, None)
 
+    def whole(self, ref: Ref) -> bytes:
+        """Return all bytes of a payload, also of one that is read in blocks elsewhere."""
+        return b"".join(self.read(ref.digest)) if ref.payload is None else ref.payload
+
     def source(self, job: Job, ref: Ref) -> bytes | Stored:
         """Return a payload's bytes, or what reads it in blocks where it may grow with the number of rows."""
-        if ref.payload is not None:
-            return ref.payload
-        return _stored(ref, self.read) if job.by_columns else b"".join(self.read(ref.digest))
+        return _stored(ref, self.read) if job.by_columns and ref.payload is None else self.whole(ref)
 
 
 def _stored(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Stored:
@@ -144,12 +146,6 @@ def one_by_one(
             malformed.update((peer, f"malformed: {error}") for peer in peers)
         else:
             yield peers if len(peers) > 1 else peers[0], decoded
-
-
-def whole(job: Job, ref: Ref, blobs: BlobAccess) -> bytes:
-    """Return all bytes of a payload, also of one that is read in blocks elsewhere."""
-    source = blobs.source(job, ref)
-    return source if isinstance(source, bytes) else b"".join(blobs.read(ref.digest))
 
 
 def describe(

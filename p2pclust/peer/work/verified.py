@@ -20,7 +20,7 @@ from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, Ref, StateRefut
 from p2pclust.peer.work.endings import NotKnownError, check_cancel
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, read_keys
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, made, whole
+from p2pclust.peer.work.states import BlobAccess, SecuredJob, made
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.job import Job, JobState
@@ -58,7 +58,7 @@ class Verifier:
             bare = SignedAnswer(task.me, outcome.reason[:MAX_REASON], b"")
             outcome = tasks.Contributed(_NOTHING, abstains=bare.reason)
         else:
-            bare = SignedAnswer(task.me, "", whole(self.job, outcome.ref, blobs))
+            bare = SignedAnswer(task.me, "", blobs.whole(outcome.ref))
         statement = self._statement(bare, task.state.digest, _without_proof(state))
         return replace(outcome, ref=blobs.keep(replace(bare, signature=self.secrets.sign(statement)).encode()))
 
@@ -72,7 +72,7 @@ class Verifier:
         answers, left_out, bare = [], {}, _without_proof(state)
         for (index,), ref in given:
             try:
-                answer = SignedAnswer.decode(whole(self.job, ref, blobs))
+                answer = SignedAnswer.decode(blobs.whole(ref))
                 if answer.index != index or not self.is_signed(answer, digest, bare):
                     raise WireError("it has not signed its answer")
             except WireError as error:
@@ -108,7 +108,7 @@ class Verifier:
     ) -> Outcome:  # fmt: skip
         """Make the next state, with its proof."""
         digest, bare = task.state.digest, replace(state, proof=b"")
-        renewal = Proof(whole(self.job, task.state, blobs), digest)
+        renewal = Proof(blobs.whole(task.state), digest)
         if isinstance(task, tasks.RenewKeys):
             proof = replace(renewal, left_out=task.abstained, silent=sorted(task.silent))
         elif isinstance(task, tasks.CancelJob):
@@ -147,8 +147,8 @@ class Verifier:
             left_out = dict.fromkeys(members_of(at.part.asked), NOT_COUNTED)
         else:
             if state.secured is not None and not state.secured.wants_keys:
-                given = {keeper: whole(self.job, ref, blobs) for keeper, ref in task.removed}
-                answers, pads = _padded_answers(whole(self.job, task.contributions[0][1], blobs), given)
+                given = {keeper: blobs.whole(ref) for keeper, ref in task.removed}
+                answers, pads = _padded_answers(blobs.whole(task.contributions[0][1]), given)
             else:
                 answers, left_out = self._answers(state, digest, task.contributions, blobs)
             unsigned = {
@@ -238,8 +238,8 @@ class Verifier:
     def check(self, task: tasks.CheckState, blobs: BlobAccess) -> Outcome:
         """Say whether a state follows from its proof."""
         try:
-            state = self._decoded(whole(self.job, task.state, blobs))
-            held = None if task.held is None else (task.held.digest, whole(self.job, task.held, blobs))
+            state = self._decoded(blobs.whole(task.state))
+            held = None if task.held is None else (task.held.digest, blobs.whole(task.held))
             self._check(state, held, task.ends)
             if held is not None:
                 mine = decode_state(self.job, held[1])
