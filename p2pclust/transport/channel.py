@@ -132,7 +132,6 @@ class Channel:
         self._hang_up(linger_ms)
 
     def dial(self) -> bool:
-        """Begin to connect; see `Dialler`."""
         try:
             socket = self.context.socket(zmq.DEALER)
         except zmq.ZMQError as error:

@@ -40,19 +40,21 @@ _REQUEST = b"p2pclust request to be enrolled 1\n"
 FLEET_KEY, FLEET_PUBLIC = "fleet.key", "fleet.pub"
 
 
-def generate() -> Ed25519PrivateKey:
-    """Make a signing key."""
+def generate(secret: bytes | None = None) -> Ed25519PrivateKey:
+    """Make a signing key, a new one unless its 32 bytes are given."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
 
-    return Ed25519PrivateKey.generate()
+    return Ed25519PrivateKey.generate() if secret is None else Ed25519PrivateKey.from_private_bytes(secret)
 
 
-def new_device(name: str, fleet_public: bytes) -> tuple[RosterPeer, Bundle]:
-    """Make a device's two key pairs; return its entry for the roster and its bundle."""
-    curve_public, curve_secret = zmq.curve_keypair()
-    key = generate()
+def new_device(
+    name: str, fleet_public: bytes, curve_secret: bytes | None = None, sign_secret: bytes | None = None
+) -> tuple[RosterPeer, Bundle]:
+    """Make a device's two key pairs, unless their secrets are given; return its entry for the roster and its bundle."""
+    secret = curve_secret or zmq.curve_keypair()[1]
+    curve_public, key = zmq.curve_public(secret), generate(sign_secret)
     sign_public = key.public_key().public_bytes_raw()
-    bundle = Bundle(name, curve_public, curve_secret, sign_public, key.private_bytes_raw(), fleet_public)
+    bundle = Bundle(name, curve_public, secret, sign_public, key.private_bytes_raw(), fleet_public)
     return RosterPeer(name, curve_public, sign_public), bundle
 
 
@@ -340,18 +342,12 @@ def beyond_this_device(host: str) -> bool:
 
 def insecure_bundle(me: str, names: Iterable[str]) -> Bundle:
     """Return the bundle, with roster, of the peer `me` in a fleet of these names; it is the same on every device."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-    fleet = Ed25519PrivateKey.from_private_bytes(_derived("fleet", ""))
-    bundles = {}
+    fleet = generate(_derived("fleet", ""))
+    fleet_public, made = fleet.public_key().public_bytes_raw(), {}
     for name in sorted({check_name(name) for name in (me, *names)}):
-        secret, key = z85.encode(_derived("curve", name)), Ed25519PrivateKey.from_private_bytes(_derived("sign", name))
-        bundles[name] = Bundle(
-            name, zmq.curve_public(secret), secret, key.public_key().public_bytes_raw(), key.private_bytes_raw(),
-            fleet.public_key().public_bytes_raw(),
-        )  # fmt: skip
-    entries = [RosterPeer(name, bundle.curve_public, bundle.sign_public) for name, bundle in bundles.items()]
-    return replace(bundles[me], roster=sign(fleet, 1, entries))
+        curve_secret = z85.encode(_derived("curve", name))
+        made[name] = new_device(name, fleet_public, curve_secret, _derived("sign", name))
+    return replace(made[me][1], roster=sign(fleet, 1, [entry for entry, _ in made.values()]))
 
 
 def _derived(what: str, name: str) -> bytes:

@@ -109,7 +109,6 @@ class ZmqLinks:
         self.half_open.watch(self.address)
 
     def trouble(self, peer: str) -> str:
-        """Say why nothing can be sent to a peer at the moment, or return an empty string."""
         link = self._links.get(peer)
         if link is None:
             return "its address is not known" if self.roster.curve_key(peer) else "not on the fleet roster"
@@ -128,7 +127,6 @@ class ZmqLinks:
             self.disconnect(peer, _LAST_WORD_MS)
 
     def connect(self, peer: str, address: str) -> None:
-        """Open a link; see `Links.connect`. A link to ourselves is not opened either."""
         link = self._links.get(peer)
         if self._closed or (link is not None and link.address == address):
             return
@@ -153,7 +151,6 @@ class ZmqLinks:
             link.close_bulk()
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
-        """Queue one message; see `Links.send`."""
         link = self._links.get(peer)
         reason = "no such link" if link is None else misfit(frames, lane)
         if link is None or reason is not None:
@@ -188,7 +185,6 @@ class ZmqLinks:
         self._receive(peer, frames, lane)
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
-        """Return True if the peer's port refuses a TCP connection; see `Links.refused`."""
         link = self._links.get(peer)
         if link is None:
             return False

@@ -72,11 +72,9 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the metrics vary."""
-        return []
+        return []  # the metrics vary
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
         status = self._snapshot()
         labels = {
             "peer": status.peer, "fleet": status.fleet.id, "class": self._kind, "version": status.version,

@@ -18,6 +18,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -42,13 +43,13 @@ _BURST = 32  # questions before timers and links get their turn
 _QUEUE = 64  # messages to one operator; further ones are dropped
 
 
+@dataclass(frozen=True)
 class Caller:
     """The sender of one question, and the way back to it."""
 
-    def __init__(self, send: Callable[[list[bytes]], bool], number: int, name: str) -> None:
-        self._send = send
-        self._number = number
-        self.name = name  # on the fleet roster, or `HERE`
+    send: Callable[[list[bytes]], bool]
+    number: int
+    name: str  # on the fleet roster, or `HERE`
 
     def answer(self, fields: Mapping[str, Any], *, last: bool = True) -> bool:
         """Answer with plain values; return False if the caller is gone. Without `last`, more answers follow."""
@@ -56,12 +57,12 @@ class Caller:
         frames = [body[start : start + MAX_FRAME_BYTES] for start in range(0, len(body), MAX_FRAME_BYTES)]
         if len(frames) > MAX_FRAMES:
             return self.refuse(f"the answer has {len(body)} bytes, more than one answer may have", 3)
-        return self._send(pack("answer", {"number": self._number, "last": last}, frames))
+        return self.send(pack("answer", {"number": self.number, "last": last}, frames))
 
     def refuse(self, reason: str, code: int = 2) -> bool:
         """Refuse in one line, with the exit code for the command that asked."""
-        header = {"number": self._number, "code": code}
-        return self._send(pack("refused", header, [reason.encode()[:MAX_FRAME_BYTES]]))
+        header = {"number": self.number, "code": code}
+        return self.send(pack("refused", header, [reason.encode()[:MAX_FRAME_BYTES]]))
 
 
 class Folder:
