@@ -61,15 +61,7 @@ class Inventory:
 
 
 def peer_toml(config: Mapping[str, Any]) -> str:
-    """Return a peer's configuration as TOML: text, numbers, booleans, and lists and tables of these.
-
-    Examples
-    --------
-    >>> print(peer_toml({"name": "a", "join": ["b@h:1"], "fitness": 0.5}), end="")
-    name = "a"
-    join = ["b@h:1"]
-    fitness = 0.5
-    """
+    """Return a peer's configuration as TOML: text, numbers, booleans, and lists and tables of these."""
     return "".join(f"{key} = {_toml(value)}\n" for key, value in config.items() if value is not None)
 
 

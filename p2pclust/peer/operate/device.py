@@ -29,15 +29,6 @@ def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> 
 
     An aggregator sends to all peers. From 0.1 to 100 Mbit/s each factor of ten counts the same; without a rate the
     up-link counts as fast.
-
-    Examples
-    --------
-    >>> fitness(mains=True, cores=8)
-    1.0
-    >>> round(fitness(mains=False, cores=None), 4)
-    0.3375
-    >>> round(fitness(mains=True, cores=8, up_mbit=1.0), 4)
-    0.8
     """
     wide = 1.0 if up_mbit is None else min(max((math.log10(up_mbit) + 1) / 3, 0.0), 1.0)
     return 0.4 * mains + 0.3 * min(cores or 1, 8) / 8 + 0.3 * wide
@@ -81,13 +72,7 @@ def restrain(config: Mapping[str, Any]) -> None:
 
 
 def memory_bytes(memory_mb: float | None) -> float:
-    """Return how much memory a peer may use: its own limit, that of its service, or what the device has.
-
-    Examples
-    --------
-    >>> memory_bytes(0.001)
-    1000.0
-    """
+    """Return how much memory a peer may use: its own limit, that of its service, or what the device has."""
     installed = math.inf
     with contextlib.suppress(AttributeError, OSError, ValueError):
         installed = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")

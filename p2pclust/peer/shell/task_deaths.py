@@ -28,23 +28,7 @@ Kind = tuple[str, str]
 
 
 class TaskDeaths:
-    """Counts how often in a row the process died in each kind of task.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from contextlib import suppress
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for life in range(3):
-    ...         deaths = TaskDeaths(Path(folder, "tasks"))
-    ...         print(deaths.of(("job-1", "contribute")))
-    ...         with suppress(MemoryError), deaths.watching(("job-1", "contribute")):
-    ...             raise MemoryError
-    ...         deaths.close()
-    0
-    1
-    2
-    """
+    """Counts how often in a row the process died in each kind of task."""
 
     def __init__(self, path: Path) -> None:
         self._deaths: dict[Kind, int] = {}
