@@ -24,8 +24,7 @@ from p2pclust.transport.links import parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import pack, unpack
 
-#: Names the peer to ask where a command names none.
-ENVIRONMENT: Final = "P2PCLUST_CONTROL"
+ENVIRONMENT: Final = "P2PCLUST_CONTROL"  # names the peer to ask where a command names none
 DEFAULT: Final = "state/control"
 _STATE: Final = "state"  # the state directory within a peer's folder
 
@@ -37,27 +36,11 @@ _TOGETHER = 64  # keys that are tried at the same time where the address names n
 class Connection:
     """A connection to one peer's control address. Opens with the first request; close it, or use it with ``with``.
 
-    Parameters
-    ----------
-    address : str or path
-        A Unix socket, the state directory that it is in, or the folder with that as ``state``; or ``NAME@HOST:PORT``, or
-        ``HOST:PORT`` (then every key of the roster is tried).
-    bundle : path or Bundle, optional
-        The keys of the client; needed, and used, on TCP only.
-    roster : path or Roster, optional
-        The fleet roster, by default the newer of the one in the bundle and ``roster.json`` beside it.
+    The address is a Unix socket, the state directory that it is in, or the folder with that as ``state``; or
+    ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the roster is tried). On TCP it needs a bundle: the keys of the
+    client. The fleet roster is by default the newer of the one in the bundle and ``roster.json`` beside it.
 
-    Raises
-    ------
-    UsageError
-        If the address is not valid, or keys are missing.
-
-    Examples
-    --------
-    >>> Connection("absent").ask("status")
-    Traceback (most recent call last):
-    ...
-    p2pclust.errors.FleetError: no peer listens at absent: is it running?
+    Raise UsageError if the address is not valid, or keys are missing.
     """
 
     def __init__(
@@ -71,7 +54,10 @@ class Connection:
         self._bundle: Bundle | None = None
         self._roster: Roster | None = None
         self._name, at, rest = self.address.rpartition("@")
-        self._where = _network(rest) if "/" not in rest and not Path(self.address).exists() else None
+        self._where: tuple[str, int] | None = None  # host and port; None: on this device
+        if "/" not in rest and not Path(self.address).exists():
+            with suppress(UsageError):
+                self._where = parse_address(rest)
         if self._where is None:
             return
         if bundle is None:
@@ -91,11 +77,9 @@ class Connection:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
     def __enter__(self) -> Connection:
-        """Return the connection itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close it."""
         self.close()
 
     def close(self) -> None:
@@ -160,9 +144,13 @@ class Connection:
             if left_s <= 0:
                 return None
             if not self._socket.poll(int(1000 * min(left_s, 1.0)) + 1):
-                if not self._there():
+                try:  # does it still listen?
+                    self._look()
+                except UsageError:
+                    pass
+                except FleetError:
                     self.close()
-                    raise FleetError(f"the peer at {self.address} is gone")
+                    raise FleetError(f"the peer at {self.address} is gone") from None
                 continue
             try:
                 kind, header, frames = unpack(self._socket.recv_multipart())
@@ -177,20 +165,19 @@ class Connection:
                     f"the peer at {self.address} sends answers that this version cannot read: {error}"
                 ) from None
 
-    # -- the connection -------------------------------------------------------------------------------------------------
-
     def _open(self) -> zmq.Socket[bytes]:
         if self._socket is None:
             self._look()
             self._context = zmq.Context()
-            self._socket = self._here() if self._where is None else self._far(*self._where)
-            self._socket.sndtimeo = 1000
+            if self._where is None:
+                socket = self._dealer()
+                short, self._folder = short_name(self._path())
+                socket.connect(f"ipc://{short}")
+            else:
+                socket = self._far(*self._where)
+            socket.sndtimeo = 1000
+            self._socket = socket
         return self._socket
-
-    @property
-    def path(self) -> Path | None:
-        """The socket in the peer's state directory, if it is asked on this device."""
-        return self._path() if self._where is None else None
 
     @property
     def state_dir(self) -> Path | None:
@@ -237,21 +224,6 @@ class Connection:
                 return
             raise FleetError(f"{self.address} cannot be reached: {error.strerror or error}") from None
 
-    def _there(self) -> bool:
-        """Whether the peer still listens."""
-        with suppress(UsageError):
-            try:
-                self._look()
-            except FleetError:
-                return False
-        return True
-
-    def _here(self) -> zmq.Socket[bytes]:
-        socket = self._dealer()
-        short, self._folder = short_name(self._path())
-        socket.connect(f"ipc://{short}")
-        return socket
-
     def _far(self, host: str, port: int) -> zmq.Socket[bytes]:
         """Connect with CURVE. Without a peer's name, try all keys: the right one completes the handshake."""
         assert self._bundle is not None
@@ -288,10 +260,3 @@ class Connection:
         set_common_options(socket)
         socket.set(zmq.IMMEDIATE, 1)
         return socket
-
-
-def _network(address: str) -> tuple[str, int] | None:
-    """Return host and port, or None for a path."""
-    with suppress(UsageError):
-        return parse_address(address)
-    return None

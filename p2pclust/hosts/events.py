@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from p2pclust.peer.core.reports import Abstains
-from p2pclust.peer.core.round_reports import Elected, WaitsForMajority
 from p2pclust.tools.spelling import counted
 
 T = TypeVar("T")
@@ -30,15 +28,12 @@ def _keys_of(kind: Any, renamed: tuple[tuple[str, str], ...]) -> list[tuple[str,
 def read(kind: Callable[..., T], event: Mapping[str, Any], renamed: tuple[tuple[str, str], ...] = ()) -> T:
     """Return an event as one of its class, a dataclass; `renamed` has the keys of fields that have another name.
 
-    Raises
-    ------
-    KeyError
-        If a key is missing for which the class has no default.
+    Raise KeyError if a key is missing for which the class has no default.
 
     Examples
     --------
-    >>> read(WaitsForMajority, {"verb": "waiting", "job": "j", "present": 1, "of": 3, "unknown": True})
-    WaitsForMajority(job='j', within=None, present=1, of=3)
+    >>> read(Combined, {"verb": "combined", "job": "j", "round": 3, "contributors": ["a"], "unknown": True}).round
+    3
     """
     keys = _keys_of(kind, renamed)
     return kind(*(event[key] if needed else event.get(key, other) for key, needed, other in keys))
@@ -85,74 +80,6 @@ class Combined:
         return f"round {self.round} combined from {counted(len(self.contributors), 'peers')}{moved}{others}"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a job stands at the peer, when the operator begins to watch it."""
-
-    job: str
-    protocol: str
-    round: int
-    phase: str
-    aggregator: str
-    waits_for: Sequence[str]
-    reason: str
-    secured: bool
-    exposed: Sequence[str]
-    name: str = ""
-
-    def __str__(self) -> str:
-        who = f", aggregated by {self.aggregator}" if self.aggregator else ""
-        waits = f", waits for {', '.join(self.waits_for[:4])}" if self.waits_for else ""
-        reason = f": {self.reason}" if self.reason else ""
-        at = f"{'secured, ' if self.secured else ''}round {self.round}, {self.phase}"
-        return f"{self.name or self.job}: {self.protocol}, {at}{who}{waits}{reason}{_exposed(self.exposed)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A phase of a round began at the peer."""
-
-    job: str
-    round: int
-    phase: str
-    term: int
-    aggregator: str | None = None
-
-    def __str__(self) -> str:
-        return f"round {self.round}: {self.phase} ({self.by})"
-
-    @property
-    def by(self) -> str:
-        """The term and its aggregator, in words."""
-        return f"term {self.term}" + (f", {self.aggregator} aggregates" if self.aggregator else "")
-
-
-@dataclass(frozen=True, slots=True)
-class JobEnded:
-    """The job has ended at the peer, or (round -1) the peer does not keep it."""
-
-    job: str
-    round: int
-    outcome: str = "finished"
-    reason: str = ""
-    exposed: Sequence[str] = ()
-
-    def __str__(self) -> str:
-        after = f" after {counted(self.round, 'rounds')}" if self.round >= 0 else ""
-        return self.outcome + after + (f": {self.reason}" if self.reason else "") + _exposed(self.exposed)
-
-
-_KINDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "standing": Standing, "finished": JobEnded, "combined": Combined, "phase": Phase, "abstains": Abstains,
-    "elected": Elected, "waiting": WaitsForMajority,
-}  # fmt: skip
-_WORDS: Final = {
-    Abstains: "this peer contributes nothing: {0.reason}",
-    Elected: "elected to aggregate, term {0.term}, round {0.round}",
-    WaitsForMajority: "waiting: {0.present} of {0.of} peers",
-}
-
-
 class JobLines:
     """Events of one job in a line each; with `by_round`, phases are left out, and each round has one line when it ends.
 
@@ -172,24 +99,46 @@ class JobLines:
 
     def line(self, event: Mapping[str, Any]) -> str:
         """Return an event in words, or an empty string if it is not to be shown."""
-        kind = _KINDS.get(event["verb"])
-        if kind is None:
-            shown = {key: value for key, value in event.items() if key not in ("verb", "job", "within")}
-            words = f"{event['verb']} " + " ".join(f"{key}={value}" for key, value in shown.items())
-        else:
-            words = self._words(read(kind, event))
+        words = self._words(event, event.get("job", ""), event.get("round", 0))
         return words + (f" (within it {event['job'][:12]})" if words and event.get("within") else "")
 
-    def _words(self, told: Any) -> str:
-        if isinstance(told, Phase) and self._by_round:
-            if told.phase != "adopting" or told.round <= self._over.get(told.job, 0):
-                return ""
-            self._over[told.job] = told.round
-            return f"round {told.round - 1} is over ({told.by})"
-        if isinstance(told, Standing | Combined):
-            self._over[told.job] = told.round + isinstance(told, Combined)
-        return _WORDS.get(type(told), "{0}").format(told)
+    def _words(self, event: Mapping[str, Any], job: str, round_: int) -> str:
+        aggregator = event.get("aggregator")
+        match event["verb"]:
+            case "standing":  # how the job stands when the operator begins to watch it
+                self._over[job] = round_
+                who = f", aggregated by {aggregator}" if aggregator else ""
+                waits = f", waits for {', '.join(event['waits_for'][:4])}" if event["waits_for"] else ""
+                at = f"{'secured, ' if event['secured'] else ''}round {round_}, {event['phase']}"
+                words = f"{event.get('name') or job}: {event['protocol']}, {at}{who}{waits}{_reason(event)}"
+            case "phase":
+                by = f"term {event['term']}" + (f", {aggregator} aggregates" if aggregator else "")
+                words = f"round {round_}: {event['phase']} ({by})"
+                if self._by_round:
+                    if event["phase"] != "adopting" or round_ <= self._over.get(job, 0):
+                        return ""
+                    self._over[job] = round_
+                    words = f"round {round_ - 1} is over ({by})"
+            case "combined":
+                self._over[job] = round_ + 1
+                words = str(read(Combined, event))
+            case "finished":  # or, with round -1, the peer does not keep the job
+                after = f" after {counted(round_, 'rounds')}" if round_ >= 0 else ""
+                words = event.get("outcome", "finished") + after + _reason(event)
+            case "abstains":
+                words = f"this peer contributes nothing: {event['reason']}"
+            case "elected":
+                words = f"elected to aggregate, term {event['term']}, round {round_}"
+            case "waiting":
+                words = f"waiting: {event['present']} of {event['of']} peers"
+            case verb:
+                shown = {key: value for key, value in event.items() if key not in ("verb", "job", "within")}
+                words = f"{verb} " + " ".join(f"{key}={value}" for key, value in shown.items())
+        return words
 
 
-def _exposed(names: Sequence[str]) -> str:
-    return f"; exposed: {', '.join(names)}" if names else ""
+def _reason(event: Mapping[str, Any]) -> str:
+    exposed = event.get("exposed")
+    return (f": {event['reason']}" if event.get("reason") else "") + (
+        f"; exposed: {', '.join(exposed)}" if exposed else ""
+    )

@@ -22,8 +22,7 @@ from typing import Final
 from p2pclust.errors import FleetError
 from p2pclust.tools.platforms import exclusive_lock
 
-#: Locked by the supervisor of the current folder while it runs.
-LOCK: Final = "lock"
+LOCK: Final = "lock"  # locked by the supervisor of the current folder while it runs
 _TRIES: Final = 10
 _TRY_S: Final = 0.05
 
@@ -94,15 +93,12 @@ def last_line(log: Path, since: int) -> str:
         begin = since if since <= end else 0  # the log was shortened meanwhile
         file.seek(max(begin, end - 4096))
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
-    return _words(lines[-1].strip())[:500] if lines else ""
-
-
-def _words(line: str) -> str:
-    """Return the readable part of a line: of a JSON line, its reason or verb."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):
+    line = lines[-1].strip() if lines else ""
+    try:
         event = json.loads(line)
-        return str(event["fields"].get("reason") or event["verb"])
-    return line.removeprefix("error: ")
+        return str(event["fields"].get("reason") or event["verb"])[:500]
+    except (ValueError, KeyError, TypeError):  # no JSON line of a peer
+        return line.removeprefix("error: ")[:500]
 
 
 def shorten(log: Path, most: int = _LARGEST_LOG) -> None:

@@ -46,11 +46,8 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
     The source is a tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that an
     interrupted copy changes nothing that runs.
 
-    Returns
-    -------
-    dict
-        ``changes``, ``roster`` (the answer of a running peer to the new roster: ``peer``, ``serial``, ``newer``; or
-        ``error``), and what `status` returns.
+    Return ``changes``, ``roster`` (the answer of a running peer to the new roster: ``peer``, ``serial``, ``newer``; or
+    ``error``), and what `status` returns.
     """
     with _alone():
         plan = _unpack(source)
@@ -59,14 +56,12 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
         if changes is None or changes.get("ending"):
             _until(lambda: not _kept(), _START_S, "the supervisor that is ending has not ended")
             _start_supervisor()
-            there = _ask({"do": "status"})["peers"]
+            there = _peers()
             stopped = [name for name in sorted(there) if there[name]["stopped"]]
             changes = {"new": [name for name in sorted(json.loads(plan)["peers"]) if name not in stopped]}
             changes |= {"stopped": stopped} if stopped else {}
         roster = _send_roster(changes.get("unchanged", ()))
-        started = [name for key in ("new", "changed", "again") for name in changes.get(key, ())]
-        with contextlib.suppress(FleetError):  # the answer shows which peers are not ready by then
-            _until(lambda: _settled(started), wait_s, "")
+        _until_settled([name for key in ("new", "changed", "again") for name in changes.get(key, ())], wait_s)
         return {"changes": changes, "roster": roster} | status()
 
 
@@ -75,8 +70,12 @@ def status() -> dict[str, Any]:
     if _kept():
         answer = _ask({"do": "status"})
         asked = [name for name, peer in answer["peers"].items() if peer["pid"] and peer["status"] != "paused"]
-        for name, snapshot in _snapshots(asked).items() if asked else ():
-            answer["peers"][name]["snapshot"] = snapshot
+        if asked:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - seldom needed
+
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                for name, snapshot in zip(asked, pool.map(partial(_ask_peer, verb="status"), asked), strict=True):
+                    answer["peers"][name]["snapshot"] = snapshot
         return {"supervisor": {key: answer[key] for key in ("pid", "since", "ending")}, "peers": answer["peers"]}
     # No supervisor runs, so no peer does: return the last state.
     known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"] if Path(STATE).exists() else {}
@@ -97,36 +96,27 @@ def down(deadline_s: float) -> dict[str, Any]:
 def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> dict[str, Any]:
     """Let the supervisor carry out an order on all of these peers, or on no peer if one of them is refused.
 
-    Started peers have `wait_s` to be ready; peers that were asked to leave are killed after `deadline_s`.
-
-    Returns
-    -------
-    dict
-        ``refused`` (reasons by name), and ``peers`` as they are now, without their own status.
+    Started peers have `wait_s` to be ready; peers that were asked to leave are killed after `deadline_s`. Return
+    ``refused`` (reasons by name), and ``peers`` as they are now, without their own status.
     """
     if not _kept():
         raise FleetError("the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first")
-    before = _ask({"do": "status"})["peers"]
+    before = _peers()
     answer = _ask({"do": verb, "names": names, "deadline_s": deadline_s})
     if answer.get("ending"):
         raise FleetError("the fleet is being brought down")
     if not answer["refused"]:
-        _until_done(verb, names, before, wait_s, deadline_s)
+        late = f"{', '.join(names)}: not ended"
+        if verb == "stop":
+            _until(lambda: _are(names, "stopped"), deadline_s + _GRACE_S, late)
+        elif verb == "kill":
+            _until(lambda: all(_peers()[name]["pid"] != before[name]["pid"] for name in names), _GRACE_S, late)
+        elif verb == "restart":
+            ended = ("waiting", "starting", "running", "given-up")
+            _until(lambda: _are(names, *ended), deadline_s + _GRACE_S, late)
+            _until_settled(names, wait_s)
     peers = _peers()
     return {"refused": answer["refused"], "peers": {name: peers[name] for name in names if name in peers}}
-
-
-def _until_done(verb: str, names: Sequence[str], before: Mapping[str, Any], wait_s: float, deadline_s: float) -> None:
-    late = f"{', '.join(names)}: not ended"
-    if verb == "stop":
-        _until(lambda: _are(names, "stopped"), deadline_s + _GRACE_S, late)
-    elif verb == "kill":
-        _until(lambda: all(_peers()[name]["pid"] != before[name]["pid"] for name in names), _GRACE_S, late)
-    elif verb == "restart":
-        ended = ("waiting", "starting", "running", "given-up")
-        _until(lambda: _are(names, *ended), deadline_s + _GRACE_S, late)
-        with contextlib.suppress(FleetError):  # the answer shows which peers are not ready by then
-            _until(lambda: _settled(names), wait_s, "")
 
 
 def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> None:
@@ -147,9 +137,6 @@ def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> Non
             _put(out, name, found)
 
 
-# -- the plan ---------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Keep other commands from changing this folder at the same time."""
@@ -159,7 +146,6 @@ def _alone() -> Iterator[None]:
 
 
 def _unpack(source: IO[bytes]) -> bytes:
-    """Write each file of the archive atomically; return the plan."""
     plan = b""
     try:
         with tarfile.open(fileobj=source, mode="r|") as archive:
@@ -188,11 +174,7 @@ def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
             shutil.copyfileobj(content, file)
 
 
-# -- the supervisor ---------------------------------------------------------------------------------------------------
-
-
 def _kept() -> bool:
-    """Whether a supervisor runs in this folder, which holds its lock."""
     import fcntl  # noqa: PLC0415 - absent on Windows, which is not a host
 
     try:
@@ -245,14 +227,14 @@ def _peers() -> dict[str, Any]:
 
 
 def _are(names: Sequence[str], *statuses: str) -> bool:
-    """Whether each of these peers has one of these statuses."""
     peers = _peers()
     return all(peers[name]["status"] in statuses for name in names if name in peers)
 
 
-def _settled(names: Sequence[str]) -> bool:
-    """Whether each of these peers runs, or was given up."""
-    return _are(names, "running", "given-up")
+def _until_settled(names: Sequence[str], wait_s: float) -> None:
+    """Wait until each of these peers runs, or was given up; the answer shows which peers are not ready by then."""
+    with contextlib.suppress(FleetError):
+        _until(lambda: _are(names, "running", "given-up"), wait_s, "")
 
 
 def _send_roster(names: Sequence[str]) -> dict[str, Any]:
@@ -280,14 +262,6 @@ def _ask_peer(name: str, verb: str, **fields: Any) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the status that each peer reports, or the error of asking it."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - seldom needed
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(names, pool.map(partial(_ask_peer, verb="status"), names), strict=True))
-
-
 def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
@@ -296,21 +270,23 @@ def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
         select.select([], [], [], _LOOK_S)
 
 
-# -- logs -------------------------------------------------------------------------------------------------------------
-
-
 def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:
     for line in lines:
         out.write(f"{name}\t{line}\n")
     out.flush()
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb in a folder, and print one JSON object (``logs``: lines)."""
-    asked = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m p2pclust.hosts.host")
+    parser.add_argument("verb", choices=("up", "status", "down", "logs", *ORDERS))
+    parser.add_argument("folder")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--wait", type=float, default=20.0)
+    parser.add_argument("--deadline", type=float, default=10.0)
+    parser.add_argument("--lines", type=int, default=10)
+    parser.add_argument("--follow", action="store_true")
+    asked = parser.parse_args(arguments)
     folder = expanded(asked.folder)
     os.umask(0o077)  # keys, stores and logs are private to their owner
     try:
@@ -339,18 +315,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code if isinstance(error, P2PClustError) else 2
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m p2pclust.hosts.host")
-    parser.add_argument("verb", choices=("up", "status", "down", "logs", *ORDERS))
-    parser.add_argument("folder")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--wait", type=float, default=20.0)
-    parser.add_argument("--deadline", type=float, default=10.0)
-    parser.add_argument("--lines", type=int, default=10)
-    parser.add_argument("--follow", action="store_true")
-    return parser
 
 
 if __name__ == "__main__":

@@ -25,14 +25,11 @@ class Host:
     """A machine that runs peers, and how to reach it."""
 
     name: str
-    #: The destination of `ssh`; None: this machine.
-    ssh: str | None
-    #: The Python that has p2pclust, and the folder of the fleet on that machine.
-    python: str
-    state_dir: str
-    #: Further arguments of `ssh`, and the environment of all processes there.
-    ssh_options: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    ssh: str | None  # the destination of `ssh`; None: this machine
+    python: str  # the Python that has p2pclust
+    state_dir: str  # the folder of the fleet on that machine
+    ssh_options: tuple[str, ...] = ()  # further arguments of `ssh`
+    environment: Mapping[str, str] = field(default_factory=dict)  # of all processes there
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,7 @@ class InventoryDevice:
     group: str
     #: Its configuration, as `p2pclust peer --config` takes it; files by their names in the peer's folder on the host.
     config: Mapping[str, Any]
-    #: Files that are copied into that folder: the name there, and the path here.
-    files: Mapping[str, Path]
+    files: Mapping[str, Path]  # files that are copied into that folder: the name there, and the path here
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,7 @@ class Inventory:
     roster: Path
     hosts: Mapping[str, Host]
     devices: tuple[InventoryDevice, ...]
-    #: A peer that is not linked to its neighbours so long after its start is reported as late.
-    late_s: float = 30.0
+    late_s: float = 30.0  # a peer that is not linked to its neighbours so long after its start is reported as late
 
     def on(self, host: str) -> tuple[InventoryDevice, ...]:
         """Return the devices of one host, in the order of the file."""
@@ -66,15 +61,7 @@ class Inventory:
 
 
 def peer_toml(config: Mapping[str, Any]) -> str:
-    """Return a peer's configuration as TOML: text, numbers, booleans, and lists and tables of these.
-
-    Examples
-    --------
-    >>> print(peer_toml({"name": "a", "join": ["b@h:1"], "fitness": 0.5}), end="")
-    name = "a"
-    join = ["b@h:1"]
-    fitness = 0.5
-    """
+    """Return a peer's configuration as TOML: text, numbers, booleans, and lists and tables of these."""
     return "".join(f"{key} = {_toml(value)}\n" for key, value in config.items() if value is not None)
 
 

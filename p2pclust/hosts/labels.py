@@ -19,7 +19,6 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
 
@@ -46,15 +45,12 @@ class Labelled:
         """The names of all columns; underscores are added to a name that is taken."""
         n = 0 if self.memberships is None else self.memberships.shape[1]
         names = list(self.columns)
-        for name in [*self._where, "label", *(f"membership_{number}" for number in range(n)), *self.more]:
+        where = ["row"] if self.data.file is None else ["file", "row"]
+        for name in [*where, "label", *(f"membership_{number}" for number in range(n)), *self.more]:
             while name in names:
                 name += "_"  # noqa: PLW2901
             names.append(name)
         return names
-
-    @property
-    def _where(self) -> list[str]:
-        return ["row"] if self.data.file is None else ["file", "row"]
 
     def rows(self) -> Iterator[list[str]]:
         """Yield the cells of each row, then its file and number, label, memberships, and what else a plug-in says of it."""
@@ -96,15 +92,17 @@ def label_file(
     client: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None,
     missing_values: Missing = "error", id_column: Column | None = None,
 ) -> Labelled:  # fmt: skip
-    """Label the rows of a file; without `columns`, its features are found by the names in the peer's data."""
+    """Label the rows of a file; without `columns`, its features are found by the names in the peer's data, or are all."""
     found = result_of(client, job_id)
     if found.job.by_columns:
         raise UsageError(
             f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and no complete "
             "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
         )
-    given = columns if columns is not None else _by_name(path, found)
-    data = read(path, columns=given, missing_values=missing_values, id_column=id_column)
+    if columns is None and path.suffix.lower() == ".csv" and not path.is_dir():
+        header = read_csv_table(path, found.features).names
+        columns = found.features if set(found.features) <= set(header) else None
+    data = read(path, columns=columns, missing_values=missing_values, id_column=id_column)
     _check_columns(found, data)
     return _with_cells(str(path), data, *labelled(found, Local(data.X)))
 
@@ -132,12 +130,8 @@ def labelled(
     fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None, more
-    points = in_working_coordinates(local.X, *_coordinates(state))
+    points = in_working_coordinates(local.X, state.arrays["origin"], state.arrays["scale"])
     return kept["labels"], memberships(points, state.arrays["centers"], fuzzifier), more
-
-
-def _coordinates(state: JobState) -> tuple[Floats, Floats]:
-    return state.arrays["origin"], state.arrays["scale"]
 
 
 def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
@@ -147,27 +141,19 @@ def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
     from p2pclust.protocols.models.fedcref import FedCRefProtocol  # noqa: PLC0415
     from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415
 
-    protocol = found.job.protocols[found.job.main]
+    protocol, arrays = found.job.protocols[found.job.main], found.state.arrays
     if not isinstance(protocol, FedCRefProtocol):
         raise UsageError(f"{found.job_id}: {protocol.id} labels a device's own rows only: leave --data out")
-    agreed = Agreed.of(found.state.arrays)
+    agreed = Agreed.of(arrays)
     digests = [agreed.group_model(group) for group in agreed.alive.tolist()]
     groups = np.flatnonzero([digest in found.blobs for digest in digests])
     if not groups.size:
         return np.full(local.n_samples, -1, np.int64)
     data = [found.blobs[digest] for digest in digests if digest in found.blobs]
-    models = ModelStack.decode(protocol.architecture(found.state.arrays), data, protocol.encoding)
-    rows = in_working_coordinates(local.X, *_coordinates(found.state)).X
+    models = ModelStack.decode(protocol.architecture(arrays), data, protocol.encoding)
+    rows = in_working_coordinates(local.X, arrays["origin"], arrays["scale"]).X
     errors = reconstruction_errors(models, rows, device=protocol.device)
     return np.asarray(groups[errors.argmin(axis=1)], dtype=np.int64)
-
-
-def _by_name(path: Path, found: FinishedJob) -> list[str] | None:
-    """Return the job's features if the file has a column for each; None takes all columns."""
-    if path.suffix.lower() != ".csv" or path.is_dir():
-        return None
-    header = read_csv_table(path, found.features).names
-    return list(found.features) if set(found.features) <= set(header) else None
 
 
 def _check_columns(found: FinishedJob, data: DataSet) -> None:

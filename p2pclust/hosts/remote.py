@@ -81,21 +81,18 @@ def ask(
         with contextlib.suppress(ValueError):
             answer: dict[str, Any] = json.loads(done.stdout)
             return answer
-    raise FleetError(_why(host, done.returncode, done.stderr.decode("utf-8", "replace")))
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    last = lines[-1].removeprefix("error: ") if lines else f"exit code {done.returncode}, without a message"
+    if host.ssh is not None and done.returncode == _SSH_FAILED:
+        raise FleetError(f"{host.name}: ssh {host.ssh} failed: {last}")
+    if "No module named" in last or done.returncode == 127:
+        hint = "install it, or name another `python`"
+        raise FleetError(f"{host.name}: {host.python} cannot run p2pclust there ({last}): {hint}")
+    raise FleetError(f"{host.name}: {last}")
 
 
 def _environment(host: Host) -> dict[str, str]:
     return {**os.environ, **(host.environment if host.ssh is None else {})}
-
-
-def _why(host: Host, code: int, err: str) -> str:
-    lines = [line.strip() for line in err.splitlines() if line.strip()]
-    last = lines[-1].removeprefix("error: ") if lines else f"exit code {code}, without a message"
-    if host.ssh is not None and code == _SSH_FAILED:
-        return f"{host.name}: ssh {host.ssh} failed: {last}"
-    if "No module named" in last or code == 127:
-        return f"{host.name}: {host.python} cannot run p2pclust there ({last}): install it, or name another `python`"
-    return f"{host.name}: {last}"
 
 
 def everywhere(hosts: Sequence[Host], do: Callable[[Host], T]) -> dict[str, T | FleetError]:

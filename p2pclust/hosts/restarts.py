@@ -9,14 +9,12 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: What an operator can order for one peer.
-ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")
+ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")  # what an operator can order for one peer
 
 #: A life that ends sooner is a failure to start; after so many of them in a row, the peer is given up.
 QUICK_S: Final = 10.0
 MOST_QUICK: Final = 5
-#: How long a peer stays down after a failure; doubles with each failure, up to the longest.
-_FIRST_WAIT_S: Final = 0.5
+_FIRST_WAIT_S: Final = 0.5  # how long a peer stays down after a failure; doubles with each failure
 _LONGEST_WAIT_S: Final = 30.0
 #: A running peer counts as ready after waiting so long for others, or, if it sends no notification, after so long.
 _ALONE_S: Final = 10.0
@@ -25,47 +23,28 @@ _SILENT_S: Final = 60.0
 
 @dataclass(slots=True)
 class SupervisedPeer:
-    """One peer of the plan.
-
-    Examples
-    --------
-    >>> peer = SupervisedPeer("meter-01", ("-m", "p2pclust", "peer"), "5a")
-    >>> peer.started(0.0, 4711, "2026-01-01T00:00:00")
-    >>> peer.exited(60.0, -9, "round 3")
-    >>> peer.status, peer.ended, peer.due
-    ('waiting', 'killed by SIGKILL', 60.5)
-    """
+    """One peer of the plan."""
 
     name: str
-    #: Arguments of the interpreter.
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # arguments of the interpreter
     #: A digest of everything that the peer was started with. If the plan's differs, the peer is started again.
     print: str
-    #: waiting (for `due`), starting, running, given-up, leaving, left, stopped.
-    status: str = "waiting"
+    status: str = "waiting"  # waiting (for `due`), starting, running, given-up, leaving, left, stopped
     wanted: bool = True
-    #: Whether an operator stopped it: it stays down until it is started again by name.
-    stopped: bool = False
-    #: Whether an operator paused its process.
-    paused: bool = False
+    stopped: bool = False  # whether an operator stopped it: it stays down until it is started again by name
+    paused: bool = False  # whether an operator paused its process
     pid: int = 0
     since: str = ""
     restarts: int = 0
-    #: How its last life ended, and the last line that it wrote.
-    ended: str = ""
-    last_line: str = ""
-    #: The status line that the peer sent (`sd_notify`).
-    says: str = ""
-    #: When a waiting peer is started, or a leaving one is killed.
-    due: float = 0.0
+    ended: str = ""  # how its last life ended
+    last_line: str = ""  # that it wrote
+    says: str = ""  # the status line that the peer sent (`sd_notify`)
+    due: float = 0.0  # when a waiting peer is started, or a leaving one is killed
     began: float = 0.0
-    #: When it counts as ready without having said so.
-    ready_at: float = 0.0
-    #: When its event loop last sent a watchdog message; 0: never.
-    fed_at: float = 0.0
+    ready_at: float = 0.0  # when it counts as ready without having said so
+    fed_at: float = 0.0  # when its event loop last sent a watchdog message; 0: never
     quick: int = 0
-    #: Whether its last life failed, and no later one was ready.
-    failed: bool = False
+    failed: bool = False  # whether its last life failed, and no later one was ready
     lives: int = 0
 
     def started(self, now: float, pid: int, since: str) -> None:
@@ -93,7 +72,8 @@ class SupervisedPeer:
         """End a life; a negative code is minus the number of the signal that killed it."""
         asked = self.status == "leaving"
         self.pid, self.paused = 0, False
-        self.ended = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
+        known = {-item.value: item.name for item in signal.Signals}
+        self.ended = f"killed by {known.get(code, f'signal {-code}')}" if code < 0 else f"exit code {code}"
         # After SIGKILL the last line says nothing about the end.
         self.last_line = "" if code == -signal.SIGKILL else last_line
         if not self.wanted:
@@ -116,8 +96,6 @@ class SupervisedPeer:
         """Start a peer that was given up, or that has left, as if it were new."""
         if self.status in ("given-up", "left"):
             self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
-
-    # -- what an operator asks for ------------------------------------------------------------------------------------
 
     def problem_with(self, order: str) -> str:
         """Return why this peer cannot carry out an order; empty if it can."""
@@ -152,8 +130,3 @@ class SupervisedPeer:
         """Return the fields that `p2pclust fleet status` shows."""
         shown = ("status", "pid", "since", "restarts", "failed", "ended", "last_line", "says", "print", "stopped")
         return {key: getattr(self, key) for key in shown} | ({"status": "paused"} if self.paused else {})
-
-
-def _signal(number: int) -> str:
-    known = {item.value: item.name for item in signal.Signals}
-    return known.get(number, f"signal {number}")

@@ -31,10 +31,7 @@ def submit(
     The roster is by default all peers that are alive. `on_submitted` receives the id and the roster as soon as these are
     known. If the answer is lost, ask the same peer again with the same `request_id`: it answers with the same job.
 
-    Raises
-    ------
-    UsageError, FleetError
-        If the peer refuses, or no majority has the job in time; it may still be done later.
+    Raise UsageError or FleetError if the peer refuses, or no majority has the job in time; it may still be done later.
     """
     mathematics, treatment = msgpack.packb(request.job.to_dict()), request.treatment.to_dict()
     fields: dict[str, Any] = {"mathematics": mathematics, "roster": list(roster), "id": request_id, **treatment}
@@ -58,13 +55,10 @@ def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[st
     The later turns of a repeated job may have any peer of the fleet.
     """
     answer = client.ask("status")
+    every = bool(roster) or request.treatment.every_s > 0
     kernels = {answer["peer"]: answer["kernel"]}
-    any_turn = request.treatment.every_s > 0
-    kernels |= {
-        one["name"]: one["kernel"] for one in answer["members"] if roster or any_turn or one["status"] == "alive"
-    }
-    named = roster or tuple(kernels)
-    job = request.job.with_common_kernel([kernels.get(name, "") for name in named])
+    kernels |= {one["name"]: one["kernel"] for one in answer["members"] if every or one["status"] == "alive"}
+    job = request.job.with_common_kernel([kernels.get(name, "") for name in roster or kernels])
     return replace(request, job=job)
 
 
@@ -109,13 +103,10 @@ class FinishedJob:
 def drift(found: FinishedJob) -> dict[str, Any] | None:
     """Return how far the centers of a repeated job moved since the previous turn, in each feature's own width.
 
-    Returns
-    -------
-    dict or None
-        ``features``: the largest move of any center in each feature, by name, as a fraction of the feature's range;
-        ``each``: the largest of each center; ``largest``: of them all; ``of``: what a fraction is of. Without scaling a
-        result has the range only up to the next power of two, which is between once and twice the range, and with zscore
-        the standard deviation. Centers are matched so that the sum of squared fractions is the least. None for a first turn.
+    ``features`` has the largest move of any center in each feature, by name, as a fraction of the feature's range;
+    ``each`` the largest of each center; ``largest`` of them all; ``of`` says what a fraction is of. Without scaling a result
+    has the range only up to the next power of two, which is between once and twice the range, and with zscore the standard
+    deviation. Centers are matched so that the sum of squared fractions is the least. None for a first turn.
     """
     if not found.told["number"] or "centers" not in found.state.arrays:
         return None
@@ -136,14 +127,8 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
 def result_of(client: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
     """Return the result of a finished job, named by its id or the beginning of it.
 
-    With `own`, also read what the peer keeps for itself; possible on its own device only.
-
-    Raises
-    ------
-    FleetError
-        If the job has not ended, failed, or was cancelled, with why.
-    UsageError
-        If the peer does not know it.
+    With `own`, also read what the peer keeps for itself; possible on its own device only. Raise FleetError if the job has
+    not ended, failed, or was cancelled, with why; UsageError if the peer does not know it.
     """
     told = client.ask("job", job=job_id)
     job_id, named = told["job"], told.get("name", told["job"])
@@ -158,9 +143,8 @@ def result_of(client: Connection, job_id: str, *, own: bool = False) -> Finished
         job = Job.from_dict(msgpack.unpackb(told["mathematics"], raw=False, strict_map_key=True))
         state = decode_state(job, fetch(client, job_id, "state", told["digest"]))
         blobs = {digest: fetch(client, job_id, "blob", digest) for digest in engine.results(job, state)}
-        note = (
-            Arrays.decode(fetch(client, job_id, "note") or Arrays().encode()) if own and job.has_workspace else Arrays()
-        )
+        data = fetch(client, job_id, "note") if own and job.has_workspace else b""
+        note = Arrays.decode(data) if data else Arrays()
         for digest in engine.own_results(job, state, note) if note else ():
             with suppress(UsageError):  # its disk has it no more: the peer concludes without it, too
                 blobs[digest] = fetch(client, job_id, "blob", digest)

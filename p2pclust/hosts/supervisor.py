@@ -32,8 +32,7 @@ from p2pclust.hosts.restarts import ORDERS, SupervisedPeer
 from p2pclust.tools.files import replacing
 
 PLAN, STATE, ASK, LOG = "plan.json", "state.json", "ask", "supervisor.log"
-#: A peer that was asked to leave is killed after this, unless the plan says otherwise.
-DOWN_S: Final = 10.0
+DOWN_S: Final = 10.0  # a peer that was asked to leave is killed after this, unless the plan says otherwise
 #: A peer whose event loop has not run for so long hangs, and is killed; computations run in another process.
 WATCHDOG_S: Final = 60.0
 _LOOK_S: Final = 60.0  # between two checks of the size of the logs
@@ -58,15 +57,13 @@ class Supervisor:
         self._since = _clock()
         self._signalled = False
         self._written = ""
-        self._stopped = _stopped_before()
-
-    # -- the loop -----------------------------------------------------------------------------------------------------
+        self._stopped: set[str] = set()  # by an operator, while the previous supervisor ran
+        with contextlib.suppress(FileNotFoundError):
+            known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"]
+            self._stopped = {name for name, peer in known.items() if peer.get("stopped")}
 
     def run(self) -> None:
-        """Supervise the peers until ordered to end.
-
-        Raise FleetError if another supervisor runs in this folder, or there is no plan.
-        """
+        """Supervise the peers until ordered to end; raise FleetError if another supervisor runs in this folder."""
         with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
             try:
                 self._take_plan()
@@ -83,7 +80,8 @@ class Supervisor:
 
     def _turn(self, listener: socket.socket) -> None:
         self._write_state()
-        for key, _ in self._selector.select(self._until_due()):
+        due = min([self._look_at, *map(self._deadline, self._peers.values())])
+        for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
             if key.fileobj is listener:
                 self._serve(listener)
             elif isinstance(key.data, SupervisedPeer):
@@ -99,38 +97,33 @@ class Supervisor:
                 self._exited(self._peers[name], code)
         now = time.monotonic()
         for peer in list(self._peers.values()):
-            self._do_due(peer, now)
+            if now >= self._deadline(peer):
+                self._do_due(peer)
         if now >= self._look_at:
             self._look_at = now + _LOOK_S
             for log in (Path(LOG), *map(_log, self._processes)):
                 shorten(log)
 
-    def _until_due(self) -> float:
-        now = time.monotonic()
-        due = [self._look_at]
-        due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
-        awake = [peer for peer in self._peers.values() if not peer.paused]
-        due += [peer.fed_at + WATCHDOG_S for peer in awake if peer.status == "running" and peer.fed_at]
-        due += [peer.ready_at for peer in awake if peer.status == "starting"]
-        return max(0.0, min(due) - now)
+    @staticmethod
+    def _deadline(peer: SupervisedPeer) -> float:
+        """Return when something is to be done with a peer; a paused one has no deadline."""
+        fed = peer.fed_at + WATCHDOG_S if peer.fed_at else float("inf")
+        awake = {} if peer.paused else {"leaving": peer.due, "starting": peer.ready_at, "running": fed}
+        return ({"waiting": peer.due} | awake).get(peer.status, float("inf"))
 
-    def _do_due(self, peer: SupervisedPeer, now: float) -> None:
-        if peer.status == "waiting" and now >= peer.due:
+    def _do_due(self, peer: SupervisedPeer) -> None:
+        if peer.status == "waiting":
             self._start(peer)
-        elif peer.paused:
-            return  # no deadline applies
-        elif peer.status == "leaving" and now >= peer.due:
+        elif peer.status == "leaving":
             say(f"{peer.name} did not leave in time: killed")
             self._processes[peer.name].kill()
             peer.due = float("inf")
-        elif peer.status == "starting" and now >= peer.ready_at:
+        elif peer.status == "starting":
             peer.ready()
-        elif peer.status == "running" and peer.fed_at and now >= peer.fed_at + WATCHDOG_S:
+        else:
             say(f"{peer.name} has not moved for {WATCHDOG_S:g} s: killed")
             self._processes[peer.name].kill()
             peer.fed_at = 0.0
-
-    # -- children -----------------------------------------------------------------------------------------------------
 
     def _start(self, peer: SupervisedPeer) -> None:
         home = Path("peers", peer.name)
@@ -204,8 +197,6 @@ class Supervisor:
             notify_socket.close()
             Path("peers", name, "notify").unlink(missing_ok=True)
 
-    # -- the plan, and who asks ---------------------------------------------------------------------------------------
-
     def _take_plan(self) -> dict[str, list[str]]:
         """Apply the plan; return the peers that are new, changed, removed, tried again, stopped and unchanged."""
         plan = json.loads(Path(PLAN).read_text(encoding="utf-8"))
@@ -257,7 +248,6 @@ class Supervisor:
                 Path(ASK).unlink(missing_ok=True)
 
     def _serve(self, listener: socket.socket) -> None:
-        """Answer one request; log one that cannot be read."""
         try:
             connection, _ = listener.accept()
         except BlockingIOError:
@@ -276,9 +266,9 @@ class Supervisor:
         if request["do"] == "down":
             self._end(float(request["deadline_s"]))
         elif request["do"] in ORDERS:
-            return (
-                {"ending": True} if self._ending else self._obey(request["do"], request["names"], request["deadline_s"])
-            )
+            if self._ending:
+                return {"ending": True}
+            return self._obey(request["do"], request["names"], request["deadline_s"])
         answer, now = self._state(), time.monotonic()
         for name, peer in self._peers.items():
             answer["peers"][name]["up_s"] = round(now - peer.began, 1) if peer.pid else 0.0
@@ -291,27 +281,22 @@ class Supervisor:
         refused = {name: why for name, why in refused.items() if why}
         for name in () if refused else names:
             say(f"{name}: {order}, ordered by an operator")
-            self._do_order(order, self._peers[name], deadline_s)
+            now, peer, process = time.monotonic(), self._peers[name], self._processes.get(name)
+            if order in ("stop", "restart"):
+                if process is not None:
+                    self._ask_to_leave(peer, deadline_s)
+                (peer.stop if order == "stop" else peer.start_again)(now)
+            elif process is not None:
+                process.send_signal({"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}[order])
+                peer.hold(now, paused=order == "pause")
         return {"refused": refused}
-
-    def _do_order(self, order: str, peer: SupervisedPeer, deadline_s: float) -> None:
-        now, process = time.monotonic(), self._processes.get(peer.name)
-        if order in ("stop", "restart"):
-            if process is not None:
-                self._ask_to_leave(peer, deadline_s)
-            (peer.stop if order == "stop" else peer.start_again)(now)
-        elif process is not None:
-            process.send_signal({"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}[order])
-            peer.hold(now, paused=order == "pause")
 
     def _end(self, deadline_s: float | None = None) -> None:
         self._ending = True
         self._down_s = self._down_s if deadline_s is None else deadline_s
         for peer in self._peers.values():
             peer.wanted = False
-            peer.stopped = (
-                peer.stopped and deadline_s is None
-            )  # after `fleet down`, the next `fleet up` starts all peers
+            peer.stopped &= deadline_s is None  # after `fleet down`, the next `fleet up` starts all peers
             if peer.status != "leaving" or deadline_s is not None:
                 self._ask_to_leave(peer)
 
@@ -328,18 +313,6 @@ class Supervisor:
             with replacing(Path(STATE)) as file:
                 file.write(text.encode())
             self._written = text
-
-
-# -- helpers ----------------------------------------------------------------------------------------------------------
-
-
-def _stopped_before() -> tuple[str, ...]:
-    """Return the peers that an operator stopped while the previous supervisor ran."""
-    try:
-        known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"]
-    except FileNotFoundError:
-        return ()
-    return tuple(name for name, peer in known.items() if peer.get("stopped"))
 
 
 def _log(name: str) -> Path:

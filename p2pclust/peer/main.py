@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,25 +27,27 @@ from p2pclust.clustering.kernels import installed
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.peer.core.core import Core, Identity, StoreContents
 from p2pclust.peer.core.members.enrolment import TABLE
-from p2pclust.peer.core.timing import Limits, Timing, preset
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
-from p2pclust.peer.shell.logs import Watch
+from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME as TASKS
 from p2pclust.peer.shell.task_deaths import TaskDeaths
-from p2pclust.peer.surroundings import Surroundings, log_of
 from p2pclust.peer.work.floor import Floor, size_flaw
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import Bundle
+from p2pclust.transport.links import Receive
+from p2pclust.transport.signatures import signed
 from p2pclust.transport.zeromq import ZmqLinks
 
 if TYPE_CHECKING:
+    from p2pclust.peer.operate.services import Services
     from p2pclust.peer.work.secrets import Secrets
 
 _FILES, _FILES_EACH = 30, 3  # that a peer opens at least, and for each link
@@ -54,26 +56,59 @@ _UNGUARDED = "no handler decides on incoming connections now, so all are refused
 _SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that
 
 
+class Surroundings:
+    """What a peer runs in: on a device its log and its services. The seam at which a testbed attaches its own."""
+
+    #: Whether other processes of the same user may not look at the memory of a peer with keys.
+    hides_memory: ClassVar[bool] = True
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+        self._log = log_of(config)
+        self._services: Services | None = None
+
+    def watch(self, verb: str, fields: Mapping[str, Any]) -> None:
+        """Take a report of the peer."""
+        self._log.tell(verb, fields)
+
+    def receiving(self, receive: Receive, rng: np.random.Generator) -> Receive:
+        """Return what the links call with each message that has come, which calls `receive`."""
+        return receive
+
+    def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
+        """Start the peer."""
+        from p2pclust.peer.operate.services import Services  # noqa: PLC0415 - a peer of a testbed has none
+
+        shell.start(links, worker)
+        self._services = Services(self.config, shell, links, bundle, self.watch)
+
+    async def close(self) -> None:
+        """End the services."""
+        if self._services is not None:
+            await self._services.close()
+
+    def failed(self, reason: str) -> None:
+        """Report why the peer has ended."""
+        self.watch("failed", {"reason": reason})
+
+
+def log_of(config: Mapping[str, Any]) -> Log:
+    return Log(str(config["name"]), config.get("log", "text"), config.get("log_level", "info"))
+
+
 def run_peer(config: Mapping[str, Any], attach: type[Surroundings] = Surroundings) -> int:
     """Run one peer until a signal or its surroundings end it.
 
-    Parameters
-    ----------
-    config : mapping
-        ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps ``roster`` (paths),
-        ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), perhaps ``control``
-        ("host:port" for operators). Perhaps
-        ``nice``, ``cpus`` and ``memory_mb``, see `restrain`, and ``threads``, for passes over the rows. Where peers hold
-        columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this peer's columns
-        of given first centers. ``quiet_s``: how long any peer of the fleet may be silent by plan. ``cpu_share``: of one
-        processor, for mathematics.
-    attach : type
-        Makes what the peer runs in: on a device its log and its services; a testbed has others.
+    Return the exit code: 0 after a regular end, 3 if the device failed, 1 for a bug.
 
-    Returns
-    -------
-    int
-        The exit code: 0 after a regular end, 3 if the device failed, 1 for a bug.
+    `attach` makes what the peer runs in: on a device its log and its services; a testbed has others.
+
+    The configuration has ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps
+    ``roster`` (paths), ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), perhaps
+    ``control`` ("host:port" for operators). Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`, and ``threads``,
+    for passes over the rows. Where peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows
+    are called, and this peer's columns of given first centers. ``quiet_s``: how long any peer of the fleet may be silent by
+    plan. ``cpu_share``: of one processor, for mathematics.
     """
     if not config.get("insecure") and attach.hides_memory:
         hide_memory()
@@ -91,10 +126,14 @@ def run_peer(config: Mapping[str, Any], attach: type[Surroundings] = Surrounding
 
 async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
     loop = asyncio.get_running_loop()
-    timing, limits = _timing(config), Limits()
+    timing, limits = preset(config["timing"]).allowing(float(config.get("quiet_s", 0.0))), Limits()
     share, around = float(config.get("cpu_share", 1.0)), attach(config)
     watch = around.watch
-    store = _open_store(config, watch)
+    store = Store(Path(config["state_dir"]))
+    if store.set_aside is not None:
+        watch("store-damaged", {"set_aside": str(store.set_aside)})
+    if store.forgot:
+        watch("store-forgot", {"reason": "its newest commits are lost", "store": store.forgot})
     bundle, allow_list = begin(config, store, watch)
     # Entropy, not a seed: these draws only spread instants, and two peers must not draw the same.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
@@ -104,27 +143,31 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
         shell.receive(source, frames, lane)
 
     links = ZmqLinks(bundle, allow_list.admitted, config["listen"], around.receiving(receive, rng))
-    _report_hostility(links, allow_list, watch)
+    links.on_stranger = allow_list.stranger
+    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
+    links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
+    memory = memory_bytes(config.get("memory_mb"))
+
+    def sizes(job: bytes, n_peers: int) -> str:
+        return size_flaw(job, n_peers, worker.data.columns, memory)
+
     try:
-        sizes = _sizes(config, lambda: worker.data.columns)
-        core = _core(config, timing, links, allow_list, store.load(), rng, sizes)
+        stored = store.load()
+        core = Core(_identity(config, links, allow_list, stored), stored, timing, limits, rng, sizes)
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), watch, allow_list)
         worker = Worker(
-            _loader(config, shell, watch),
-            store,
-            limits,
-            loop,
-            shell.step,
-            shell.failed,
-            share,
-            _secrets(config, bundle, store),
-            Floor.of(config.get("privacy", {})),
+            _loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share,
+            _secrets(config, bundle, store), Floor.of(config.get("privacy", {})),
             TaskDeaths(Path(config["state_dir"], TASKS)),
-        )
+        )  # fmt: skip
         links.on_unguarded = lambda: shell.failed(FleetError(_UNGUARDED))
         watch("started", {"pid": os.getpid(), "address": links.address})
-        _on_signals(config, shell, allow_list)
-        _settle_down()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, shell.leave)
+        loop.add_signal_handler(signal.SIGHUP, allow_list.read_again, config["bundle"], config.get("roster") or None)
+        sys.setswitchinterval(_SWITCH_S)
+        gc.collect()
+        gc.freeze()  # imported modules live as long as the process: later collections can skip them
         around.begin(shell, links, worker, bundle)
         allow_list.follow(shell, links.set_roster, shell.signer.set_roster)
         error = await shell.ended
@@ -141,31 +184,12 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
     return 0
 
 
-def _sizes(config: Mapping[str, Any], columns: Callable[[], int]) -> Callable[[bytes, int], str]:
-    """Return a function that says why a job is too large for this device, which has so many columns."""
-    memory = memory_bytes(config.get("memory_mb"))
-    return lambda job, n_peers: size_flaw(job, n_peers, columns(), memory)
-
-
-def _report_hostility(links: ZmqLinks, allow_list: AllowList, watch: Watch) -> None:
-    """Report connections and messages that are refused."""
-    links.on_stranger = allow_list.stranger
-    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
-    links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
-
-
 def _secrets(config: Mapping[str, Any], bundle: Bundle, store: Store) -> Secrets | None:
-    """Return what secure sums need of this device; nothing in a fleet without keys."""
     if config.get("insecure"):
         return None
     from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile  # noqa: PLC0415 - of a fleet with keys only
     from p2pclust.peer.work.secrets import Secrets  # noqa: PLC0415
     from p2pclust.protocols.private.ledger import Budget, MostJobs  # noqa: PLC0415
-
-    def sign(data: bytes) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-        return Ed25519PrivateKey.from_private_bytes(bundle.sign_secret).sign(data)
 
     privacy = config.get("privacy", {})
     ledger = PrivacyFile(
@@ -177,7 +201,8 @@ def _secrets(config: Mapping[str, Any], bundle: Bundle, store: Store) -> Secrets
         cohort=privacy.get("cohort", 0),
         store=(lambda: store.row("self", LEDGER), lambda mark: store.write([("self", LEDGER, mark)])),
     )
-    return Secrets(bundle.fleet_public, sign, os.urandom, bool(privacy.get("keep", False)), ledger.reserve)
+    sign, keep = partial(signed, bundle.sign_secret), bool(privacy.get("keep", False))
+    return Secrets(bundle.fleet_public, sign, os.urandom, keep, ledger.reserve)
 
 
 def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[], Local]:
@@ -193,28 +218,6 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[
             loop.call_soon_threadsafe(say, verb, fields)
 
     return partial(load_rows, config, tell, shell.ended.done)
-
-
-def _open_store(config: Mapping[str, Any], watch: Watch) -> Store:
-    store = Store(Path(config["state_dir"]))
-    if store.set_aside is not None:
-        watch("store-damaged", {"set_aside": str(store.set_aside)})
-    if store.forgot:
-        watch("store-forgot", {"reason": "its newest commits are lost", "store": store.forgot})
-    return store
-
-
-def _on_signals(config: Mapping[str, Any], shell: Shell, allow_list: AllowList) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, shell.leave)
-    loop.add_signal_handler(signal.SIGHUP, allow_list.read_again, config["bundle"], config.get("roster") or None)
-
-
-def _settle_down() -> None:
-    sys.setswitchinterval(_SWITCH_S)
-    gc.collect()
-    gc.freeze()  # imported modules live as long as the process: later collections can skip them
 
 
 def die_with_parent() -> None:
@@ -234,23 +237,15 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _timing(config: Mapping[str, Any]) -> Timing:
-    return preset(config["timing"]).allowing(float(config.get("quiet_s", 0.0)))
-
-
-def _core(
-    config: Mapping[str, Any], timing: Timing, links: ZmqLinks, allow_list: AllowList, stored: StoreContents,
-    rng: np.random.Generator, sizes: Callable[[bytes, int], str],
-) -> Core:  # fmt: skip
+def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList, stored: StoreContents) -> Identity:
     own = config.get("links")
     rosters, before = allow_list.fleet_rosters(stored.tables.get(TABLE, {}))
-    identity = Identity(
+    return Identity(
         str(config["name"]), links.address, links.roster.names, dict(config["join"]), float(config["fitness"]),
         config.get("overlay"), None if own is None else tuple(own), bool(config.get("partial_view", False)),
         allow_list.roster.serial, allow_list.keys, rosters, before,
         allow_list.roster.signs_facts, installed()[0],
     )  # fmt: skip
-    return Core(identity, stored, timing, Limits(), rng, sizes)
 
 
 def main() -> int:

@@ -167,20 +167,17 @@ class HalfOpen:
         return most != resource.RLIM_INFINITY and lowest > most - most // 4
 
 
-def _open_files() -> Iterable[int]:
-    """Return the descriptors of this process that are in use."""
-    import resource  # noqa: PLC0415
-
-    try:
-        return [int(name) for name in os.listdir(_OPEN_FILES)]
-    except OSError:  # none is left for the listing itself, so all below the limit are in use
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return () if most == resource.RLIM_INFINITY else range(most)
-
-
 def _sockets() -> Iterator[tuple[int, socket.socket]]:
     """Yield this process's Internet sockets: the descriptor, which stays open, and an object to use it by."""
-    for number in _open_files():
+    import resource  # noqa: PLC0415
+
+    numbers: Iterable[int]
+    try:
+        numbers = [int(name) for name in os.listdir(_OPEN_FILES)]
+    except OSError:  # none is left for the listing itself, so all below the limit are in use
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        numbers = () if most == resource.RLIM_INFINITY else range(most)
+    for number in numbers:
         try:
             # Not a duplicate: there may be no descriptor left for one.
             connection = socket.socket(fileno=number)

@@ -54,13 +54,10 @@ class Bundle:
     def to_bytes(self) -> bytes:
         """Return the content of the bundle file."""
         document: dict[str, Any] = {
-            "name": self.name,
-            "curve_public": self.curve_public.decode(),
-            "curve_secret": self.curve_secret.decode(),
-            "sign_public": self.sign_public.hex(),
-            "sign_secret": self.sign_secret.hex(),
+            "name": self.name, "curve_public": self.curve_public.decode(), "curve_secret": self.curve_secret.decode(),
+            "sign_public": self.sign_public.hex(), "sign_secret": self.sign_secret.hex(),
             "fleet_public": self.fleet_public.hex(),
-        }
+        }  # fmt: skip
         if self.roster is not None:
             document["roster"] = self.roster.document
         return json.dumps(document, indent=1).encode() + b"\n"
@@ -93,10 +90,7 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
 def load_roster(path: Path | str, fleet_public_key: bytes, *, verified: bool = False) -> Roster:
     """Read a fleet roster and verify its signature, unless the process that started this one has just `verified` it.
 
-    Raises
-    ------
-    UsageError
-        If the file is missing, is not a roster, or does not have a valid signature of the fleet.
+    Raise UsageError if the file is missing, is not a roster, or does not have a valid signature of the fleet.
     """
     data = read(Path(path), "fleet roster")
     try:

@@ -43,6 +43,11 @@ def set_common_options(socket: zmq.Socket[bytes]) -> None:
     socket.set(zmq.TCP_KEEPALIVE_CNT, 3)
 
 
+def bound_to(socket: zmq.Socket[bytes]) -> str:
+    """Return the address at which a socket listens, with the port that was chosen for port 0."""
+    return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
+
+
 @dataclass(eq=False)
 class Channel:
     """Sends messages to one peer on one lane, in order.
@@ -127,7 +132,6 @@ class Channel:
         self._hang_up(linger_ms)
 
     def dial(self) -> bool:
-        """Begin to connect; see `Dialler`."""
         try:
             socket = self.context.socket(zmq.DEALER)
         except zmq.ZMQError as error:
@@ -160,7 +164,6 @@ class Channel:
         return True
 
     def _hang_up(self, linger_ms: int) -> None:
-        """Close the socket, if there is one, or leave the dialler's queue."""
         self._unwatch()
         if self._socket is not None:
             self._socket.close(linger=linger_ms)
@@ -168,7 +171,6 @@ class Channel:
         self.dialler.done(self)
 
     def _push(self, parts: Sequence[bytes]) -> bool:
-        """Hand one message to libzmq, whole or not at all."""
         if self._socket is None:
             return False
         send, last = self._socket.send, len(parts) - 1
@@ -220,7 +222,6 @@ class Channel:
         self._watch()
 
     def _watch(self) -> None:
-        """Call `_on_event` when the socket can send."""
         if not self._watched:
             self._watched = True
             self.loop.add_reader(self._fd, self._on_event)

@@ -93,7 +93,11 @@ class Dialler:
         self._soon = None
         patience_s = min(max(_PATIENCE_S, _USUAL * self._usual_s), _LONGEST_S)
         while self._waiting and len(self._begun) < _AT_ONCE:
-            connection = self._next()
+            hurried = (one for one, waiting in self._waiting.items() if waiting.hurried)
+            # Peers before this one in the alphabet are first, from it on backwards; then those after it, from the last on.
+            connection = next(hurried, None) or max(
+                self._waiting, key=lambda one: ((peer := self._waiting[one].peer) < self._me, peer)
+            )
             waiting = self._waiting.pop(connection)
             self._begun[connection] = self._loop.call_later(patience_s, self.done, connection)
             if not connection.dial():
@@ -104,13 +108,3 @@ class Dialler:
         self._waiting[connection] = waiting
         del self._begun[connection]
         self._look()
-
-    def _next(self) -> Dialled:
-        for connection, waiting in self._waiting.items():
-            if waiting.hurried:
-                return connection
-        return max(self._waiting, key=lambda connection: self._place(self._waiting[connection].peer))
-
-    def _place(self, peer: str) -> tuple[bool, str]:
-        """Those before this peer in the alphabet are first, from it on backwards; then those after it, from the last on."""
-        return peer < self._me, peer

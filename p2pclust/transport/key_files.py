@@ -96,10 +96,7 @@ def write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
 def to_file(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
     """Encode a signing key for :func:`load_signing_key`, sealed if there is a passphrase.
 
-    Raises
-    ------
-    UsageError
-        If the passphrase has fewer than 12 characters.
+    Raise UsageError if the passphrase has fewer than 12 characters.
     """
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
 

@@ -1,39 +1,65 @@
-"""Make the keys of a fleet: the signing key, the signed fleet roster, and one bundle per device.
+"""Make keys: of a fleet the signing key, the signed fleet roster, and one bundle per device; a device may make its own.
 
 A fleet directory holds ``fleet.key`` (the signing key; keep it off the devices), ``fleet.pub`` (its public half),
 ``roster.json`` (public and signed: the members of the fleet) and ``NAME.bundle`` (secret: the only file that a device
 needs). A bundle holds the roster as it was when the bundle was made; a newer roster reaches the device by gossip, or as a
 file. Every file is written whole, synced and renamed into place, so that a crash leaves the old file or the new one.
 
+A fleet without keys has keys that protect nothing: they are derived from the peers' names, which are public. So it uses the
+same code as any other, and connects only to peers without keys: the fleet's key is derived as well, and differs from the
+key of every fleet with keys.
+
 ``cryptography`` is imported only where keys are made: it costs 8 MB until the process ends.
 """
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zmq
+from zmq.utils import z85
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.bundle import (
-    ROSTER,
-    Bundle,
-    check_name,
-    load_roster,
-)  # fmt: skip
-from p2pclust.transport.key_files import exclusive, load_signing_key, read, to_file, write
-from p2pclust.transport.new_keys import generate, load_request, new_device
-from p2pclust.transport.roster import PEER, Roster, RosterPeer, last_day, parse, sign, sign_key
+from p2pclust.transport.bundle import ROSTER, Bundle, check_name, load_roster
+from p2pclust.transport.key_files import exclusive, load_signing_key, read, read_json, to_file, write
+from p2pclust.transport.roster import PEER, Roster, RosterPeer, curve_key, last_day, parse, sign, sign_key
+from p2pclust.transport.signatures import signed, verified
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_REQUEST = b"p2pclust request to be enrolled 1\n"
 FLEET_KEY, FLEET_PUBLIC = "fleet.key", "fleet.pub"
+
+
+def generate(secret: bytes | None = None) -> Ed25519PrivateKey:
+    """Make a signing key, a new one unless its 32 bytes are given."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    return Ed25519PrivateKey.generate() if secret is None else Ed25519PrivateKey.from_private_bytes(secret)
+
+
+def new_device(
+    name: str, fleet_public: bytes, curve_secret: bytes | None = None, sign_secret: bytes | None = None
+) -> tuple[RosterPeer, Bundle]:
+    """Make a device's two key pairs, unless their secrets are given; return its entry for the roster and its bundle."""
+    secret = curve_secret or zmq.curve_keypair()[1]
+    curve_public, key = zmq.curve_public(secret), generate(sign_secret)
+    sign_public = key.public_key().public_bytes_raw()
+    bundle = Bundle(name, curve_public, secret, sign_public, key.private_bytes_raw(), fleet_public)
+    return RosterPeer(name, curve_public, sign_public), bundle
 
 
 @dataclass
 class _Edit:
-    """The roster of a fleet's directory while it is changed: its entries by name, and the bundles that were made."""
-
     directory: Path
     fleet_public: bytes
     entries: dict[str, RosterPeer]
@@ -131,23 +157,11 @@ def add_devices(
 ) -> list[Path]:
     """Enrol devices: make their keys, add them to the roster, sign it again, and write a bundle for each.
 
-    Parameters
-    ----------
-    role : {"peer", "operator"}
-        An operator may control peers, but is not a peer.
-    expires : str
-        The last day on which the keys are valid, like ``"2027-01-31"`` (UTC); empty: no limit.
+    With the role "operator" a device may control peers, but is not a peer. `expires` is the last day on which the keys are
+    valid, like ``"2027-01-31"`` (UTC); empty: no limit. Return the bundle files, each to be copied to its device.
 
-    Returns
-    -------
-    list of Path
-        The bundle files, each to be copied to its device.
-
-    Raises
-    ------
-    UsageError
-        If a name is taken or invalid, the fleet or its key is missing, the passphrase is wrong, or the roster was
-        tampered with. Then no device was enrolled.
+    Raise UsageError if a name is taken or invalid, the fleet or its key is missing, the passphrase is wrong, or the roster
+    was tampered with. Then no device was enrolled.
     """
     for name in names:
         check_name(name)
@@ -186,6 +200,52 @@ def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None =
     for name in names:
         (Path(directory) / f"{name}.bundle").unlink(missing_ok=True)  # its keys are no longer valid
     return load_public_roster(directory)
+
+
+def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[Path, Path]:
+    """Make a device's keys on the device itself, and a request to be enrolled, which holds only the public keys.
+
+    The device will accept rosters only of the fleet with this public key, 64 hexadecimal digits. Returns the files
+    ``NAME.bundle``, which stays here, and ``NAME.request``, which goes to the administrator.
+    """
+    check_name(name)
+    try:
+        fleet = sign_key(fleet_public)
+    except ValueError:
+        raise UsageError(
+            f"{fleet_public!r:.80} is not a fleet's public key: `p2pclust keys show` prints it, 64 hexadecimal digits"
+        ) from None
+    directory = Path(directory)
+    with exclusive(directory, create=True):
+        files = directory / f"{name}.bundle", directory / f"{name}.request"
+        if files[0].exists():
+            raise UsageError(f"{files[0]} exists: this device has keys already; choose another directory")
+        entry, bundle = new_device(name, fleet)
+        write(files[0], bundle.to_bytes(), 0o600)
+        body = {"name": name, "curve_public": entry.curve_public.decode(), "sign_public": entry.sign_public.hex()}
+        request = body | {"signature": signed(bundle.sign_secret, _asks(body)).hex()}
+        write(files[1], json.dumps(request, indent=1).encode() + b"\n", 0o644)
+    return files
+
+
+def load_request(path: Path) -> RosterPeer:
+    """Read a device's request to be enrolled; refuse it unless the device signed it."""
+    fields = ("name", "curve_public", "sign_public", "signature")
+    document = read_json(path, "request to be enrolled", dict.fromkeys(fields, str))
+    try:
+        signature = bytes.fromhex(document.pop("signature"))
+        entry = RosterPeer(
+            check_name(document["name"]), curve_key(document["curve_public"]), sign_key(document["sign_public"])
+        )
+    except ValueError as error:
+        raise UsageError(f"{path} is not a request to be enrolled ({error}): copy it again from the device") from None
+    if not verified(entry.sign_public, signature, _asks(document)):
+        raise UsageError(f"{path} was changed on its way: copy it again from the device")
+    return entry
+
+
+def _asks(body: Mapping[str, str]) -> bytes:
+    return _REQUEST + json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
 def enroll(
@@ -264,3 +324,31 @@ def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bun
         write(directory / ROSTER, roster.to_bytes(), 0o644, durable=False)
         for name, bundle in bundles.items():
             write(directory / f"{name}.bundle", bundle.to_bytes(), 0o600, durable=False)
+
+
+def beyond_this_device(host: str) -> bool:
+    """Return True if other devices may reach a socket that listens at that host.
+
+    Examples
+    --------
+    >>> [beyond_this_device(host) for host in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "meter-01.local")]
+    [False, False, False, True, True]
+    """
+    try:
+        return host != "localhost" and not ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:  # another name, which may mean another address later
+        return True
+
+
+def insecure_bundle(me: str, names: Iterable[str]) -> Bundle:
+    """Return the bundle, with roster, of the peer `me` in a fleet of these names; it is the same on every device."""
+    fleet = generate(_derived("fleet", ""))
+    fleet_public, made = fleet.public_key().public_bytes_raw(), {}
+    for name in sorted({check_name(name) for name in (me, *names)}):
+        curve_secret = z85.encode(_derived("curve", name))
+        made[name] = new_device(name, fleet_public, curve_secret, _derived("sign", name))
+    return replace(made[me][1], roster=sign(fleet, 1, [entry for entry, _ in made.values()]))
+
+
+def _derived(what: str, name: str) -> bytes:
+    return hashlib.sha256(f"p2pclust: this key protects nothing: {what} {name}".encode()).digest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from typing import Final, Protocol
@@ -37,16 +38,7 @@ Receive = Callable[[str, list[bytes], Lane], None]
 
 @dataclass(slots=True)
 class Counters:
-    """Messages and bytes of a transport since it was opened; bytes are those of the frames, without overhead.
-
-    Examples
-    --------
-    >>> counters = Counters()
-    >>> counters.drop("stranger")
-    >>> counters.drop("stranger")
-    >>> counters.dropped
-    {'stranger': 2}
-    """
+    """Messages and bytes of a transport since it was opened; bytes are those of the frames, without overhead."""
 
     messages_sent: int = 0
     messages_received: int = 0
@@ -60,19 +52,16 @@ class Counters:
 
 
 class ImposedLink(Protocol):
-    """What a testbed puts between a peer and the network: it delays messages in both directions, or loses them."""
+    """What a testbed puts between a peer and the network: it delays messages in both directions, or loses them.
 
-    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
-        """Take a message to a peer; return False if there is no room for it."""
+    `send` returns False if there is no room; `there_and_back` waits as long as a message and its answer would take; `close`
+    drops what has not come out, or with `flush` sends what was to leave.
+    """
 
-    def take_in(self, peer: str, frames: list[bytes], lane: Lane) -> None:
-        """Take a message that has come."""
-
-    async def there_and_back(self) -> None:
-        """Wait as long as a message and its answer would take."""
-
-    def close(self, *, flush: bool) -> None:
-        """Drop what has not come out; with `flush`, send what was to leave."""
+    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool: ...
+    def take_in(self, peer: str, frames: list[bytes], lane: Lane) -> None: ...
+    async def there_and_back(self) -> None: ...
+    def close(self, *, flush: bool) -> None: ...
 
 
 class Links(Protocol):
@@ -111,15 +100,7 @@ class Links(Protocol):
 
 
 def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
-    """Return why a message breaks the limits of its lane, or None if it fits.
-
-    Examples
-    --------
-    >>> misfit([b"header"], Lane.CONTROL) is None
-    True
-    >>> misfit([b"header"] * 10, Lane.CONTROL)
-    'too many frames'
-    """
+    """Return why a message breaks the limits of its lane, or None if it fits."""
     if not frames:
         return "no frames"
     if len(frames) > 1 + MAX_FRAMES:
@@ -130,35 +111,17 @@ def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split ``"host:port"``, or raise UsageError; an IPv6 host has brackets in the text, but not in what is returned.
-
-    Examples
-    --------
-    >>> parse_address("127.0.0.1:5001")
-    ('127.0.0.1', 5001)
-    >>> parse_address("[::1]:5001")
-    ('::1', 5001)
-    """
-    found = _ADDRESS.fullmatch(address)
-    host = "" if found is None else found["ipv6"] or found["host"]
-    if found is None or not 0 < len(host) <= _MOST_HOST or int(found["port"]) > 65535 or not _sound(found["ipv6"]):
-        raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
-    return host, int(found["port"])
-
-
-def _sound(ipv6: str | None) -> bool:
-    try:
-        return ipv6 is None or IPv6Address(ipv6) is not None
-    except ValueError:
-        return False
+    """Split ``"host:port"``, or raise UsageError; an IPv6 host has brackets in the text, but not in what is returned."""
+    if found := _ADDRESS.fullmatch(address):
+        host, port = found["ipv6"] or found["host"], int(found["port"])
+        with suppress(ValueError):
+            if found["ipv6"]:
+                IPv6Address(host)
+            if len(host) <= _MOST_HOST and port <= 65535:
+                return host, port
+    raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
 
 
 def tcp_endpoint(host: str, port: int) -> str:
-    """Return the name that libzmq has for a TCP address.
-
-    Examples
-    --------
-    >>> tcp_endpoint("::1", 5001)
-    'tcp://[::1]:5001'
-    """
+    """Return the name that libzmq has for a TCP address."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

@@ -24,8 +24,7 @@ from p2pclust.transport.signatures import verified
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-#: A roster of 10,000 peers is some 3 MB.
-MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024
+MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024  # a roster of 10,000 peers is some 3 MB
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 #: The roles: an operator's machine may control peers, but is not a peer and counts for no majority.
 PEER, OPERATOR = "peer", "operator"
@@ -53,13 +52,7 @@ class RosterPeer:
 
     @property
     def expires_at(self) -> float:
-        """The instant from which the key is refused, in seconds since 1970; infinity if it does not expire.
-
-        Examples
-        --------
-        >>> RosterPeer("a", b"", b"", expires="1970-01-01").expires_at
-        86400.0
-        """
+        """The instant from which the key is refused, in seconds since 1970; infinity if it does not expire."""
         if not self.expires:
             return float("inf")
         last = date.fromisoformat(self.expires)
@@ -71,15 +64,6 @@ class Roster:
     """The members of a fleet, signed with the fleet's key; entries are sorted by name.
 
     `signs_facts` says whether every peer of the fleet signs its facts.
-
-    Examples
-    --------
-    >>> from p2pclust.transport.keys import throwaway_fleet
-    >>> roster, bundles = throwaway_fleet(["meter-1", "meter-2"])
-    >>> roster.names
-    ('meter-1', 'meter-2')
-    >>> roster.name_of(bundles["meter-2"].curve_public)
-    'meter-2'
     """
 
     fleet_id: str

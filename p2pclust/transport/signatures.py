@@ -24,17 +24,15 @@ def fact_statement(fleet_id: str, owner: str, key: str, version: int, value: byt
     return statement(b"p2pclust fact", fleet_id, owner, key, (version.to_bytes(8, "little", signed=True), value))
 
 
-def verified(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Return True if the owner of a public key (32 bytes) signed the message with this signature (64 bytes).
+def signed(secret: bytes, message: bytes) -> bytes:
+    """Return the signature (64 bytes) of a message with a secret key (32 bytes)."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
 
-    Examples
-    --------
-    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    >>> key = Ed25519PrivateKey.generate()
-    >>> public, signature = key.public_key().public_bytes_raw(), key.sign(b"roster")
-    >>> verified(public, signature, b"roster"), verified(public, signature, b"another")
-    (True, False)
-    """
+    return Ed25519PrivateKey.from_private_bytes(secret).sign(message)
+
+
+def verified(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Return True if the owner of a public key (32 bytes) signed the message with this signature (64 bytes)."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
 

@@ -18,14 +18,12 @@ from p2pclust.errors import WireError
 
 #: In every header; a release raises it if peers with the version before could not understand its messages.
 WIRE_VERSION: Final = 1
-#: Frames that may follow the header.
-MAX_FRAMES: Final = 8
+MAX_FRAMES: Final = 8  # frames that may follow the header
 #: One megabyte of tiny maps would build a million objects, so a header stays far below that.
 MAX_HEADER_BYTES: Final = 48 * 1024
 #: All frames of one message on the control lane together; anything larger belongs on the bulk lane.
 MAX_CONTROL_BYTES: Final = 64 * 1024
-#: Equal to the sockets' MAXMSGSIZE, which libzmq checks per frame.
-MAX_FRAME_BYTES: Final = 1024 * 1024
+MAX_FRAME_BYTES: Final = 1024 * 1024  # equal to the sockets' MAXMSGSIZE, which libzmq checks per frame
 
 _HEADER_LENGTH: Final = 3
 
@@ -59,10 +57,7 @@ def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> lis
 def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
     """Decode one message, which may be hostile, into its kind, its fields and its frames.
 
-    Raises
-    ------
-    WireError
-        If there are too many parts, one is too large, the version differs from ours, or the header is malformed.
+    Raise WireError if there are too many parts, one is too large, the version differs from ours, or the header is malformed.
     """
     if not 1 <= len(parts) <= 1 + MAX_FRAMES:
         raise WireError(f"{len(parts)} frames, expected 1 to {1 + MAX_FRAMES}")
@@ -73,15 +68,9 @@ def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
             raise WireError(f"frame of {len(part)} bytes, the limit is {MAX_FRAME_BYTES}")
     try:
         header = msgpack.unpackb(
-            parts[0],
-            raw=False,
-            strict_map_key=True,
-            max_str_len=1024,
-            max_bin_len=MAX_HEADER_BYTES,
-            max_array_len=4096,
-            max_map_len=256,
-            max_ext_len=0,
-        )
+            parts[0], raw=False, strict_map_key=True, max_str_len=1024, max_bin_len=MAX_HEADER_BYTES, max_array_len=4096,
+            max_map_len=256, max_ext_len=0,
+        )  # fmt: skip
     # msgpack raises its own family and, for deep nesting or bad text, these; a flaw in its parser must not stop a peer.
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError, OverflowError) as error:
         raise WireError(f"header is not msgpack: {type(error).__name__}") from None
@@ -99,10 +88,5 @@ def kind_of(header: bytes) -> str:
     """Return the kind of a message from a header that `pack` made, without parsing the rest of it.
 
     Kinds are shorter than 32 letters, so msgpack writes their length into one mark. For messages of others use `unpack`.
-
-    Examples
-    --------
-    >>> kind_of(pack("ping", {"seq": 7})[0])
-    'ping'
     """
     return header[_KIND_AT : _KIND_AT + (header[_KIND_AT - 1] & 31)].decode()

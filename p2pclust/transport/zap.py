@@ -16,16 +16,22 @@ from zmq.utils import z85
 
 from p2pclust.transport.channel import Drain
 
-DOMAIN = b"p2pclust"
-"""Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits any key when no handler answers."""
-
-CONTROL_DOMAIN = b"p2pclust.control"
-"""The same for the socket of operators."""
+#: Of the socket where peers connect, and of that where operators ask.
+DOMAIN, CONTROL_DOMAIN = b"p2pclust", b"p2pclust.control"
 
 _ENDPOINT = "inproc://zeromq.zap.01"
 _REQUEST_FRAMES = 7  # version, request id, domain, address, routing id, mechanism, and one credential for CURVE
 _BURST = 64
 _LOOK_S = 5.0  # between two questions whether it still answers
+
+
+def guard(socket: zmq.Socket[bytes], curve_secret: bytes, domain: bytes) -> None:
+    """Let a socket that is to listen admit only keys that the handler of its context admits in that domain."""
+    socket.curve_server = True
+    socket.curve_secretkey = curve_secret
+    # Both are needed: without either of them libzmq admits any key when no handler answers.
+    socket.zap_domain = domain
+    socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
 
 class ZapHandler:
@@ -81,17 +87,14 @@ class ZapHandler:
             request = self._socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
             return 0
-        self._socket.send_multipart(self._answer(request))
-        return 1
-
-    def _answer(self, request: Sequence[bytes]) -> list[bytes]:
         request_id = request[1] if len(request) > 1 else b""
         try:
             status, text, user = self._decide(request)
         except Exception as error:  # noqa: BLE001 - a failing decision is a refusal, never the end of the handler
             self._loop.call_exception_handler({"message": "a ZAP request failed", "exception": error})
             status, text, user = b"500", b"internal error", b""
-        return [b"1.0", request_id, status, text, user, b""]
+        self._socket.send_multipart([b"1.0", request_id, status, text, user, b""])
+        return 1
 
     def _decide(self, request: Sequence[bytes]) -> tuple[bytes, bytes, bytes]:
         if len(request) != _REQUEST_FRAMES or request[0] != b"1.0":

@@ -18,15 +18,12 @@ import zmq
 from p2pclust.errors import UsageError
 from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
-from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Drain, set_common_options
+from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Drain, bound_to, set_common_options
 from p2pclust.transport.dialling import Dialler
 from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
-from p2pclust.transport.zap import DOMAIN, ZapHandler
-
-if TYPE_CHECKING:  # bytes move without NumPy
-    pass
+from p2pclust.transport.zap import DOMAIN, ZapHandler, guard
 
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST_MESSAGES = 256
@@ -63,40 +60,13 @@ class ZmqLinks:
     """Links of one peer to other peers of its fleet; follows `p2pclust.transport.links.Links`.
 
     Port 0 in `listen` takes a free port. A bulk connection that carried nothing for `bulk_idle_s` is closed.
-
-    Raises
-    ------
-    UsageError
-        When our key is not on the roster, or the address cannot be listened on.
-
-    Examples
-    --------
-    >>> from p2pclust.transport.keys import throwaway_fleet
-    >>> async def greet():
-    ...     roster, bundles = throwaway_fleet(["a", "b"])
-    ...     heard = asyncio.get_running_loop().create_future()
-    ...     a = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
-    ...     b = ZmqLinks(bundles["b"], roster, "127.0.0.1:0", lambda *message: heard.set_result(message))
-    ...     a.connect("b", b.address)
-    ...     a.send("b", [b"hello"], Lane.CONTROL)
-    ...     message = await heard
-    ...     a.close()
-    ...     b.close()
-    ...     return message
-    >>> asyncio.run(greet())
-    ('a', [b'hello'], <Lane.CONTROL: 0>)
+    Raise UsageError when our key is not on the roster, or the address cannot be listened on.
     """
 
     def __init__(
-        self,
-        bundle: Bundle,
-        roster: Roster,
-        listen: str,
-        receive: Receive,
-        loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        bulk_idle_s: float = _BULK_IDLE_S,
-    ) -> None:
+        self, bundle: Bundle, roster: Roster, listen: str, receive: Receive, loop: asyncio.AbstractEventLoop | None = None,
+        *, bulk_idle_s: float = _BULK_IDLE_S,
+    ) -> None:  # fmt: skip
         check_enrolled(bundle, roster)
         host, port = parse_address(listen)
         self.counters = Counters()
@@ -123,7 +93,8 @@ class ZmqLinks:
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
         #: Called if no handler decides on handshakes now: libzmq then refuses all of them, and only a restart helps.
         self.on_unguarded: Callable[[], None] = lambda: None
-        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._ended_zap)
+        unguarded = lambda: self.on_unguarded()  # noqa: E731, PLW0108 - it is set later
+        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, unguarded)
         self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
@@ -138,7 +109,6 @@ class ZmqLinks:
         self.half_open.watch(self.address)
 
     def trouble(self, peer: str) -> str:
-        """Say why nothing can be sent to a peer at the moment, or return an empty string."""
         link = self._links.get(peer)
         if link is None:
             return "its address is not known" if self.roster.curve_key(peer) else "not on the fleet roster"
@@ -154,10 +124,9 @@ class ZmqLinks:
             self._routes.pop(peer, None)
             self._arrivals.end(peer)
         for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.their_key]:
-            self._disconnect(peer, _LAST_WORD_MS)
+            self.disconnect(peer, _LAST_WORD_MS)
 
     def connect(self, peer: str, address: str) -> None:
-        """Open a link; see `Links.connect`. A link to ourselves is not opened either."""
         link = self._links.get(peer)
         if self._closed or (link is not None and link.address == address):
             return
@@ -174,18 +143,14 @@ class ZmqLinks:
         control = self._open_channel(peer, host, port, their_key, Lane.CONTROL)
         self._links[peer] = _Link(peer, address, host, port, their_key, control)
 
-    def disconnect(self, peer: str) -> None:
-        """Close a link; see `Links.disconnect`."""
-        self._disconnect(peer)
-
-    def _disconnect(self, peer: str, linger_ms: int = 0) -> None:
+    def disconnect(self, peer: str, linger_ms: int = 0) -> None:
+        """Close a link; see `Links.disconnect`. What was sent has `linger_ms` to go."""
         link = self._links.pop(peer, None)
         if link is not None:
             link.control.close(linger_ms)
             link.close_bulk()
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
-        """Queue one message; see `Links.send`."""
         link = self._links.get(peer)
         reason = "no such link" if link is None else misfit(frames, lane)
         if link is None or reason is not None:
@@ -196,7 +161,13 @@ class ZmqLinks:
         return self._put(link, frames, lane)
 
     def _put(self, link: _Link, frames: Sequence[bytes], lane: Lane) -> bool:
-        channel = link.control if lane == Lane.CONTROL else self._bulk(link)
+        channel = link.control
+        if lane == Lane.BULK:
+            link.bulk_used_at = self._loop.time()
+            if link.bulk is None:
+                link.bulk = self._open_channel(link.peer, link.host, link.port, link.their_key, Lane.BULK)
+                link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
+            channel = link.bulk
         return channel.send([_MARKS[lane] + frames[0], *frames[1:]])
 
     def leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
@@ -214,7 +185,6 @@ class ZmqLinks:
         self._receive(peer, frames, lane)
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
-        """Return True if the peer's port refuses a TCP connection; see `Links.refused`."""
         link = self._links.get(peer)
         if link is None:
             return False
@@ -255,14 +225,6 @@ class ZmqLinks:
         own, counters, dialler = self._bundle, self.counters, self._dialler
         return Channel(self.context, self._loop, own, endpoint, their_key, lane, counters, dialler, peer)
 
-    def _bulk(self, link: _Link) -> Channel:
-        """Return the bulk connection, opened if necessary, and note its use."""
-        link.bulk_used_at = self._loop.time()
-        if link.bulk is None:
-            link.bulk = self._open_channel(link.peer, link.host, link.port, link.their_key, Lane.BULK)
-            link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
-        return link.bulk
-
     def _close_idle_bulk(self, link: _Link) -> None:
         due = link.bulk_used_at + self._bulk_idle_s
         if self._loop.time() < due:
@@ -281,9 +243,6 @@ class ZmqLinks:
         self.counters.drop("not admitted: too many connections", n_connections)
         self.on_crowd(n_connections)
 
-    def _ended_zap(self) -> None:
-        self.on_unguarded()
-
     def _admits_operator(self, curve_public: bytes) -> bool:
         """Admit the key of every device on the roster, whatever its role, to the control address."""
         known = self.roster.entry_of(curve_public) is not None
@@ -292,7 +251,6 @@ class ZmqLinks:
         return known
 
     def _receive_one(self) -> int:
-        """Receive one message and hand it on; return its size in bytes with the routing id, or 0 if there was none."""
         router = self._router
         try:
             # The routing id, made up by libzmq, carries the metadata of the message as well.
@@ -319,9 +277,9 @@ class ZmqLinks:
             self.counters.drop(f"not received: {reason or 'malformed'}")
             self.on_misfit(name, f"{reason or 'no lane'}: {n_frames} frames of {size - len(head)} bytes together")
             return size
-        if lane == Lane.CONTROL:
-            self._note_route(name, head)
-        elif not self._arrivals.known(name, head.bytes):
+        if lane == Lane.CONTROL and self._routes.get(name) != head.bytes:
+            self._new_route(name, head)
+        elif lane == Lane.BULK and not self._arrivals.known(name, head.bytes):
             self._arrivals.note(name, head)
         (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
         return size
@@ -339,17 +297,14 @@ class ZmqLinks:
             return None
         return name
 
-    def _note_route(self, name: str, head: zmq.Frame) -> None:
-        """If a peer speaks on a new connection, for example because it was restarted, reconnect to it."""
-        route = head.bytes
-        if self._routes.get(name) != route:
-            self._routes[name] = route
-            self._arrivals.note(name, head)
-            link = self._links.get(name)
-            if link is not None:
-                link.control.revive()
-                if link.bulk is not None:
-                    link.bulk.revive()
+    def _new_route(self, name: str, head: zmq.Frame) -> None:
+        """Reconnect to a peer that speaks on a new connection, for example because it was restarted."""
+        self._routes[name] = head.bytes
+        self._arrivals.note(name, head)
+        if (link := self._links.get(name)) is not None:
+            link.control.revive()
+            if link.bulk is not None:
+                link.bulk.revive()
 
 
 if TYPE_CHECKING:
@@ -367,11 +322,7 @@ def open_router(context: zmq.Context[zmq.Socket[bytes]], curve_secret: bytes) ->
     router.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES + CURVE_OVERHEAD)
     router.rcvhwm = _INBOUND_QUEUE
     router.sndhwm = 1
-    router.curve_server = True
-    router.curve_secretkey = curve_secret
-    # Both are needed: without either of them libzmq admits any key when no handler answers.
-    router.zap_domain = DOMAIN
-    router.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+    guard(router, curve_secret, DOMAIN)
     return router
 
 
@@ -394,4 +345,4 @@ def bind(router: zmq.Socket[bytes], host: str, port: int) -> str:
                 f"cannot listen on {where}: the port is in use; choose another, or stop the program that uses it"
             ) from None
         raise UsageError(f"cannot listen on {where}: {error.strerror}; give an address of this machine") from None
-    return bytes(router.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
+    return bound_to(router)

@@ -90,7 +90,7 @@ class _Trial:
     def outcome(self, name):
         job, disk = self.jobs[name], self.world.peers[name].disk
         ref = job.ledger.register.ref
-        found = outcome_of(ref, lambda: iter(disk.blob(ref.digest)))
+        found = outcome_of(ref, lambda digest: iter(disk.blob(digest)))
         return (found.phase, found.reason) if job.ledger.finished else ("running", "")
 
 

@@ -17,7 +17,7 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.lab.testbed.peer.attached import Driven
 from p2pclust.peer import main
 from p2pclust.peer.core.events import Cancel
-from p2pclust.peer.surroundings import Surroundings
+from p2pclust.peer.main import Surroundings
 from p2pclust.protocols.engine.compose import cluster_job
 
 yaml = pytest.importorskip("yaml", reason="pip install pyyaml")

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from p2pclust.errors import UsageError
-from p2pclust.transport import keys, new_keys
+from p2pclust.transport import keys
 from p2pclust.transport import roster as roster_module
 from p2pclust.transport.bundle import Bundle, check_enrolled, check_name, load_bundle, load_roster
 from p2pclust.transport.key_files import is_sealed
@@ -243,9 +243,9 @@ def test_another_fleets_roster_is_refused(tmp_path, fleet):
 
 
 def test_a_signed_roster_with_a_name_or_key_twice_is_refused(tmp_path):
-    key = new_keys.generate()
+    key = keys.generate()
     public = key.public_key().public_bytes_raw()
-    one, other = (new_keys.new_device(name, public)[0] for name in ("one", "two"))
+    one, other = (keys.new_device(name, public)[0] for name in ("one", "two"))
     for twice in ((one, one), (one, keys.RosterPeer("one", other.curve_public, other.sign_public))):
         (tmp_path / "roster.json").write_bytes(roster_module.sign(key, 1, twice).to_bytes())
         with pytest.raises(UsageError, match="lists a name or a key twice"):
@@ -432,7 +432,7 @@ def test_two_who_enrol_at_once_both_end_on_the_roster(fleet):
 @pytest.mark.parametrize("last", ["2001-12-31", "2026-11-25"])
 def test_keys_that_have_expired_are_not_made_or_enrolled(fleet, tmp_path, last):
     directory, public = fleet
-    _, asking = new_keys.make_request(tmp_path, "c", public.hex())
+    _, asking = keys.make_request(tmp_path, "c", public.hex())
     before = files(directory)
     for enrol in (
         lambda: add_devices(directory, ["c"], expires=last),

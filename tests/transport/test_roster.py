@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.transport import roster as rosters
-from p2pclust.transport.new_keys import generate, new_device
+from p2pclust.transport.keys import generate, new_device
 from p2pclust.transport.roster import OPERATOR, Roster, RosterPeer, is_signed, parse, sign, signed_by
 
 KEY = generate()

@@ -96,7 +96,7 @@ def request(
       p2pclust keys request meter-07 --fleet-key 5f0a6d...
     """
     from p2pclust.transport.bundle import load_bundle  # noqa: PLC0415
-    from p2pclust.transport.new_keys import make_request  # noqa: PLC0415
+    from p2pclust.transport.keys import make_request  # noqa: PLC0415
     from p2pclust.transport.roster import fingerprint  # noqa: PLC0415
 
     bundle, asking = make_request(directory, name, fleet_key)

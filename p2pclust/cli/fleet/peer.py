@@ -128,7 +128,7 @@ def become(config: Mapping[str, Any]) -> None:
     The process keeps its id, so that a service manager can supervise it.
     """
     from p2pclust.transport.key_files import write  # noqa: PLC0415
-    from p2pclust.transport.new_keys import insecure_bundle  # noqa: PLC0415
+    from p2pclust.transport.keys import insecure_bundle  # noqa: PLC0415
 
     file = Path(config["state_dir"]) / "peer.json"
     try:

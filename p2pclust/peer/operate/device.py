@@ -21,8 +21,7 @@ _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
 _SPARE_MB = 30  # for the stacks of three threads and a first round: a peer needs at least this
 
 
-#: Of a device about which nothing is known; a peer that has it publishes none.
-USUAL_FITNESS: Final = 0.5
+USUAL_FITNESS: Final = 0.5  # of a device about which nothing is known; a peer that has it publishes none
 
 
 def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> float:
@@ -30,15 +29,6 @@ def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> 
 
     An aggregator sends to all peers. From 0.1 to 100 Mbit/s each factor of ten counts the same; without a rate the
     up-link counts as fast.
-
-    Examples
-    --------
-    >>> fitness(mains=True, cores=8)
-    1.0
-    >>> round(fitness(mains=False, cores=None), 4)
-    0.3375
-    >>> round(fitness(mains=True, cores=8, up_mbit=1.0), 4)
-    0.8
     """
     wide = 1.0 if up_mbit is None else min(max((math.log10(up_mbit) + 1) / 3, 0.0), 1.0)
     return 0.4 * mains + 0.3 * min(cores or 1, 8) / 8 + 0.3 * wide
@@ -47,20 +37,11 @@ def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> 
 def restrain(config: Mapping[str, Any]) -> None:
     """Apply the limits of a configuration to this process and those that it starts.
 
-    Parameters
-    ----------
-    config : mapping
-        ``nice``: its nice value, 0 to 19. ``cpus``: the processors that it may run on. ``memory_mb``: its limit of
-        private writable memory, in 10^6 bytes. ``network_namespace``: the file of a namespace to enter. A key that is
-        absent or None sets no limit.
+    ``nice`` is its nice value, 0 to 19; ``cpus`` the processors that it may run on; ``memory_mb`` its limit of private
+    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter. A key that is absent or None sets
+    no limit. Raise UsageError if this system cannot set such a limit, a processor does not exist, or the memory is too
+    little for a peer.
 
-    Raises
-    ------
-    UsageError
-        If this system cannot set such a limit, a processor does not exist, or the memory is too little for a peer.
-
-    Notes
-    -----
     The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings, used or not. A limit of
     address space (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many without using memory.
     The limit holds for each process; a command that reads the data counts separately. An allocation beyond it fails, and
@@ -73,30 +54,29 @@ def restrain(config: Mapping[str, Any]) -> None:
     """
     if config.get("nice"):
         os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + int(config["nice"]), 19))
-    if config.get("cpus") is not None:
-        _keep_to(tuple(config["cpus"]))
+    if (cpus := config.get("cpus")) is not None:
+        if sys.platform != "linux":
+            raise UsageError("cpus: this system cannot restrict a process to some processors: omit it")
+        there = sorted(os.sched_getaffinity(0))
+        absent = [cpu for cpu in cpus if cpu not in there]
+        if absent:
+            raise UsageError(f"cpus: no processor {absent[0]} here: expected some of {', '.join(map(str, there))}")
+        os.sched_setaffinity(0, cpus)
     if config.get("memory_mb") is not None:
         _limit_memory(float(config["memory_mb"]))
-    if config.get("network_namespace") is not None:
-        _enter(str(config["network_namespace"]))
+    if (namespace := config.get("network_namespace")) is not None:  # all threads that are started later are in it, too
+        with open(namespace, "rb") as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
+                why = os.strerror(ctypes.get_errno())
+                raise UsageError(f"network_namespace {namespace}: cannot be entered ({why}): root is required")
 
 
 def memory_bytes(memory_mb: float | None) -> float:
-    """Return how much memory a peer may use: its own limit, that of its service, or what the device has.
-
-    Examples
-    --------
-    >>> memory_bytes(0.001)
-    1000.0
-    """
-    return min(math.inf if memory_mb is None else memory_mb * 1e6, _service_bytes(), _installed_bytes())
-
-
-def _installed_bytes() -> float:
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return math.inf
+    """Return how much memory a peer may use: its own limit, that of its service, or what the device has."""
+    installed = math.inf
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        installed = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    return min(math.inf if memory_mb is None else memory_mb * 1e6, _service_bytes(), installed)
 
 
 def _service_bytes() -> float:
@@ -123,24 +103,6 @@ def kernel_kib(figure: str) -> float | None:
         if line.startswith(f"{figure}:"):
             return float(line.split()[1])
     return None
-
-
-def _enter(network_namespace: str) -> None:
-    """Enter a namespace, with all threads that are started later."""
-    with open(network_namespace, "rb") as file:
-        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
-            why = os.strerror(ctypes.get_errno())
-            raise UsageError(f"network_namespace {network_namespace}: cannot be entered ({why}): root is required")
-
-
-def _keep_to(cpus: tuple[int, ...]) -> None:
-    if sys.platform != "linux":
-        raise UsageError("cpus: this system cannot restrict a process to some processors: omit it")
-    there = sorted(os.sched_getaffinity(0))
-    absent = [cpu for cpu in cpus if cpu not in there]
-    if absent:
-        raise UsageError(f"cpus: no processor {absent[0]} here: expected some of {', '.join(map(str, there))}")
-    os.sched_setaffinity(0, cpus)
 
 
 def _limit_memory(memory_mb: float) -> None:

@@ -6,6 +6,7 @@ Imported only if the configuration has ``metrics``; needs the extra ``metrics``.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -14,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from p2pclust.peer.operate.status import JobStatus, PeerStatus
+from p2pclust.peer.operate.status import PeerStatus
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -25,7 +26,7 @@ HELP: Final[Mapping[str, str]] = {
     "p2pclust_peers_enrolled": "Peers on the fleet roster, with this one",
     "p2pclust_peers_alive": "Enrolled peers that this peer sees as alive or suspect, with this one",
     "p2pclust_peers_majority": "The number of peers that is a majority",
-    "p2pclust_member_up": "Whether this peer sees another one as alive or suspect; absent if that one left on purpose",
+    "p2pclust_member_up": "Whether this peer sees another peer as alive or suspect; absent if that peer left on purpose",
     "p2pclust_member_heard_seconds": "Seconds since another peer was last heard; absent if never",
     "p2pclust_jobs": "Jobs of this peer by phase",
     "p2pclust_job_round": "The round that a running job has reached here",
@@ -53,37 +54,27 @@ _ENDED: Final = ("done", "failed", "cancelled")
 
 
 class Metrics(Collector):
-    """Collects the metrics of one peer from its `snapshot`, and counts its events; `kind` is the class of its device.
-
-    Examples
-    --------
-    >>> figures = Metrics(dict)
-    >>> figures.count("elected", {})
-    >>> HELP["p2pclust_events"]
-    'Events by their word in the log'
-    """
+    """Collects the metrics of one peer from its `snapshot`, and counts its events; `kind` is the class of its device."""
 
     def __init__(self, snapshot: Callable[[], PeerStatus], kind: str = "") -> None:
         self._snapshot = snapshot
         self._kind = kind
-        self._events = dict.fromkeys(SUSPICIOUS, 0)
+        self._events = Counter(dict.fromkeys(SUSPICIOUS, 0))
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
     def count(self, verb: str, fields: Mapping[str, Any]) -> None:
         """Count an event."""
-        self._events[verb] = self._events.get(verb, 0) + 1
+        self._events[verb] += 1
 
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the metrics vary."""
-        return []
+        return []  # the metrics vary
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
         status = self._snapshot()
         labels = {
             "peer": status.peer, "fleet": status.fleet.id, "class": self._kind, "version": status.version,
@@ -97,7 +88,14 @@ class Metrics(Collector):
         yield _gauge("p2pclust_member_up", up)
         heard = [(name, member.heard_s) for member, name in members if member.heard_s is not None]
         yield _gauge("p2pclust_member_heard_seconds", heard)
-        yield from _of_jobs(status.jobs)
+        phases = Counter(job.phase for job in status.jobs)
+        yield _gauge("p2pclust_jobs", [({"phase": phase}, n) for phase, n in sorted(phases.items())])
+        # Not "job": Prometheus gives that label to what it scrapes. Ended jobs would be hundreds of series that stand still.
+        running = [job for job in status.jobs if job.phase not in _ENDED]
+        labelled = [(job, {"job_id": job.job, "protocol": job.protocol}) for job in running]
+        yield _gauge("p2pclust_job_round", [(named, job.round) for job, named in labelled])
+        yield _gauge("p2pclust_job_term", [(named, job.term) for job, named in labelled])
+        yield _gauge("p2pclust_job_peers_absent", [(named, len(job.absent)) for job, named in labelled])
         yield _counter("p2pclust_events", [({"event": verb}, n) for verb, n in sorted(self._events.items())])
         counters = status.counters
         for way in ("sent", "received"):
@@ -111,18 +109,6 @@ class Metrics(Collector):
         yield _gauge("p2pclust_max_resident_memory_bytes", [({}, status.max_rss_mb * 2**20)])
         yield _gauge("p2pclust_open_descriptors", [({}, status.descriptors)])
         yield _gauge("p2pclust_tasks", [({}, status.tasks)])
-
-
-def _of_jobs(jobs: list[JobStatus]) -> Iterator[Metric]:
-    phases: dict[str, int] = {}
-    for job in jobs:
-        phases[job.phase] = phases.get(job.phase, 0) + 1
-    yield _gauge("p2pclust_jobs", [({"phase": phase}, n) for phase, n in sorted(phases.items())])
-    # Not "job": Prometheus gives that label to what it scrapes. Ended jobs would be hundreds of series that never change.
-    labels = [(job, {"job_id": job.job, "protocol": job.protocol}) for job in jobs if job.phase not in _ENDED]
-    yield _gauge("p2pclust_job_round", [(named, job.round) for job, named in labels])
-    yield _gauge("p2pclust_job_term", [(named, job.term) for job, named in labels])
-    yield _gauge("p2pclust_job_peers_absent", [(named, len(job.absent)) for job, named in labels])
 
 
 def _family(

@@ -26,13 +26,20 @@ class Notifier:
     def __init__(
         self, environment: Mapping[str, str], standing: Callable[[], tuple[bool, str]], loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        named = environment.get("NOTIFY_SOCKET", "")
+        # A path, or a name in Linux's abstract space, which begins with ``@``.
+        self._address = "\0" + named[1:] if named.startswith("@") else named if named.startswith("/") else ""
         self._standing = standing
         self._loop = loop
         self._ready = False
         self._status = ""
         self._timer: asyncio.TimerHandle | None = None
-        self._fed_s = _watchdog_s(environment)
+        told, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+        ours = told.isdigit() and pid in (
+            "",
+            str(os.getpid()),
+        )  # otherwise there is none, or it watches another process
+        self._fed_s = int(told) / 1e6 if ours else 0.0
         self._every_s = min(_LOOK_S, self._fed_s / 3) if self._fed_s else _LOOK_S
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         if self._socket is not None:
@@ -69,32 +76,9 @@ class Notifier:
         """Send a datagram; return False if systemd is busy or gone, so that the next look repeats it."""
         if self._socket is None:
             return False
+        lines = [f"{word}={' '.join(value.splitlines())}" for word, value in words.items()]
         try:
-            self._socket.sendto(words_of(words), self._address)
+            self._socket.sendto("\n".join(lines).encode(), self._address)
         except OSError:
             return False
         return True
-
-
-def words_of(words: Mapping[str, str]) -> bytes:
-    r"""Return a datagram.
-
-    Examples
-    --------
-    >>> words_of({"READY": "1", "STATUS": "3 of 5\npeers"})
-    b'READY=1\nSTATUS=3 of 5 peers'
-    """
-    return "\n".join(f"{word}={' '.join(value.splitlines())}" for word, value in words.items()).encode()
-
-
-def _address(named: str) -> str:
-    """Return the socket's address: a path, or a name in Linux's abstract space, which begins with ``@``."""
-    return "\0" + named[1:] if named.startswith("@") else named if named.startswith("/") else ""
-
-
-def _watchdog_s(environment: Mapping[str, str]) -> float:
-    """Return the watchdog's period in seconds; 0 if there is none, or it watches another process."""
-    told, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
-    if not told.isdigit() or (pid and pid != str(os.getpid())):
-        return 0.0
-    return int(told) / 1e6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from p2pclust.peer.operate.status import JobStatus, MemberStatus, PeerStatus
@@ -55,6 +55,7 @@ def status_page(status: PeerStatus, kind: str = "") -> str:
         (size(counters.bytes_sent), f"sent in {counters.messages_sent} messages"),
         (size(counters.bytes_received), f"received in {counters.messages_received}"),
     ]
+    dropped = [(escape(reason), str(count)) for reason, count in sorted(counters.dropped.items())]
     device = f"{kind}, " if kind else ""
     return "\n".join([
         "<!DOCTYPE html>",
@@ -71,36 +72,30 @@ def status_page(status: PeerStatus, kind: str = "") -> str:
         '<div class="tiles">',
         *(f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>' for figure, what in tiles),
         "</div>",
-        _jobs(jobs), _members(status.members), _dropped(counters.dropped),
+        _jobs(jobs), _members(status.members), _table("Dropped messages", ("why", "#how many"), dropped, "None."),
         f"<footer>As this peer sees it; the page loads itself again every {_REFRESH_S} seconds.</footer>",
         "</body></html>",
     ])  # fmt: skip
 
 
 def _jobs(jobs: Sequence[JobStatus]) -> str:
+    def waits(names: Sequence[str]) -> str:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return f"waits for {', '.join(names[:5])}{more}" if names else ""
+
     rows = [
         (
-            f"<code>{escape(_short(job))}</code>",
+            f"<code>{escape(f'{job.series[:15]}/{job.number + 1}' if job.series else job.job[:12])}</code>",
             escape(job.protocol) + (f", {job.clusters} clusters" if job.clusters else ""),
             _dot(job.phase, "warn" if job.reason else "good"),
             str(job.round),
             str(job.term),
             escape(job.aggregator),
-            escape(job.reason or _waits(job)),
+            escape(job.reason or waits(job.waits_for)),
         )
         for job in jobs
     ]
     return _table("Jobs", ("job", "what", "phase", "#round", "#term", "aggregator", ""), rows, "No job yet.")
-
-
-def _short(job: JobStatus) -> str:
-    return f"{job.series[:15]}/{job.number + 1}" if job.series else job.job[:12]
-
-
-def _waits(job: JobStatus) -> str:
-    names = job.waits_for
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"waits for {', '.join(names[:5])}{more}" if names else ""
 
 
 def _members(members: Sequence[MemberStatus]) -> str:
@@ -115,11 +110,6 @@ def _members(members: Sequence[MemberStatus]) -> str:
         for member in members
     ]
     return _table("Peers", ("name", "status", "#heard", "address", ""), rows, "No other peer is enrolled.")
-
-
-def _dropped(dropped: Mapping[str, int]) -> str:
-    rows = [(escape(reason), str(count)) for reason, count in sorted(dropped.items())]
-    return _table("Dropped messages", ("why", "#how many"), rows, "None.")
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:

@@ -23,8 +23,7 @@ from p2pclust.peer.work.states import job_of
 if TYPE_CHECKING:
     from p2pclust.peer.operate.status import AnyJob
 
-#: Size of one part of a `read`; a whole number of a blob's chunks.
-PART_BYTES: Final = 512 * 1024
+PART_BYTES: Final = 512 * 1024  # size of one part of a `read`; a whole number of a blob's chunks
 _MOST_WAITING: Final = 256  # callers that wait for something to happen
 _MOST_NAMED: Final = 20  # in one line
 _REQUIRED: Final = object()
@@ -95,15 +94,6 @@ class Questions:
         self._cancelling: dict[str, Callable[[], None]] = {}  # by job or series: answers when the cancel is on disk
         self._ending: dict[str, list[Caller]] = {}
         self._watching: dict[str, list[Caller]] = {}
-        self._answers: dict[str, Callable[[Caller, dict[str, Any]], None]] = {
-            "roster": self._roster,
-            "status": self._status,
-            "submit": self._submit,
-            "job": self._job,
-            "read": self._read,
-            "watch": self._watch,
-            "cancel": self._cancel,
-        }
         shell.listen(self._reported)
 
     def take(self, caller: Caller, verb: str, fields: dict[str, Any]) -> None:
@@ -111,7 +101,7 @@ class Questions:
         try:
             if verb not in VERBS:
                 raise UsageError(f"this peer does not know {verb!r:.80}: is its p2pclust older than yours?")
-            self._answers[verb](caller, VERBS[verb].check(verb, fields))
+            getattr(self, f"_{verb}")(caller, VERBS[verb].check(verb, fields))
         except P2PClustError as error:
             caller.refuse(str(error), error.exit_code)
 
@@ -119,8 +109,6 @@ class Questions:
         allow_list = self._shell.allow_list
         newer = allow_list.take(fields["data"])
         caller.answer({"peer": self._shell.core.identity.name, "newer": newer, "serial": allow_list.roster.serial})
-
-    # -- jobs -----------------------------------------------------------------------------------------------------------
 
     def _find(self, named: str, *, ended: bool = False) -> AnyJob:
         core = self._shell.core
@@ -133,27 +121,25 @@ class Questions:
     def _submit(self, caller: Caller, fields: dict[str, Any]) -> None:
         if not all(isinstance(name, str) for name in fields["roster"]):
             raise UsageError("submit: roster: expected names")
-        if fields["roster"]:
-            self._check_names(fields["roster"])
-        _check_mathematics(fields["mathematics"])
+        core = self._shell.core
+        enrolled = sorted([core.identity.name, *core.membership.members])
+        if unknown := [name for name in fields["roster"] if name not in enrolled]:
+            raise UsageError(
+                f"submit: roster: not on {core.identity.name}'s fleet roster: {', '.join(unknown)}; "
+                f"expected some of {', '.join(enrolled[:_MOST_NAMED])}{' ...' if enrolled[_MOST_NAMED:] else ''}"
+            )
+        try:  # a job that this peer cannot begin would be voted on without end, and even a cancel could not end it
+            job_of(fields["mathematics"])
+        except (WireError, UsageError) as error:
+            raise UsageError(f"submit: this peer cannot do that ({error}): is its p2pclust older than yours?") from None
         if fields["id"] and not _REQUEST.fullmatch(fields["id"]):
             raise UsageError(f"submit: id: expected 1 to 64 letters, digits, '.', '_' or '-', not {fields['id']!r:.80}")
-        core = self._shell.core
-        n_peers = len(fields["roster"]) or len(core.membership.members) + 1
+        n_peers = len(fields["roster"]) or len(enrolled)
         if flaw := core.too_large(fields["mathematics"], n_peers):
             raise UsageError(f"submit: {flaw}")
         tag = self._tag(caller)
         mathematics, roster, request = fields.pop("mathematics"), tuple(fields.pop("roster")), fields.pop("id")
         self._shell.step(Submit(mathematics, roster, Treatment(**fields), tag, request))
-
-    def _check_names(self, roster: list[str]) -> None:
-        core = self._shell.core
-        enrolled = sorted([core.identity.name, *core.membership.members])
-        if unknown := [name for name in roster if name not in enrolled]:
-            raise UsageError(
-                f"submit: roster: not on {core.identity.name}'s fleet roster: {', '.join(unknown)}; "
-                f"expected some of {', '.join(enrolled[:_MOST_NAMED])}{' ...' if enrolled[_MOST_NAMED:] else ''}"
-            )
 
     def _cancel(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])
@@ -163,13 +149,13 @@ class Questions:
             caller.answer({"job": job.id, "outcome": status.phase, "reason": status.reason, "late": True})
             return
         running = self._running(job)
+        named = {} if turn is None else {"series": turn.series}
         if turn is not None and running is None and (before := self._shell.core.jobs.cancels.by(turn.series)):
             reason = f"the series was cancelled by {before}"
-            caller.answer({"job": job.id, **self._named(job), "outcome": "cancelled", "reason": reason, "late": True})
+            caller.answer({"job": job.id, **named, "outcome": "cancelled", "reason": reason, "late": True})
             return
         tag, key = self._tag(caller), job.id if turn is None else turn.series
         by = self._shell.core.identity.name if caller.name == HERE else caller.name
-        named = self._named(job)
 
         def answer() -> None:
             caller.answer({"job": job.id if running is None else running.id, **named, "by": by}, last=False)
@@ -192,12 +178,6 @@ class Questions:
         tag = str(self._n_tags)
         self._submitting[tag] = caller
         return tag
-
-    @staticmethod
-    def _named(job: AnyJob) -> dict[str, str]:
-        """Return the series that a cancel of the job ends, if the job is repeated."""
-        turn = job.document.turn
-        return {} if turn is None else {"series": turn.series}
 
     def _running(self, job: AnyJob) -> AnyJob | None:
         """Return the job that a cancel ends: the job itself, or the newest of its series; None if that has ended."""
@@ -259,10 +239,7 @@ class Questions:
         if len(waiting) + len(self._submitting) + accepting >= _MOST_WAITING:
             raise UsageError("too many operators wait for answers of this peer: ask another peer")
 
-    # -- what happens ---------------------------------------------------------------------------------------------------
-
     def _reported(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Answer the callers that wait for this report of the core."""
         tag = fields.get("asked", "")
         if isinstance(tag, str) and tag in self._submitting and verb in ("submitted", "refused"):
             caller = self._submitting.pop(tag)
@@ -292,12 +269,8 @@ class Questions:
         told: dict[str, Any] = {"verb": verb, **fields}
         if over and (job_id in self._watching or job_id in self._ending):
             status = job_snapshot(self._shell, job_id)
-            told |= {
-                "outcome": status.phase,
-                "reason": status.reason,
-                "secured": status.secured,
-                "exposed": status.exposed,
-            }
+            told |= {"outcome": status.phase, "reason": status.reason}
+            told |= {"secured": status.secured, "exposed": status.exposed}
         elif verb == "phase" and job is not None and job_id in self._watching:
             told["aggregator"] = job.standing()[1]
         for watched in (job_id, str(fields.get("within", ""))):
@@ -318,14 +291,6 @@ class Questions:
                 round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}
                 for caller in waiting.pop(job_id):
                     caller.answer({"job": job_id, **gone, **round_})
-
-
-def _check_mathematics(data: bytes) -> None:
-    """Refuse a job that this peer cannot begin: it would be voted on without end, and even a cancel could not end it."""
-    try:
-        job_of(data)
-    except (WireError, UsageError) as error:
-        raise UsageError(f"submit: this peer cannot do that ({error}): is its p2pclust older than yours?") from None
 
 
 def _cut(data: bytes, part: int) -> bytes:

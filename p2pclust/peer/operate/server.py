@@ -18,6 +18,8 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,32 +28,28 @@ import zmq
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.channel import CURVE_OVERHEAD, Drain, set_common_options
+from p2pclust.transport.channel import CURVE_OVERHEAD, Drain, bound_to, set_common_options
 from p2pclust.transport.links import parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, pack, unpack
-from p2pclust.transport.zap import CONTROL_DOMAIN
+from p2pclust.transport.zap import CONTROL_DOMAIN, guard
 
-#: The Unix socket, in the state directory.
-SOCKET: Final = "control"
-#: The name of a caller on the Unix socket: the user who runs the peer.
-HERE: Final = "this device"
-#: Largest frame of a question; the largest question holds a job document.
-MAX_QUESTION_BYTES: Final = 128 * 1024
+SOCKET: Final = "control"  # the Unix socket, in the state directory
+HERE: Final = "this device"  # the name of a caller on the Unix socket: the user who runs the peer
+MAX_QUESTION_BYTES: Final = 128 * 1024  # largest frame of a question; the largest question holds a job document
 
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST = 32  # questions before timers and links get their turn
 _QUEUE = 64  # messages to one operator; further ones are dropped
 
 
+@dataclass(frozen=True)
 class Caller:
     """The sender of one question, and the way back to it."""
 
-    def __init__(self, listener: _Listener, route: bytes, number: int, name: str) -> None:
-        self._listener = listener
-        self._route = route
-        self._number = number
-        self.name = name  # on the fleet roster, or `HERE`
+    send: Callable[[list[bytes]], bool]
+    number: int
+    name: str  # on the fleet roster, or `HERE`
 
     def answer(self, fields: Mapping[str, Any], *, last: bool = True) -> bool:
         """Answer with plain values; return False if the caller is gone. Without `last`, more answers follow."""
@@ -59,12 +57,12 @@ class Caller:
         frames = [body[start : start + MAX_FRAME_BYTES] for start in range(0, len(body), MAX_FRAME_BYTES)]
         if len(frames) > MAX_FRAMES:
             return self.refuse(f"the answer has {len(body)} bytes, more than one answer may have", 3)
-        return self._listener.send(self._route, pack("answer", {"number": self._number, "last": last}, frames))
+        return self.send(pack("answer", {"number": self.number, "last": last}, frames))
 
     def refuse(self, reason: str, code: int = 2) -> bool:
         """Refuse in one line, with the exit code for the command that asked."""
-        header = {"number": self._number, "code": code}
-        return self._listener.send(self._route, pack("refused", header, [reason.encode()[:MAX_FRAME_BYTES]]))
+        header = {"number": self.number, "code": code}
+        return self.send(pack("refused", header, [reason.encode()[:MAX_FRAME_BYTES]]))
 
 
 class Folder:
@@ -113,7 +111,7 @@ class ControlServer:
         self._context = context
         self.on_question = on_question
         self.on_malformed = on_malformed
-        self._listeners: list[_Listener] = []
+        self._drains: dict[zmq.Socket[bytes], Drain] = {}  # of the listening sockets
         self._folder: Folder | None = None
 
     def open_here(self, state_dir: Path) -> None:
@@ -137,7 +135,7 @@ class ControlServer:
             raise UsageError(f"operators cannot connect to {path}: {error.strerror}") from None
         finally:
             os.umask(before)
-        self._listeners.append(_Listener(self, socket, lambda head: HERE))
+        self._listen(socket, lambda head: HERE)
 
     def open_to_all(self, address: str, bundle: Bundle, roster: Callable[[], Roster]) -> str:
         """Listen on TCP with CURVE; return the address, with the port that was chosen for port 0.
@@ -146,11 +144,7 @@ class ControlServer:
         """
         host, port = parse_address(address)
         socket = self._socket()
-        socket.curve_server = True
-        socket.curve_secretkey = bundle.curve_secret
-        # Both are needed: without either of them libzmq admits any key when no handler answers.
-        socket.zap_domain = CONTROL_DOMAIN
-        socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        guard(socket, bundle.curve_secret, CONTROL_DOMAIN)
         socket.ipv6 = ":" in host
         try:
             socket.bind(tcp_endpoint(host, port))
@@ -163,8 +157,8 @@ class ControlServer:
             entry = roster().entry_of(str(head.get("User-Id")).encode())
             return "" if entry is None else entry.name
 
-        self._listeners.append(_Listener(self, socket, name_of))
-        return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
+        self._listen(socket, name_of)
+        return bound_to(socket)
 
     def _socket(self) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.ROUTER)
@@ -176,71 +170,54 @@ class ControlServer:
 
     def close(self) -> None:
         """Close every socket; must be called before the context ends."""
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        for socket, drain in self._drains.items():
+            drain.close()
+            socket.close(linger=0)
+        self._drains.clear()
         # The folder stays open: libzmq removes the socket file later, in a thread of its own.
 
+    def _listen(self, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
+        self._drains[socket] = Drain(self.loop, socket, partial(self._take_one, socket, name_of), _BURST)
 
-class _Listener:
-    """One listening socket."""
-
-    def __init__(self, server: ControlServer, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
-        self._server = server
-        self._socket = socket
-        self._name_of = name_of
-        self._drain = Drain(server.loop, socket, self._take_one, _BURST)
-
-    def close(self) -> None:
-        self._drain.close()
-        self._socket.close(linger=0)
-
-    def send(self, route: bytes, frames: list[bytes]) -> bool:
-        """Send one message, whole or not at all; return False if the caller is gone, or does not read."""
-        if self._socket.closed:
-            return False
+    def _take_one(self, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> int:
         try:
-            self._socket.send_multipart([route, *frames], _NOBLOCK)
-        except zmq.ZMQError:  # unreachable, or its queue is full
-            return False
-        finally:
-            self._drain.soon()  # libzmq may have received something meanwhile, which its descriptor shows only once
-        return True
-
-    def _take_one(self) -> int:
-        try:
-            head = self._socket.recv(_NOBLOCK, copy=False)
+            head = socket.recv(_NOBLOCK, copy=False)
         except zmq.Again:
             return 0
         part, frames = head, list[bytes]()
         while part.more:
-            part = self._socket.recv(_NOBLOCK, copy=False)
+            part = socket.recv(_NOBLOCK, copy=False)
             if len(frames) <= MAX_FRAMES:
                 frames.append(part.bytes)
-        self._answer(head, frames)
-        return 1
-
-    def _answer(self, head: zmq.Frame, frames: list[bytes]) -> None:
-        name = self._name_of(head)
+        name, send = name_of(head), partial(self._send, socket, head.bytes)
         if not name:  # its connection is older than the roster, which no longer lists it
-            Caller(self, head.bytes, 0, name).refuse("not on this peer's fleet roster")
-            return
+            Caller(send, 0, name).refuse("not on this peer's fleet roster")
+            return 1
         try:
             number, verb, fields = read_question(frames)
         except WireError as error:
-            self._server.on_malformed(name, str(error))
-            Caller(self, head.bytes, 0, name).refuse(f"cannot read the question: {error}")
-            return
-        self._server.on_question(Caller(self, head.bytes, number, name), verb, fields)
+            self.on_malformed(name, str(error))
+            Caller(send, 0, name).refuse(f"cannot read the question: {error}")
+        else:
+            self.on_question(Caller(send, number, name), verb, fields)
+        return 1
+
+    def _send(self, socket: zmq.Socket[bytes], route: bytes, frames: list[bytes]) -> bool:
+        """Send one message, whole or not at all; return False if the caller is gone, or does not read."""
+        if socket.closed:
+            return False
+        try:
+            socket.send_multipart([route, *frames], _NOBLOCK)
+        except zmq.ZMQError:  # unreachable, or its queue is full
+            return False
+        finally:
+            # libzmq may have received something meanwhile, which its descriptor shows only once.
+            self._drains[socket].soon()
+        return True
 
 
 def read_question(frames: list[bytes]) -> tuple[int, str, dict[str, Any]]:
-    """Read a question that may be hostile: its number, its verb and its fields.
-
-    Raises
-    ------
-    WireError
-        If it is not a question.
+    """Read a question that may be hostile: its number, its verb and its fields. Raise WireError if it is none.
 
     Examples
     --------
@@ -263,5 +240,4 @@ def read_question(frames: list[bytes]) -> tuple[int, str, dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert the arrays and sets that machines report."""
     return value.tolist() if hasattr(value, "tolist") else list(value) if hasattr(value, "__iter__") else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,31 +36,26 @@ class Services:
     """
 
     def __init__(self, config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> None:
-        self._notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())
-        self._notifier.start()
-        self._control = _control_server(config, shell, links, bundle, watch)
+        notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())
+        notifier.start()
+        control = _control_server(config, shell, links, bundle, watch)
+        self._stops: list[Callable[[], object]] = [notifier.stopping, control.close]
         shell.listen(partial(_warn_if_exposed, shell, watch))
-        self._web: Web | None = None
         self._discovery: Discovery | None = None
-        self._announcing: asyncio.Task[None] | None = None
         if config.get("metrics"):
             with _reported("no-metrics", watch):
-                self._web = _web(config, shell)
+                self._stops.append(_web(config, shell).close)
                 watch("metrics", {"address": config["metrics"]})
         if config.get("mdns"):
             with _reported("no-mdns", watch):
                 self._discovery = _discovery(shell)
-                self._announcing = asyncio.get_running_loop().create_task(_announce(self._discovery, watch))
+                self._stops.append(asyncio.get_running_loop().create_task(_announce(self._discovery, watch)).cancel)
                 watch("mdns", {"address": shell.core.identity.address})
 
     async def close(self) -> None:
         """Stop all services."""
-        self._notifier.stopping()
-        self._control.close()
-        if self._web is not None:
-            self._web.close()
-        if self._announcing is not None:
-            self._announcing.cancel()
+        for stop in self._stops:
+            stop()
         if self._discovery is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVE_S):
@@ -79,7 +74,6 @@ def _warn_if_exposed(shell: Shell, watch: Watch, verb: str, fields: Mapping[str,
 
 @contextlib.contextmanager
 def _reported(verb: str, watch: Watch) -> Iterator[None]:
-    """Report the error that keeps a service from starting."""
     try:
         yield
     except UsageError as error:
@@ -89,7 +83,6 @@ def _reported(verb: str, watch: Watch) -> Iterator[None]:
 def _control_server(
     config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch
 ) -> ControlServer:
-    """Listen in the state directory, and at the control address if there is one."""
     shell.version = str(config.get("version", ""))
     server = ControlServer(
         asyncio.get_running_loop(), links.context, Questions(shell).take,
@@ -106,7 +99,6 @@ def _control_server(
 
 
 def _web(config: Mapping[str, Any], shell: Shell) -> Web:
-    """Serve the metrics and the status page."""
     try:
         from p2pclust.peer.operate.metrics import CONTENT_TYPE, Metrics  # noqa: PLC0415 - an extra
     except ImportError:
@@ -126,17 +118,12 @@ def _web(config: Mapping[str, Any], shell: Shell) -> Web:
 
 
 def _discovery(shell: Shell) -> Discovery:
-    """Return what announces this peer, and hints to its core where others are."""
     try:
         from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
     except ImportError:
         raise UsageError(f"mdns needs zeroconf: {install_line('mdns')}") from None
-    identity = shell.core.identity
-
-    def hint(name: str, address: str) -> None:
-        shell.step(Hinted(name, address))
-
-    return Discovery(identity.name, shell.links.roster.fleet_id, identity.address, hint)
+    me = shell.core.identity
+    return Discovery(me.name, shell.links.roster.fleet_id, me.address, lambda *hint: shell.step(Hinted(*hint)))
 
 
 async def _announce(discovery: Discovery, watch: Watch) -> None:
@@ -149,7 +136,6 @@ async def _announce(discovery: Discovery, watch: Watch) -> None:
 
 
 def _readiness(shell: Shell) -> tuple[bool, str]:
-    """Return whether this peer has joined its fleet, and its state in one line."""
     membership = shell.core.membership
     here, enrolled = len(membership.alive()), len(membership.members) + 1
     heard = any(member.incarnation and member.status == "alive" for member in membership.members.values())

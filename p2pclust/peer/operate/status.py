@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,12 +21,12 @@ from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
+from p2pclust.peer.work.endings import is_cancelled
+from p2pclust.peer.work.states import bare_state
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.registry import main_stage
-from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.engine.summaries import with_names
 
 if TYPE_CHECKING:
@@ -151,10 +151,10 @@ def snapshot(shell: Shell) -> PeerStatus:
         data=shell.worker.data,
         privacy=shell.worker.floor,
         counters=shell.links.counters,
-        rss_mb=round(rss_mb(), 1),
+        rss_mb=round((kernel_kib("VmRSS") or 0.0) / 1024, 1),
         max_rss_mb=round(max_rss_mb(), 1),
-        descriptors=_n_descriptors(),
-        tasks=_n_tasks(),
+        descriptors=_count(lambda: os.listdir("/proc/self/fd")[1:]),  # without the one that lists them
+        tasks=_count(asyncio.all_tasks),  # in simulation no loop runs
         kernel=core.identity.kernel,
         links=_links(core),
         twin=_twin(core, core.identity.name),
@@ -274,7 +274,6 @@ def _mathematics(data: bytes) -> tuple[str, int | None, str]:
 
 
 def _exposed(job: AnyJob, outcome: Ending) -> tuple[list[str], list[str]]:
-    """Return the exposed peers, and the keepers that report more than the state; both know something after the end."""
     if outcome.state is None or not isinstance(job, AggregatedJob):
         return [], []
     from p2pclust.protocols.engine.secure_rounds import exposed_peers  # noqa: PLC0415 - of jobs with secure sums only
@@ -302,42 +301,27 @@ def _outcome(shell: Shell, job: AnyJob) -> Ending:
         return Ending("running")
     known = shell.outcomes.get(job.id)
     if known is None or known[0] != ref.digest:
-        known = (ref.digest, outcome_of(ref, lambda: shell.store.blobs.read(ref.digest)))
+        known = (ref.digest, outcome_of(ref, shell.store.blobs.read))
         jobs = shell.core.jobs.jobs  # those of deleted jobs go
         shell.outcomes = {name: kept for name, kept in shell.outcomes.items() if name in jobs} | {job.id: known}
     return known[1]
 
 
-def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> Ending:
+def outcome_of(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Ending:
     """Return the outcome that a state describes."""
     try:
-        stored = ref.payload is None
-        state = JobState.decode_stored(Stored(read, ref.size_bytes)) if stored else JobState.decode(ref.payload or b"")
+        state = bare_state(ref, read)
     except P2PClustError as error:
         return Ending("failed", f"its final state cannot be read here: {error}")
-    cancelled = state.status == "failed" and state.reason.startswith(CANCELLED)
     bare = None if state.secured is None else replace(state, arrays=Arrays(), log=(), proof=b"")
-    return Ending("cancelled" if cancelled else state.status, state.reason, bare)
+    return Ending("cancelled" if is_cancelled(state) else state.status, state.reason, bare)
 
 
-def rss_mb() -> float:
-    """Return the resident memory of this process in MB, with shared pages; 0 if the system does not report it."""
-    return (kernel_kib("VmRSS") or 0.0) / 1024
-
-
-def _n_descriptors() -> int:
-    """Return how many files and sockets are open in this process."""
+def _count(listed: Callable[[], Sized]) -> int:
+    """Return how many there are; 0 if the system does not report it."""
     try:
-        return len(os.listdir("/proc/self/fd")) - 1  # without the one that lists them
-    except OSError:
-        return 0
-
-
-def _n_tasks() -> int:
-    """Return how many tasks the running event loop has; in simulation there is none."""
-    try:
-        return len(asyncio.all_tasks())
-    except RuntimeError:
+        return len(listed())
+    except (OSError, RuntimeError):
         return 0
 
 
@@ -354,12 +338,7 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
     """Return the job of this peer with that name, or the only one whose name begins with it.
 
     A series without a turn means its newest turn that has `ended`, if there is one. Otherwise it means the running turn, or
-    the newest.
-
-    Raises
-    ------
-    UsageError
-        If no job has that name, or several do.
+    the newest. Raise UsageError if no job has that name, or several do.
     """
     shown = {job_id: job for job_id, job in jobs.items() if not job.document.census}
     exact = shown.get(named)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from p2pclust.errors import UsageError
 from p2pclust.transport.links import parse_address
 
-#: Returns the content type and the content.
-Answer = Callable[[], tuple[str, bytes]]
+Answer = Callable[[], tuple[str, bytes]]  # returns the content type and the content
 
 _MAX_REQUEST = 8 * 1024
 _DEADLINE_S = 5.0
@@ -29,16 +28,19 @@ class Web:
     Requests that are too long, too slow or too many are dropped, so that they cannot keep the peer busy. A request for
     another host name is refused, so that a page of another site in a user's browser cannot read the peer's pages.
 
-    Raises
-    ------
-    UsageError
-        If the address, ``HOST:PORT``, cannot be listened on.
+    Raise UsageError if the address, ``HOST:PORT``, cannot be listened on.
     """
 
     def __init__(self, address: str, pages: Mapping[str, Answer], loop: asyncio.AbstractEventLoop) -> None:
         self._pages = pages
         self._host = address.rpartition(":")[0].strip("[]")
-        self._socket = _listening(address)
+        host, port = parse_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((host, port), family=family, backlog=16)
+        except OSError as error:
+            what = os.strerror(error.errno) if error.errno else str(error)
+            raise UsageError(f"metrics: cannot listen on {address} ({what}): choose another port") from None
         self.address = address
         self._open: dict[asyncio.StreamWriter, None] = {}
         self._server: asyncio.Server | None = None
@@ -110,12 +112,3 @@ def names_this_host(host: str, own: str) -> bool:
 def _response(status: str, kind: str, content: bytes, *, body: bool = True) -> bytes:
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n{_HEADERS}\r\n"
     return head.encode("latin-1") + (content if body else b"")
-
-
-def _listening(address: str) -> socket.socket:
-    host, port = parse_address(address)
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=16)
-    except OSError as error:
-        what = os.strerror(error.errno) if error.errno else str(error)
-        raise UsageError(f"metrics: cannot listen on {address} ({what}): choose another port") from None

@@ -49,7 +49,9 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
     current = store.row(TABLE, CURRENT)
     kept = None if current is None else store.row(TABLE, current.decode())
     if kept is not None:
-        roster = _newer(roster, kept)
+        other = parse(kept)
+        if other.fleet_id == roster.fleet_id:  # otherwise the state directory was used in another fleet
+            roster = max(roster, other, key=lambda one: one.serial)
     if kept != roster.to_bytes():
         store.write(rows_in_force(roster.to_bytes(), current))
     check_own(bundle, roster, _wall())
@@ -59,13 +61,6 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
             {"peers": list(roster.names), "hint": "no keys: anyone who can reach this peer can pose as any other"},
         )
     return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop(), insecure=bool(config.get("insecure")))
-
-
-def _newer(roster: Roster, kept: bytes) -> Roster:
-    other = parse(kept)
-    if other.fleet_id != roster.fleet_id:
-        return roster  # the state directory was used in another fleet
-    return other if other.serial > roster.serial else roster
 
 
 def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
@@ -120,9 +115,6 @@ class AllowList:
         held = [now, *(data for data in fleet_rosters(rows) if data != now)]
         return [_fleet_roster(parse(data)) for data in held], bytes.fromhex(rows.get(BEFORE, b"").decode())
 
-    def _devices(self, roster: Roster) -> Mapping[str, bytes] | None:
-        return None if self._insecure else _fleet_roster(roster).devices
-
     def follow(self, shell: Shell, *followers: Callable[[Roster], None]) -> None:
         """Start: hand every change to the shell and these followers from now on."""
         self._shell, self._followers = shell, followers
@@ -132,8 +124,6 @@ class AllowList:
         """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
-
-    # -- rosters ------------------------------------------------------------------------------------------------------
 
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
         """Perform an effect that concerns rosters."""
@@ -154,8 +144,9 @@ class AllowList:
             read = signed_by(data, self._bundle.fleet_public)
         except ValueError as error:
             return RosterRead(source, b"", False, reason=str(error))
+        devices = None if self._insecure else _fleet_roster(read).devices
         return RosterRead(
-            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=self._devices(read)
+            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=devices
         )
 
     def _take(self, roster: Roster) -> None:
@@ -201,10 +192,7 @@ class AllowList:
         except UsageError as error:
             self._watch("roster-refused", {"peer": "this device", "reason": str(error)})
 
-    # -- the calendar -------------------------------------------------------------------------------------------------
-
     def _look(self) -> None:
-        """Remove peers whose keys have expired, and warn of keys that will expire soon."""
         now = self._wall()
         over = tuple(peer.name for peer in self.admitted.peers if peer.expires_at <= now)
         if over:
@@ -219,8 +207,6 @@ class AllowList:
                 self._watch("expires-soon", {"member": peer.name, "last_day": peer.expires, "hint": hint})
         ends = min((peer.expires_at for peer in self.admitted.peers), default=float("inf"))
         self._timer = self._loop.call_later(min(_LOOK_S, max(0.0, ends - now)), self._look)
-
-    # -- strangers ----------------------------------------------------------------------------------------------------
 
     def stranger(self, curve_public: bytes) -> None:
         """Report a key that was refused: each one once, and not more than `_MOST_STRANGERS`."""

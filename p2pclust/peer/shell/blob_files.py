@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from p2pclust.peer.shell.disk import failing
+from p2pclust.peer.shell.disk import failing, write_all
 from p2pclust.tools.files import make_folder, sync
 
 #: Before each chunk: its index, the number of chunks of the blob, the number of bytes that follow.
@@ -29,10 +29,8 @@ _UNFINISHED = ".made"  # of a blob that this peer makes itself, until it is whol
 
 @dataclass
 class _Blob:
-    """The places of the chunks of one blob in its file."""
-
     n_chunks: int = 0
-    places: dict[int, tuple[int, int]] = field(default_factory=dict)  # by index: offset and length
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)  # by index: length and offset
     end: int = 0  # of the last whole record
     synced: bool = False
 
@@ -42,29 +40,15 @@ class _Blob:
 
     def add(self, index: int, n_chunks: int, length: int) -> None:
         self.n_chunks = n_chunks
-        self.places[index] = (self.end + _RECORD.size, length)
+        self.places[index] = (length, self.end + _RECORD.size)
         self.end += _RECORD.size + length
 
 
 class BlobFiles:
     """The blobs of one peer. Safe to use from the event loop and the worker thread.
 
-    Blobs of an earlier run are found again, except for partial records.
-
-    Raises
-    ------
-    FleetError
-        If the disk is full or fails; from every method that writes, too.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     files = BlobFiles(Path(directory) / "blobs")
-    ...     files.store_chunk(b"d" * 32, 1, 2, b"world")
-    ...     files.store_chunk(b"d" * 32, 0, 2, b"hello ")
-    ...     b"".join(files.read(b"d" * 32))
-    b'hello world'
+    Blobs of an earlier run are found again, except for partial records. Raise FleetError if the disk is full or fails; every
+    method does that.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -104,7 +88,7 @@ class BlobFiles:
                 return
             fd = os.open(self._path(digest), os.O_WRONLY | os.O_CREAT, 0o600)
             try:
-                _write(fd, _RECORD.pack(index, n_chunks, len(data)) + data, blob.end)
+                write_all(fd, _RECORD.pack(index, n_chunks, len(data)) + data, blob.end)
             finally:
                 os.close(fd)
             blob.add(index, n_chunks, len(data))
@@ -126,7 +110,7 @@ class BlobFiles:
             try:
                 for index in range(n_chunks):
                     chunk = data[index * chunk_bytes : (index + 1) * chunk_bytes]
-                    _write(fd, _RECORD.pack(index, n_chunks, len(chunk)) + chunk, made.end)
+                    write_all(fd, _RECORD.pack(index, n_chunks, len(chunk)) + chunk, made.end)
                     made.add(index, n_chunks, len(chunk))
                 os.fsync(fd)
             finally:
@@ -153,14 +137,14 @@ class BlobFiles:
     def chunk(self, digest: bytes, index: int) -> bytes | None:
         """Return one chunk, or None if it is absent."""
         with failing(self._directory), self._opened(digest) as (fd, places):
-            return _read(fd, places[index]) if index in places else None
+            return os.pread(fd, *places[index]) if index in places else None
 
     def read(self, digest: bytes) -> Iterator[bytes]:
         """Yield the chunks in order, up to the first absent one."""
         with failing(self._directory), self._opened(digest) as (fd, places):
             index = 0
             while index in places:
-                yield _read(fd, places[index])
+                yield os.pread(fd, *places[index])
                 index += 1
 
     def drop(self, digest: bytes) -> None:
@@ -174,7 +158,6 @@ class BlobFiles:
 
     @contextmanager
     def _opened(self, digest: bytes) -> Iterator[tuple[int, dict[int, tuple[int, int]]]]:
-        """Open the file of a blob; yield its descriptor and the places of its chunks."""
         with self._lock:
             blob = self._blobs.get(digest)
             places = {} if blob is None else blob.places
@@ -201,15 +184,3 @@ def _found(path: Path) -> _Blob:
     finally:
         os.close(fd)
     return blob
-
-
-def _read(fd: int, place: tuple[int, int]) -> bytes:
-    return os.pread(fd, place[1], place[0])
-
-
-def _write(fd: int, data: bytes, offset: int) -> None:
-    """Write all data: the system may write less at a time, for example before the disk is full."""
-    left = memoryview(data)
-    while left:
-        written = os.pwrite(fd, left, offset)
-        left, offset = left[written:], offset + written

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,11 +25,11 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import BeginJob, NoResult, Outcome, StateTask, Task
+from p2pclust.peer.core.tasks import BeginJob, NoResult, StateTask, Task
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.core.tokens import JobToken, Token
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.shell.task_deaths import MOST_DEATHS, TaskDeaths
+from p2pclust.peer.shell.task_deaths import MOST_DEATHS, Kind, TaskDeaths
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import BlobAccess, job_of
 from p2pclust.peer.work.tasks import Life, perform
@@ -44,8 +45,6 @@ _QUICK_S = 0.002  # of processor time: a task that took no longer is done on the
 _MISTRUST = 3  # so many short tasks after a long one are done in the thread still
 _FEW_NUMBERS = 16384  # in a peer's rows: more may take long in another stage of the job
 _DIED = "a process of this device ended twice in this task of the job, perhaps for want of memory: it takes no part"
-_Kind = tuple[str, str]
-"""A job and what a task of it does."""
 _Then = Callable[[], None] | None
 """What the loop does after work in the thread."""
 _NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the loop of any peer wakes up
@@ -76,21 +75,12 @@ class DataStatus:
 class Worker:
     """Runs tasks one after another.
 
-    Parameters
-    ----------
-    load : callable
-        Reads this peer's rows, in the worker's thread before the first task, so that the peer answers others meanwhile. If
-        it fails, it is called again before the first task of another job.
-    done, failed : callable
-        Called on the loop with each result, and with an unexpected exception.
-    share : float
-        Of one processor: after each task the worker sleeps, so that a task takes its processor time divided by this.
-    secrets : Secrets, optional
-        Of this life of the peer, for secure sums.
-    floor : Floor, optional
-        What the device asks of every job.
-    deaths : TaskDeaths, optional
-        In which tasks earlier processes of this device died; closed with the worker.
+    `load` reads this peer's rows, in the worker's thread before the first task, so that the peer answers others meanwhile.
+    If it fails, it is called again before the first task of another job. `done` and `failed` are called on the loop with
+    each result, and with an unexpected exception. `share` is of one processor: after each task the worker sleeps, so that a
+    task takes its processor time divided by this. `secrets` are those of this life of the peer, for secure sums; `floor` is
+    what the device asks of every job. `deaths` says in which tasks earlier processes of this device died; the worker closes
+    it.
     """
 
     def __init__(
@@ -100,8 +90,7 @@ class Worker:
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
-        #: For operators.
-        self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()
+        self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()  # for operators
         self._unread = False  # whether the rows could not be read
         self._lie: Lie | None = None
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
@@ -112,14 +101,13 @@ class Worker:
         self._loop = loop
         self._done = done
         self._failed = failed
-        #: Factor on the duration of each task; more than 1 simulates a slower processor.
-        self.slowness = 1.0
+        self.slowness = 1.0  # factor on the duration of each task; more than 1 simulates a slower processor
         self._share = share
         self._closing = threading.Event()
         self._queue: queue.SimpleQueue[Callable[[], _Then] | None] = queue.SimpleQueue()  # None: end
         self._in_thread = 0  # pieces of work that the thread has, as far as the loop knows
         self._here: deque[Compute] = deque()  # tasks that the loop does in its next turn
-        self._short: dict[_Kind, int] = {}  # by kind, how many of the last tasks took little processor time
+        self._short: dict[Kind, int] = {}  # by kind, how many of the last tasks took little processor time
         self._put(self._read)
         # A daemon: a peer that ends does not wait for the end of a long task.
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
@@ -172,7 +160,9 @@ class Worker:
             self._queue.put(one)
 
     def _run(self) -> None:
-        _step_back()
+        if sys.platform == "linux":  # event loops have priority; only Linux has one for each thread
+            thread = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + _NICER, 19))
         while (work := self._queue.get()) is not None and not self._closing.is_set():
             try:
                 then = work()
@@ -220,7 +210,10 @@ class Worker:
         longer = self.slowness / self._share
         if longer > 1.0:
             self._closing.wait((longer - 1.0) * took_s)
-        short = took_s <= _QUICK_S and not _is_blob(event.outcome) and self._stays_short(effect.task)
+        ref = getattr(event.outcome, "ref", None)
+        # A task that wrote a blob, and synced it, or had no result, says nothing of the next one.
+        inline = ref is not None and ref.payload is not None
+        short = took_s <= _QUICK_S and inline and self._stays_short(effect.task)
         return partial(self._computed, event, short)
 
     def _computed(self, event: Computed, short: bool) -> None:
@@ -243,38 +236,19 @@ class Worker:
         return not job.has_workspace and all(one_pass)
 
     def _perform(self, effect: Compute) -> Computed:
-        if self._is_new(effect.token) and self._unread:
-            self._read()
+        token = effect.token
+        if isinstance(token, JobToken) and token.job not in self._jobs:  # its first task since the peer started
+            self._jobs[token.job] = None
+            if len(self._jobs) > _MOST_JOBS:
+                del self._jobs[next(iter(self._jobs))]
+            if self._unread:
+                self._read()
         kind = _kind(effect.token)
-        if self._deaths is None:
-            return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
-        if self._deaths.of(kind) >= MOST_DEATHS:
+        if self._deaths is not None and self._deaths.of(kind) >= MOST_DEATHS:
             return Computed(effect.token, NoResult(_DIED))
-        with self._deaths.watching(kind):
+        with nullcontext() if self._deaths is None else self._deaths.watching(kind):
             return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
 
-    def _is_new(self, token: Token) -> bool:
-        """Return True if this is the first task of a job since the peer started."""
-        if not isinstance(token, JobToken) or token.job in self._jobs:
-            return False
-        self._jobs[token.job] = None
-        if len(self._jobs) > _MOST_JOBS:
-            del self._jobs[next(iter(self._jobs))]
-        return True
 
-
-def _is_blob(outcome: Outcome) -> bool:
-    """Return whether the task wrote, and synced, a blob, or had no result."""
-    ref = getattr(outcome, "ref", None)
-    return ref is None or ref.payload is None
-
-
-def _kind(token: Token) -> _Kind:
+def _kind(token: Token) -> Kind:
     return (token.job, token.kind) if isinstance(token, JobToken) else ("", "")
-
-
-def _step_back() -> None:
-    """Give event loops priority. Only Linux has a priority for each thread; elsewhere this does nothing."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + _NICER, 19))

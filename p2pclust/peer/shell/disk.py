@@ -55,6 +55,14 @@ def primary_code(error: sqlite3.Error) -> int:
     return (code or 0) & 0xFF
 
 
+def write_all(fd: int, data: bytes, offset: int) -> None:
+    """Write all data: the system may write less at a time, for example at a limit; the next write has the reason."""
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(fd, left, offset)
+        left, offset = left[written:], offset + written
+
+
 @contextmanager
 def failing(path: Path) -> Iterator[None]:
     """Turn the error of a failing disk into that of `failure`."""

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-#: Called with the word and the fields of each report.
-Watch = Callable[[str, Mapping[str, Any]], None]
+Watch = Callable[[str, Mapping[str, Any]], None]  # called with the word and the fields of each report
 
 #: Every word that a peer reports, by its level.
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -118,7 +117,6 @@ class Log:
 
 
 def _word(value: Any) -> str:
-    """Return a value as one word, or in quotes, without line breaks."""
     if isinstance(value, Mapping):
         text = "; ".join(f"{key}: {inner}" for key, inner in value.items())
     else:

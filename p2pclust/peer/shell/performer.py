@@ -13,23 +13,9 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import effects
 from p2pclust.peer.core.codec import decode, encode
-from p2pclust.peer.core.effects import (
-    CheckLink,
-    CheckRoster,
-    Compute,
-    Connect,
-    Disconnect,
-    DropBlob,
-    Effect,
-    Persist,
-    Reload,
-    Send,
-    SendChunk,
-    SendRoster,
-    StoreChunk,
-    TakeRoster,
-)  # fmt: skip
+from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, Send, SendRoster, TakeRoster
 from p2pclust.peer.core.events import Arrived
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, FactDelta, Message, Relay
 from p2pclust.peer.core.reports import ForgedFact, Report
@@ -42,99 +28,64 @@ Row = tuple[str, str, bytes | None]
 
 
 class Chunks(Protocol):
-    """The chunks of blobs in a store."""
+    """The chunks of blobs in a store; see `BlobFiles`. A crash may lose a chunk, and an absent one is None."""
 
-    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
-        """Write one chunk; a crash may lose it."""
-
-    def chunk(self, digest: bytes, index: int) -> bytes | None:
-        """Return one chunk, or None if it is absent."""
-
-    def drop(self, digest: bytes) -> None:
-        """Delete a blob."""
+    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None: ...
+    def chunk(self, digest: bytes, index: int) -> bytes | None: ...
+    def drop(self, digest: bytes) -> None: ...
 
 
 class RowStore(Protocol):
-    """The rows of a store, and its blobs."""
+    """The rows of a store, and its blobs. Rows are written in one transaction; with `sync` they are then on disk."""
 
     @property
-    def blobs(self) -> Chunks:
-        """The blobs."""
-
-    def write(self, rows: Sequence[Row], *, sync: bool) -> None:
-        """Write rows in one transaction; with `sync` they are on disk when this returns."""
+    def blobs(self) -> Chunks: ...
+    def write(self, rows: Sequence[Row], *, sync: bool) -> None: ...
 
 
 class Outbox(Protocol):
-    """The sending half of links."""
+    """The sending half of links; see `Links`."""
 
-    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
-        """Queue one message."""
-
-    def connect(self, peer: str, address: str) -> None:
-        """Open or move a link."""
-
-    def disconnect(self, peer: str) -> None:
-        """Close a link."""
+    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool: ...
+    def connect(self, peer: str, address: str) -> None: ...
+    def disconnect(self, peer: str) -> None: ...
 
 
 class Tasks(Protocol):
-    """A worker's queue."""
+    """A worker's queue. It reads the rows again after the queued tasks."""
 
-    def submit(self, effect: Compute) -> None:
-        """Queue a task."""
-
-    def reload(self) -> None:
-        """Read the rows again, after the queued tasks."""
+    def submit(self, effect: Compute) -> None: ...
+    def reload(self) -> None: ...
 
 
 class Signatures(Protocol):
-    """Signs and verifies relayed messages and facts."""
-
-    def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
-        """Sign a message from this peer to `target`."""
-
-    def valid(self, relay: Relay) -> bool:
-        """Return True if the origin signed the message."""
+    """Signs and verifies relayed messages and facts; see `RosterSigner`."""
 
     @property
-    def signs_facts(self) -> bool:
-        """Whether the fleet roster in force says that all peers sign their facts."""
-
-    def sign_fact(self, fact: Fact) -> bytes:
-        """Sign a fact of this peer."""
-
-    def enrolled(self, owner: str) -> bool:
-        """Return True if that peer's key is on the fleet roster."""
-
-    def fact_valid(self, fact: Fact) -> bool:
-        """Return True if its owner signed the fact."""
+    def signs_facts(self) -> bool: ...
+    def sign(self, target: str, frames: Sequence[bytes]) -> bytes: ...
+    def valid(self, relay: Relay) -> bool: ...
+    def sign_fact(self, fact: Fact) -> bytes: ...
+    def enrolled(self, owner: str) -> bool: ...
+    def fact_valid(self, fact: Fact) -> bool: ...
 
 
 class Rosters(Protocol):
     """The fleet rosters of a peer."""
 
-    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
-        """Perform an effect that concerns rosters."""
+    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None: ...
 
 
 class Agent(Protocol):
-    """Whatever runs the core."""
+    """Whatever runs the core; see `Shell`."""
+
+    def report(self, effect: Report) -> None: ...
+    def check_link(self, peer: str) -> None: ...
+    def held(self, owner: str, key: str) -> int: ...
+    def excuses(self, source: str, serial: int) -> bool: ...
 
     def before(self, effect: Effect) -> None:
         """An effect other than a row is about to be performed; what comes before it is on disk."""
-
-    def report(self, effect: Report) -> None:
-        """Handle a report of the core."""
-
-    def check_link(self, peer: str) -> None:
-        """Find out whether a peer refuses connections, and return `LinkChecked` to the core."""
-
-    def held(self, owner: str, key: str) -> int:
-        """Return the version of a fact that the core holds, or 0."""
-
-    def excuses(self, source: str, serial: int) -> bool:
-        """Return whether a peer with that fleet roster may pass on, in good faith, a fact that is refused here."""
 
 
 class Performer:
@@ -155,11 +106,11 @@ class Performer:
         self._decode = decode
         self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
 
-    def perform_all(self, effects: Iterable[Effect]) -> None:
+    def perform_all(self, of_step: Iterable[Effect]) -> None:
         """Perform the effects of one step, in order; each is read after the one before it was performed."""
         rows: list[Row] = []
         sync = False
-        for effect in effects:
+        for effect in of_step:
             if isinstance(effect, Persist):
                 rows.append((effect.table, effect.key, effect.value))
                 sync = sync or effect.sync
@@ -204,7 +155,10 @@ class Performer:
             if known and not self._agent.excuses(source, message.serial):
                 reason = "the signature is not its owner's" if fact.signature else "it is not signed"
                 self.perform_all([ForgedFact(source, fact.owner, fact.key[:_SHOWN], reason)])
-            return _first(message, number)
+            return replace(
+                message, keys=message.keys[:number], versions=message.versions[:number], values=message.values[:number],
+                signatures=message.signatures[:number],
+            )  # fmt: skip
         return message
 
     def perform(self, effect: Effect) -> None:
@@ -216,34 +170,32 @@ class Performer:
                 self._agent.report(effect)
             case Compute():
                 self._worker.submit(effect)
-            case Reload():
+            case effects.Reload():
                 self._worker.reload()
-            case CheckLink():
+            case effects.CheckLink():
                 self._agent.check_link(effect.peer)
-            case Connect():
+            case effects.Connect():
                 self._links.connect(effect.peer, effect.address)
-            case Disconnect():
+            case effects.Disconnect():
                 self._links.disconnect(effect.peer)
-            case StoreChunk():
+            case effects.StoreChunk():
                 self._store.blobs.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
-            case SendChunk():
-                self._send_chunk(effect)
-            case DropBlob():
+            case effects.SendChunk():
+                data = self._store.blobs.chunk(effect.digest, effect.index)
+                chunk = None if data is None else BlobChunk(effect.digest, effect.index, (data,))
+                self._send(Send(effect.to, chunk or BlobMissing(effect.digest), bulk=chunk is not None))
+            case effects.DropBlob():
                 self._store.blobs.drop(effect.digest)
             case _:
                 assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
                 self._rosters.perform(effect)
 
-    def _send_chunk(self, effect: SendChunk) -> None:
-        data = self._store.blobs.chunk(effect.digest, effect.index)
-        if data is None:
-            self._send(Send(effect.to, BlobMissing(effect.digest)))
-        else:
-            self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
-
     def _send(self, effect: Send) -> None:
         if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
-            self._encoded = (effect.message, self._encode(self._signed(effect.message)))
+            message = effect.message
+            if isinstance(message, FactDelta) and message.owner == self._me and self._signer.signs_facts:
+                message = replace(message, signatures=tuple(self._signer.sign_fact(fact) for fact in facts_of(message)))
+            self._encoded = (effect.message, self._encode(message))
         frames = self._encoded[1]
         lane = Lane.BULK if effect.bulk else Lane.CONTROL
         if not effect.via:
@@ -252,16 +204,3 @@ class Performer:
         carried = self._encode(Relay(self._me, effect.to, self._signer.sign(effect.to, frames), tuple(frames)))
         for name in effect.via:
             self._links.send(name, carried, lane)
-
-    def _signed(self, message: Message) -> Message:
-        """Return the message; this peer's own facts with signatures, in a fleet that signs them."""
-        if not isinstance(message, FactDelta) or message.owner != self._me or not self._signer.signs_facts:
-            return message
-        return replace(message, signatures=tuple(self._signer.sign_fact(fact) for fact in facts_of(message)))
-
-
-def _first(delta: FactDelta, n_facts: int) -> FactDelta:
-    return replace(
-        delta, keys=delta.keys[:n_facts], versions=delta.versions[:n_facts], values=delta.values[:n_facts],
-        signatures=delta.signatures[:n_facts],
-    )  # fmt: skip

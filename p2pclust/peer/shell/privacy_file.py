@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -19,8 +18,7 @@ from p2pclust.protocols.private.ledger import Budget, LedgerMark, MostJobs, Peer
 from p2pclust.tools.files import replacing
 from p2pclust.tools.platforms import exclusive_lock
 
-#: Its usual name, in a peer's state directory.
-LEDGER: Final = "privacy-ledger"
+LEDGER: Final = "privacy-ledger"  # its usual name, in a peer's state directory
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_S: Final = 86400
 # What was promised before is not known, so promising more could be too much.
@@ -29,33 +27,16 @@ _OLDER: Final = "privacy ledger: it is older than this device's store, or missin
 
 
 def _today() -> int:
-    """Return the days since 1970, in UTC."""
     return (datetime.now(UTC).date() - _EPOCH).days
 
 
 class PrivacyFile:
-    """The ledger of one device.
+    """The ledger of one device, whose file several peers over the same rows share.
 
-    Parameters
-    ----------
-    path : Path
-        The file. Several peers over the same rows share it.
-    peer : str
-        The name of this peer.
-    budget : Budget, optional
-        What private jobs may take; by default everything is reserved, and nothing refused.
-    jobs : MostJobs, optional
-        In how many jobs the device takes part.
-    fixed : bool
-        Whether it refuses sets of peers that could be subtracted from those of its last jobs.
-    cohort : int
-        The device's own.
-    today : callable
-        Returns a day of the wall clock, which may leap.
-    elapsed_s : callable
-        Returns seconds of a clock that only runs, from any start.
-    store : pair of callables
-        Reads and writes a row of the peer's store, in which this peer keeps how far the ledger has come.
+    `budget` says what private jobs may take; by default everything is reserved, and nothing refused. `jobs` says in how many
+    jobs the device takes part, and `fixed` whether it refuses sets of peers that could be subtracted from those of its last
+    jobs. `cohort` is the device's own. `today` returns a day of the wall clock, which may leap; `elapsed_s` seconds of a
+    clock that only runs. `store` reads and writes a row of the peer's store, which says how far the ledger has come.
     """
 
     def __init__(
@@ -74,16 +55,8 @@ class PrivacyFile:
     ) -> str:  # fmt: skip
         """Reserve for a job, and wait until that is on the disk; return why not, or an empty string.
 
-        Parameters
-        ----------
-        job : str
-            Its id.
-        mu_squared : float
-            What it takes of a privacy budget; 0 without noise.
-        cohort : int
-            The job's.
-        sets : callable
-            Returns the sets of peers whose sums may be revealed with what this device is about to send.
+        `mu_squared` is what the job takes of a privacy budget, 0 without noise; `cohort` is the job's. `sets` returns the
+        sets of peers whose sums may be revealed with what this device is about to send.
         """
         if not (mu_squared or self._jobs or self._fixed):
             return ""
@@ -93,7 +66,10 @@ class PrivacyFile:
             return _UNREADABLE
 
     def _reserve(self, job: str, mu_squared: float, cohort: int, sets: Callable[[], Sequence[PeerSet]]) -> str:
-        with self._locked():
+        # The file itself is replaced, so a second one is locked, against other peers with the same ledger.
+        lock = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(lock, "wb"):
+            exclusive_lock(lock, wait=True)
             ledger = PrivacyLedger.decode(self._path.read_bytes()) if self._path.exists() else PrivacyLedger()
             data = self._read_mark()
             known = LedgerMark() if data is None else LedgerMark.decode(data)
@@ -115,29 +91,13 @@ class PrivacyFile:
     def _problem_with(
         self, ledger: PrivacyLedger, job: str, mu_squared: float, cohort: int, sets: Sequence[PeerSet]
     ) -> str:  # fmt: skip
-        day = self._window_day()
+        # While the peer runs, no leap of the wall clock moves the end of a window ahead of time. Reservations themselves
+        # have the wall clock's day, and never an earlier one than before, so that a clock that was set back frees nothing.
+        began, at_s = self._began
+        day = min(self._today(), began + int((self._elapsed_s() - at_s) // _DAY_S) + 1)
         refusal = ledger.elsewhere(job, self._peer)
         if self._jobs is not None:
             refusal = refusal or ledger.too_many(job, day, self._jobs)
         if self._budget is not None and mu_squared:
             refusal = refusal or ledger.refusal(job, mu_squared, day, self._budget)
         return refusal or ledger.exposes(sets, cohort)
-
-    def _window_day(self) -> int:
-        """Return the day on which a window ends: while the peer runs, no leap of the wall clock moves it ahead of time.
-
-        Reservations themselves have the wall clock's day, and never an earlier one than before, so that a clock that was set
-        back frees nothing.
-        """
-        day, at_s = self._began
-        return min(self._today(), day + int((self._elapsed_s() - at_s) // _DAY_S) + 1)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep out other peers with the same ledger. The file itself is replaced, so a second one is locked."""
-        descriptor = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            exclusive_lock(descriptor, wait=True)
-            yield
-        finally:
-            os.close(descriptor)

@@ -16,17 +16,17 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgpack
 
+from p2pclust.peer.shell.disk import write_all
 from p2pclust.peer.shell.performer import Row
 from p2pclust.tools.files import sync
 
-#: Room for 75 registers of ten centers with 64 columns.
-LOG_BYTES: Final = 512 * 1024
+LOG_BYTES: Final = 512 * 1024  # room for 75 registers of ten centers with 64 columns
 _HEADER = struct.Struct(">4sQI")  # a mark, the number of the commit, the bytes of its rows; then a checksum of these
 _MARK: Final = b"p2pl"
 _CHECK_BYTES: Final = 16
@@ -53,7 +53,7 @@ class RowLog:
         try:
             missing = size_bytes - os.fstat(self._file).st_size
             if missing > 0:  # zeros, not a hole: a sync of a filled hole costs as much as one of a file that grew
-                self._write(bytes(missing), size_bytes - missing)
+                write_all(self._file, bytes(missing), size_bytes - missing)
                 os.fsync(self._file)
             sync(path.parent)  # each time: a killed peer may have made the file, and not come so far
         except BaseException:
@@ -73,21 +73,24 @@ class RowLog:
         while (read := self._record(data, place)) is not None and read[0].number == after + 1 + len(found):
             found.append(read[0])
             place = read[1]
-        return found, any(record.number > after + len(found) for record in self._everywhere(data, place))
+        newest = after + len(found)
+        while (place := data.find(_MARK, place)) >= 0:  # records may begin anywhere
+            if (read := self._record(data, place)) is not None and read[0].number > newest:
+                return found, True
+            place += 1
+        return found, False
 
     def add(self, number: int, rows: Sequence[Row]) -> bool:
         """Write and sync one commit; return False, and write nothing, if there is no room.
 
-        Raises
-        ------
-        OSError
-            If the disk fails: whether the commit is on it is not known.
+        Raise OSError if the disk fails: whether the commit is on it is not known.
         """
         body = msgpack.packb(rows)
-        record = self._packed(number, body)
+        head = _HEADER.pack(_MARK, number, len(body))
+        record = head + self._check(head) + body + self._check(head + body)
         if self._at + len(record) > self._size:
             return False
-        self._write(record, self._at)
+        write_all(self._file, record, self._at)
         os.fdatasync(self._file)
         self._at += len(record)
         return True
@@ -99,15 +102,6 @@ class RowLog:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
-
-    def _write(self, data: bytes, place: int) -> None:
-        while data:  # a write may be short, at a limit of the system for example: the next one has the reason
-            n_bytes = os.pwrite(self._file, data, place)
-            data, place = data[n_bytes:], place + n_bytes
-
-    def _packed(self, number: int, body: bytes) -> bytes:
-        head = _HEADER.pack(_MARK, number, len(body))
-        return head + self._check(head) + body + self._check(head + body)
 
     def _check(self, data: bytes) -> bytes:
         return hashlib.blake2b(data, digest_size=_CHECK_BYTES, key=self._key).digest()
@@ -124,11 +118,3 @@ class RowLog:
             return None
         rows = msgpack.unpackb(body)
         return Commit(number, tuple((table, row, value) for table, row, value in rows)), end + _CHECK_BYTES
-
-    def _everywhere(self, data: bytes, place: int) -> Iterator[Commit]:
-        """Yield all records from a place on, wherever they begin."""
-        while (place := data.find(_MARK, place)) >= 0:
-            read = self._record(data, place)
-            if read is not None:
-                yield read[0]
-            place += 1

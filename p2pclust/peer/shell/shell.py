@@ -42,8 +42,7 @@ class Shell:
         self._wake_at = float("inf")
         self._checks: dict[asyncio.Task[None], None] = {}
         self._listeners: list[Watch] = []
-        #: When each peer was last heard, directly or relayed, on the loop's clock.
-        self.heard: dict[str, float] = {}
+        self.heard: dict[str, float] = {}  # when each peer was last heard, directly or relayed, on the loop's clock
         #: By job: the digest of its newest state, and what that says of the job; a cache of `p2pclust.peer.operate.status`.
         self.outcomes: dict[str, tuple[bytes, Any]] = {}
         self.version = ""  # of the package
@@ -67,13 +66,11 @@ class Shell:
     def leave(self) -> None:
         """Say goodbye to the other peers, and end."""
         self.step(Leave())
-        self._end(None)
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def failed(self, error: BaseException) -> None:
         """End now, because of this error."""
-        self._end(error)
-
-    def _end(self, error: BaseException | None) -> None:
         if not self.ended.done():
             self.ended.set_result(error)
 
@@ -94,8 +91,6 @@ class Shell:
         """Call `listener` with the verb and fields of every report from now on."""
         self._listeners.append(listener)
 
-    # -- events -------------------------------------------------------------------------------------------------------
-
     def receive(self, source: str, frames: list[bytes], lane: Lane) -> None:
         """Check a message and hand it to the core; drop and count a malformed one."""
         self.heard[source] = self._loop.time()
@@ -106,17 +101,14 @@ class Shell:
             self.step(event)
         except OtherVersionError as error:
             self.links.counters.drop("malformed")
-            self._report_version(source, error.theirs)
+            if self._other_versions.get(source) != error.theirs:  # once: the peer will repeat its messages
+                self._other_versions[source] = error.theirs
+                hint = "peers of different wire versions do not see each other: install the same release on both"
+                fields = {"member": source, "theirs": error.theirs, "ours": str(WIRE_VERSION), "hint": hint}
+                self._watch("other-version", fields)
         except WireError as error:
             self.links.counters.drop("malformed")
             self._watch("malformed", {"from": source, "reason": str(error)})
-
-    def _report_version(self, source: str, theirs: str) -> None:
-        """Report once that a peer speaks another wire version: it will repeat its messages."""
-        if self._other_versions.get(source) != theirs:
-            self._other_versions[source] = theirs
-            hint = "peers of different wire versions do not see each other: install the same release on both"
-            self._watch("other-version", {"member": source, "theirs": theirs, "ours": str(WIRE_VERSION), "hint": hint})
 
     def step(self, event: Event) -> None:
         """Give the core one event and perform its effects."""
@@ -125,7 +117,7 @@ class Shell:
         try:
             self._performer.perform_all(self.core.step(self._loop.time(), event))
         except Exception as error:  # noqa: BLE001 (ends the peer; see the module's docstring)
-            self._end(error)
+            self.failed(error)
             return
         self._plan_wake()
 
@@ -147,15 +139,17 @@ class Shell:
         else:
             self._plan_wake()
 
-    # -- effects ------------------------------------------------------------------------------------------------------
-
     def perform(self, effect: Effect) -> None:
         """Perform one effect that is not a row."""
         self._performer.perform(effect)
 
     def check_link(self, peer: str) -> None:
         """Try a plain TCP connect; the core gets the result."""
-        task = self._loop.create_task(self._check(peer))
+
+        async def check() -> None:
+            self.step(LinkChecked(peer, await self.links.refused(peer, _CHECK_S)))
+
+        task = self._loop.create_task(check())
         self._checks[task] = None
         task.add_done_callback(self._checks.pop)
 
@@ -167,10 +161,6 @@ class Shell:
     def excuses(self, source: str, serial: int) -> bool:
         """Return whether a peer with that fleet roster may pass on, in good faith, a fact that is refused here."""
         return self.core.enrolment.excuses(source, serial)
-
-    async def _check(self, peer: str) -> None:
-        refused = await self.links.refused(peer, _CHECK_S)
-        self.step(LinkChecked(peer, refused))
 
     def report(self, effect: Report) -> None:
         """Write a report to the log and to the listeners."""

@@ -31,8 +31,7 @@ class RosterSigner:
         self._bundle = bundle
         self._fleet_id = roster.fleet_id
         self._secret: Ed25519PrivateKey | None = None
-        #: Whether all peers of the fleet sign their facts.
-        self.signs_facts = roster.signs_facts
+        self.signs_facts = roster.signs_facts  # whether all peers of the fleet sign their facts
         self._signed: dict[str, tuple[int, bytes]] = {}  # by key of an own fact: its newest version, and the signature
         self.set_roster(roster)
 
@@ -51,8 +50,6 @@ class RosterSigner:
 
     def _relayed(self, origin: str, target: str, frames: Sequence[bytes]) -> bytes:
         return statement(b"p2pclust relay", self._fleet_id, origin, target, frames)
-
-    # -- facts --------------------------------------------------------------------------------------------------------
 
     def sign_fact(self, fact: Fact) -> bytes:
         """Sign a fact of this peer; each version once."""
@@ -75,8 +72,6 @@ class RosterSigner:
 
     def _statement(self, fact: Fact) -> bytes:
         return fact_statement(self._fleet_id, fact.owner, fact.key, fact.version, fact.value)
-
-    # -- both ---------------------------------------------------------------------------------------------------------
 
     def _key(self) -> Ed25519PrivateKey:
         if self._secret is None:

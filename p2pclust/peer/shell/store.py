@@ -35,8 +35,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;
 """
-#: The number of this format, of the rows and of the log, in SQLite's `user_version`.
-_FORMAT = 1
+_FORMAT = 1  # the number of this format, of the rows and of the log, in SQLite's `user_version`
 _FILE = "store.sqlite3"
 _BLOBS = "blobs"
 _COMMITS = "store.commits"
@@ -48,8 +47,7 @@ _PRAGMAS = (
 )  # fmt: skip
 
 
-#: What SQLite answers when another process holds the file.
-_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)  # what SQLite answers when another process holds the file
 #: What SQLite answers when the file is held, or the disk is full, failing or read-only; other codes mean damage.
 _UNUSABLE = (
     *_HELD, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
@@ -60,15 +58,6 @@ _UNUSABLE = (
 def _checksum(*parts: object) -> bytes:
     """Return the checksum of a row's columns with their types, which damage may change as well."""
     return hashlib.blake2b(msgpack.packb(parts), digest_size=16).digest()
-
-
-def _number_of(path: Path) -> int:
-    """Read the number of a store's format without opening the file as a database; 0 if there is no file."""
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        header = file.read(64)
-    return int.from_bytes(header[60:64], "big") if header.startswith(b"SQLite format 3\0") else 0
 
 
 def _refuse_other(path: Path, number: int) -> None:
@@ -107,7 +96,11 @@ class Store:
         self._lock = threading.Lock()
         try:
             make_folder(directory)
-            _refuse_other(self.path, _number_of(self.path))  # before it is opened, which could change the file
+            if self.path.exists():  # its format is read before it is opened as a database, which could change the file
+                with self.path.open("rb") as file:
+                    header = file.read(64)
+                if header.startswith(b"SQLite format 3\0"):
+                    _refuse_other(self.path, int.from_bytes(header[60:64], "big"))
             try:
                 self._open()
             except sqlite3.DatabaseError as error:
@@ -135,7 +128,9 @@ class Store:
             self.blobs = BlobFiles(self._blobs_path)
             self._check_rows()
             self._read_log()
-            self._check_registers()
+            for digest in sorted(adopted_blobs(self._tables().get("register", {}))):
+                if not self.blobs.intact(digest):
+                    raise sqlite3.DatabaseError("a state that was adopted is damaged")
             self._commit(())
             (number,) = self._db.execute("PRAGMA user_version").fetchone()
             _refuse_other(self.path, number)
@@ -144,7 +139,11 @@ class Store:
             # Start with an empty log: the rest of a transaction that was cut off before the restart could not be
             # distinguished from new commits. This also syncs a commit that a killed peer had written but not synced.
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._count()
+            self._commits = Commits(self._commits_path)
+            if self._commits.read() > self._n_commits:  # commits are lost that this peer relied on
+                self.forgot = (self._get("self", "store_id") or b"").decode()
+                self._n_commits = self._commits.read()
+                self._commit([("self", "store_id", _new_id())])
         except BaseException as error:
             if isinstance(error, sqlite3.DatabaseError) and primary_code(error) not in _UNUSABLE:
                 self._put_aside()  # before it is closed: SQLite would write the log into the file and delete it
@@ -152,7 +151,6 @@ class Store:
             raise
 
     def _read_log(self) -> None:
-        """Take what was committed since the database was written last."""
         self._n_commits = int(self._get("self", "commits") or b"0")
         key = self._get("self", "log_key")
         if key is None:
@@ -165,14 +163,6 @@ class Store:
         for number, rows in records:
             self._n_commits = number
             self._logged.update({(name, of): value for name, of, value in rows})
-
-    def _count(self) -> None:
-        """Take a new store id if commits are lost that this peer relied on."""
-        self._commits = Commits(self._commits_path)
-        if self._commits.read() > self._n_commits:
-            self.forgot = (self._get("self", "store_id") or b"").decode()
-            self._n_commits = self._commits.read()
-            self._commit([("self", "store_id", _new_id())])
 
     def _check_rows(self) -> None:
         """Raise if the file is damaged.
@@ -190,25 +180,17 @@ class Store:
         if not empty and self._get("self", "store_id") is None:
             raise sqlite3.DatabaseError("the store has lost its id")
 
-    def _check_registers(self) -> None:
-        """Raise if a state that was adopted is not here whole."""
-        for digest in sorted(adopted_blobs(self._tables().get("register", {}))):
-            if not self.blobs.intact(digest):
-                raise sqlite3.DatabaseError("a state that was adopted is damaged")
-
     def _put_aside(self) -> None:
         number = 1
         while (aside := self.path.with_name(f"store.damaged-{number}")).exists():
             number += 1
         os.replace(self.path, aside)
-        for suffix in ("-wal", "-shm"):
-            beside = self.path.with_name(_FILE + suffix)
+        for beside, suffix in (
+            (self._log, "-wal"), (self.path.with_name(f"{_FILE}-shm"), "-shm"), (self._blobs_path, f"-{_BLOBS}"),
+            (self._row_log_path, "-log"),
+        ):  # fmt: skip
             if beside.exists():
                 os.replace(beside, aside.with_name(aside.name + suffix))
-        if self._blobs_path.exists():
-            os.replace(self._blobs_path, aside.with_name(f"{aside.name}-{_BLOBS}"))
-        if self._row_log_path.exists():
-            os.replace(self._row_log_path, aside.with_name(f"{aside.name}-log"))
         self._commits_path.unlink(missing_ok=True)
         self.set_aside = aside
 
@@ -228,8 +210,6 @@ class Store:
         if self._commits is not None:
             self._commits.close()
             self._commits = None
-
-    # -- rows -------------------------------------------------------------------------------------------------------
 
     def load(self) -> StoreContents:
         """Return everything that a core needs to continue."""

@@ -17,10 +17,8 @@ import msgpack
 
 from p2pclust.errors import P2PClustError
 
-#: In a peer's state directory.
-NAME: Final = "tasks"
-#: So often may a process die in a task; then this device does it no longer.
-MOST_DEATHS: Final = 2
+NAME: Final = "tasks"  # in a peer's state directory
+MOST_DEATHS: Final = 2  # so often may a process die in a task; then this device does it no longer
 _MOST_KNOWN: Final = 32
 _HEADER_BYTES: Final = 2
 _FILE_BYTES: Final = 2**14  # more than so many kinds take
@@ -30,23 +28,7 @@ Kind = tuple[str, str]
 
 
 class TaskDeaths:
-    """Counts how often in a row the process died in each kind of task.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from contextlib import suppress
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for life in range(3):
-    ...         deaths = TaskDeaths(Path(folder, "tasks"))
-    ...         print(deaths.of(("job-1", "contribute")))
-    ...         with suppress(MemoryError), deaths.watching(("job-1", "contribute")):
-    ...             raise MemoryError
-    ...         deaths.close()
-    0
-    1
-    2
-    """
+    """Counts how often in a row the process died in each kind of task."""
 
     def __init__(self, path: Path) -> None:
         self._deaths: dict[Kind, int] = {}
@@ -59,7 +41,14 @@ class TaskDeaths:
             self._bytes = mmap.mmap(file, _FILE_BYTES)
         finally:
             os.close(file)
-        unfinished = self._read()
+        unfinished: Kind | None = None
+        try:
+            size = int.from_bytes(self._bytes[:_HEADER_BYTES], "little")
+            task, deaths = msgpack.unpackb(self._bytes[_HEADER_BYTES : _HEADER_BYTES + size])
+            self._deaths = {(str(job), str(kind)): int(n) for job, kind, n in deaths}
+            unfinished = None if task is None else (str(task[0]), str(task[1]))
+        except (ValueError, TypeError, msgpack.UnpackException):  # a new file, or one that a power cut left
+            pass
         if unfinished is not None:
             self._deaths[unfinished] = self._deaths.pop(unfinished, 0) + 1
             while len(self._deaths) > _MOST_KNOWN:
@@ -94,15 +83,6 @@ class TaskDeaths:
         """Close the file, while no task runs."""
         self.leave()
         self._bytes.close()
-
-    def _read(self) -> Kind | None:
-        try:
-            size = int.from_bytes(self._bytes[:_HEADER_BYTES], "little")
-            task, deaths = msgpack.unpackb(self._bytes[_HEADER_BYTES : _HEADER_BYTES + size])
-            self._deaths = {(str(job), str(kind)): int(n) for job, kind, n in deaths}
-            return None if task is None else (str(task[0]), str(task[1]))
-        except (ValueError, TypeError, msgpack.UnpackException):  # a new file, or one that a power cut left
-            return None
 
     def _write(self, kind: Kind | None) -> None:
         data = msgpack.packb([kind, [[*key, n] for key, n in self._deaths.items()]])

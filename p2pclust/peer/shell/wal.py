@@ -27,11 +27,6 @@ def lost_commits(log: bytes) -> bool:
     One commit at or after the first bad frame may be a transaction that a power cut interrupted. With two, the first was
     synced before the second began. A log that ends early looks like one that was never longer. `log` is the content of
     the ``-wal`` file before anything is written to the database.
-
-    Examples
-    --------
-    >>> lost_commits(b"")
-    False
     """
     if len(log) < _HEADER.size or not any(log):  # started, but not synced
         return False

@@ -6,20 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.tasks import (
-    CancelJob,
-    CheckState,
-    CombineRound,
-    EndRules,
-    NoResult,
-    Outcome,
-    StateChecked,
-    StateRefuted,
-)
-from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.core import tasks
+from p2pclust.peer.core.tasks import EndRules
+from p2pclust.peer.work.states import BlobAccess, bare_state
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
-from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement, verified
@@ -48,7 +39,7 @@ def signed_cancel(cancel: CancelProof, ends: EndRules | None, secrets: Secrets |
     return replace(own, signature=secrets.sign(_statement(own, secrets)))
 
 
-def showing(state: JobState, task: CancelJob | CombineRound) -> JobState:
+def showing(state: JobState, task: tasks.CancelJob | tasks.CombineRound) -> JobState:
     """Return the last state of a job without verify, with its cancel where peers ask for that."""
     return state if task.cancel is None or task.ends is None else replace(state, proof=task.cancel.encode())
 
@@ -75,13 +66,13 @@ def _statement(cancel: CancelProof, secrets: Secrets) -> bytes:
     return fact_statement(fleet_id_of(secrets.fleet), cancel.owner, cancel.key, cancel.version, cancel.value)
 
 
-def check_end(task: CheckState, blobs: BlobAccess, secrets: Secrets | None) -> Outcome:
+def check_end(task: tasks.CheckState, blobs: BlobAccess, secrets: Secrets | None) -> tasks.Outcome:
     """Say whether a state that is called final is one, and if its job was cancelled, whether a peer has signed that.
 
     Of jobs without verify. No protocol is needed: a peer may lack one.
     """
     try:
-        state = _read(task, blobs)
+        state = bare_state(task.state, blobs.read)
         if is_cancelled(state) and task.ends is not None:
             assert secrets is not None
             cancel = CancelProof.decode(state.proof)
@@ -89,14 +80,7 @@ def check_end(task: CheckState, blobs: BlobAccess, secrets: Secrets | None) -> O
                 raise WireError("its reason is not that of its cancel")
             check_cancel(cancel, task.ends, secrets)
     except NotKnownError as error:
-        return NoResult(str(error))
+        return tasks.NoResult(str(error))
     except WireError as error:
-        return StateRefuted(str(error)[:MAX_REASON])
-    return StateChecked(state.status != "running")
-
-
-def _read(task: CheckState, blobs: BlobAccess) -> JobState:
-    ref = task.state
-    if ref.payload is not None:
-        return JobState.decode(ref.payload)
-    return JobState.decode_stored(Stored(lambda: blobs.read(ref.digest), ref.size_bytes))
+        return tasks.StateRefuted(str(error)[:MAX_REASON])
+    return tasks.StateChecked(state.status != "running")

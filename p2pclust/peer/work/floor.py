@@ -18,55 +18,27 @@ from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.registry import asked_as
 from p2pclust.protocols.secure.parameters import SecureSums
 
-#: Keys of the configuration that the device's ledger has rules from.
-_OF_LEDGER: Final = ("budget", "jobs", "ledger")
+_OF_LEDGER: Final = ("budget", "jobs", "ledger")  # keys of the configuration that the device's ledger has rules from
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The floor of one device.
+    """The floor of one device."""
 
-    Parameters
-    ----------
-    secure : bool
-        It contributes only to jobs with secure sums.
-    keep : bool
-        It contributes only where it keeps pads itself, so that it trusts no other keeper. Implies `secure`.
-    cohort : int
-        The fewest peers whose sum may be revealed; above 0 it implies `secure`.
-    min_cell : int
-        Of a cluster with fewer of its rows it sends nothing, and it contributes only to jobs whose protocol can do that;
-        0 for no such rule. Private jobs hide single rows by their noise.
-    protocols : tuple of str
-        The protocols that it takes part in; all, if empty. A private job counts as the protocol that was asked for.
-    private : bool
-        It contributes only to private jobs: what it reveals counts against a budget. Implies `secure`.
-    given_centers : bool
-        Whether it contributes to jobs whose submitter chose the first centers.
-    least_rounds : int
-        The fewest rounds that the limit of a clustering may be; 0 for no such rule.
-    jobs : str
-        In how many jobs of how many days it takes part, such as "3 per 30d"; empty for no such rule. Implies `secure`.
-    rosters : str
-        "fixed": no sums of fewer peers than the cohort may follow from the sets of peers of its last jobs. Implies `secure`.
-
-    Examples
-    --------
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> Floor(secure=True).problem_with(cluster_job("llf-cm", n_clusters=2), None, 100)
-    'this device contributes only to jobs with secure sums'
-    """
-
+    #: It contributes only to jobs with secure sums; `keep`, `cohort`, `private`, `jobs` and `rosters` imply this.
     secure: bool = False
-    keep: bool = False
-    cohort: int = 0
+    keep: bool = False  # it contributes only where it keeps pads itself, so that it trusts no other keeper
+    cohort: int = 0  # the fewest peers whose sum may be revealed
+    #: Of a cluster with fewer of its rows it sends nothing, and it contributes only to jobs whose protocol can do that; 0:
+    #: no such rule. Private jobs hide single rows by their noise.
     min_cell: int = 0
+    #: The protocols that it takes part in; all, if empty. A private job counts as the protocol that was asked for.
     protocols: tuple[str, ...] = ()
-    private: bool = False
-    given_centers: bool = True
-    least_rounds: int = 0
-    jobs: str = ""
-    rosters: str = ""
+    private: bool = False  # it contributes only to private jobs: what it reveals counts against a budget
+    given_centers: bool = True  # whether it contributes to jobs whose submitter chose the first centers
+    least_rounds: int = 0  # the fewest rounds that the limit of a clustering may be; 0 for no such rule
+    jobs: str = ""  # in how many jobs of how many days it takes part, such as "3 per 30d"; empty for no such rule
+    rosters: str = ""  # "fixed": no sums of fewer peers than the cohort may follow from the sets of its last jobs
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Floor:
@@ -101,14 +73,19 @@ class Floor:
         return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
 
     def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
-        """Yield what each rule says, an empty string where it allows the job."""
-        protocol = asked_as(job.stages[job.main].protocol)
-        if self.protocols and protocol not in self.protocols:
-            yield f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
+        asked = asked_as(job.stages[job.main].protocol)
+        if self.protocols and asked not in self.protocols:
+            yield f"this device takes part in {', '.join(self.protocols)} only, not in {asked}"
         if self.private and not private:
             yield "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
         if self.min_cell and not private:
-            yield self._refusal_of_cells(job, n_rows)
+            if not all(protocol.withholds_below(self.min_cell) for protocol in job.protocols):
+                yield (
+                    f"this device sends nothing of clusters with fewer than {self.min_cell} of its rows, and this job "
+                    "cannot leave them out: llf-cm, fkm and k-fed can, without accelerate, n_init and measures"
+                )
+            if n_rows < self.min_cell:
+                yield f"it has fewer rows than the {self.min_cell} of a cluster that this device sends anything of"
         if not self.given_centers and not private and any(stage.chosen_centers for stage in job.protocols):
             yield "this device takes part in no job whose first centers are given: choose an init"
         rounds = [stage.round_limit for stage in job.protocols if isinstance(stage, Labelling)]
@@ -118,17 +95,6 @@ class Floor:
             yield "this device contributes only to jobs with secure sums"
         if secure is not None and secure.cohort < self.cohort:
             yield f"this device asks for a cohort of {self.cohort}, and the job has {secure.cohort}"
-
-    def _refusal_of_cells(self, job: Job, n_rows: int) -> str:
-        """Return why sums of few rows could not be withheld in a job, or an empty string."""
-        if not all(protocol.withholds_below(self.min_cell) for protocol in job.protocols):
-            return (
-                f"this device sends nothing of clusters with fewer than {self.min_cell} of its rows, and this job cannot "
-                "leave them out: llf-cm, fkm and k-fed can, without accelerate, n_init and measures"
-            )
-        if n_rows < self.min_cell:
-            return f"it has fewer rows than the {self.min_cell} of a cluster that this device sends anything of"
-        return ""
 
 
 #: Of a device's memory, for the state and contributions of one job: the rest is for rows, and for the process itself.
@@ -141,10 +107,7 @@ _COPIES: Final = 4
 def bytes_of(job: Job, n_peers: int, n_columns: int) -> int:
     """Return about how many bytes the largest state of a job takes with the contributions of all peers.
 
-    Parameters
-    ----------
-    n_columns : int
-        Of the device's own rows, 0 if they are not known; a job that declares bounds names its own number.
+    `n_columns` is of the device's own rows, 0 if they are not known; a job that declares bounds names its own number.
 
     Examples
     --------

@@ -28,22 +28,13 @@ def load_rows(
 ) -> Local:
     """Read the rows; if they cannot be read, this peer abstains, by name, and the others continue.
 
-    Parameters
-    ----------
-    config : mapping
-        See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files),
-        ``n_clusters`` and ``threads`` as well.
-    report : callable
-        Receives "data" and the number of rows and columns, of rows that were left out, and how columns were read, or
-        "data-refused" and the reason; "data-doubtful" and the reason if the rows are probably not as meant.
-    cancelled : callable
-        Whether the peer leaves meanwhile.
+    The configuration is that of `p2pclust.data.sources.read_source`; perhaps with ``ids``, ``centers`` and ``labels`` (paths
+    of NPY files), ``n_clusters`` and ``threads``. `report` receives "data" and the number of rows and columns, of rows that
+    were left out, and how columns were read, or "data-refused" and the reason; "data-doubtful" and the reason if the rows
+    are probably not as meant. `cancelled` says whether the peer leaves meanwhile.
 
-    Returns
-    -------
-    Local
-        Its `problem` is what other peers are sent, without paths and values. Where only missing values are refused it has
-        the other rows all the same: private jobs use these, because a refusal would say something about a value.
+    The `problem` of the rows is what other peers are sent, without paths and values. Where only missing values are refused
+    there are the other rows all the same: private jobs use these, because a refusal would say something about a value.
 
     Examples
     --------
@@ -57,7 +48,11 @@ def load_rows(
     except (UsageError, OSError, ValueError, MemoryError) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
         report("data-refused", {"reason": reason})
-        local = _rest(config, cancelled) if isinstance(error, DataError) else Local(np.empty((0, 0)))
+        local = Local(np.empty((0, 0)))
+        if isinstance(error, DataError) and config.get("missing_values", "error") == "error":
+            # The rows in which no value is missing, if missing values are why the data are refused.
+            with suppress(UsageError, OSError, ValueError, MemoryError):
+                local = _read({**config, "missing_values": "drop"}, cancelled)[0]
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
         report("data", {"rows": local.n_samples, "columns": local.n_features, **fields})
@@ -68,16 +63,7 @@ def load_rows(
     return local
 
 
-def _rest(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> Local:
-    """Return the rows in which no value is missing, of data that the configuration refuses; none if that is not why."""
-    if config.get("missing_values", "error") == "error":
-        with suppress(UsageError, OSError, ValueError, MemoryError):
-            return _read({**config, "missing_values": "drop"}, cancelled)[0]
-    return Local(np.empty((0, 0)))
-
-
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, dict[str, Any], list[str]]:
-    """Return the rows, and what the report says of them beside their number, and what is doubtful about them."""
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(

@@ -25,8 +25,6 @@ _Entries = tuple[KeyEntry, ...]
 
 @dataclass
 class _OfJob:
-    """What belongs to one job."""
-
     terms: Terms
     asks: bytes = b""  # the digest of the state that asked for the key pair
     pair: KeyPair | None = field(default=None, repr=False)
@@ -39,27 +37,14 @@ class _OfJob:
 
 @dataclass
 class Secrets:
-    """The secrets of one life of a peer.
+    """The secrets of one life of a peer."""
 
-    Parameters
-    ----------
-    fleet : bytes
-        The fleet's public key, 32 bytes.
-    sign : callable
-        Signs bytes with the device's Ed25519 key.
-    entropy : callable
-        Returns so many secret random bytes.
-    insists : bool
-        Whether this peer contributes only if it keeps pads itself.
-    reserve : callable
-        Notes in the device's ledger, on disk, a job, what it takes of the privacy budget (mu**2), its cohort, and, if
-        asked for, the sets of peers whose sums may be revealed; returns why not, or an empty string.
-    """
-
-    fleet: bytes
-    sign: Callable[[bytes], bytes] = field(repr=False)
-    entropy: Callable[[int], bytes] = field(repr=False)
-    insists: bool = False
+    fleet: bytes  # the fleet's public key, 32 bytes
+    sign: Callable[[bytes], bytes] = field(repr=False)  # with the device's Ed25519 key
+    entropy: Callable[[int], bytes] = field(repr=False)  # returns this many secret random bytes
+    insists: bool = False  # whether this peer contributes only if it keeps pads itself
+    #: Notes in the device's ledger, on disk, a job, what it takes of the privacy budget (mu**2), its cohort, and, if asked
+    #: for, the sets of peers whose sums may be revealed; returns why not, or an empty string.
     reserve: Callable[[str, float, int, Callable[[], Sequence[PeerSet]]], str] = field(
         default=lambda job, mu_squared, cohort, sets: "", repr=False
     )
@@ -87,14 +72,8 @@ class Secrets:
     def renew(self, keys: JobKeys, asks: bytes, bare: KeyEntry) -> KeyEntry:
         """Return this peer's answer to a state that is open for keys, signed; the keys of an earlier state are forgotten.
 
-        Asked again for the same state, the key is the same, unless it was used with a list of keys meanwhile.
-
-        Parameters
-        ----------
-        asks : bytes
-            The digest of the state.
-        bare : KeyEntry
-            The answer without its key.
+        Asked again for the same state, the key is the same, unless it was used with a list of keys meanwhile. `asks` is the
+        digest of the state, and `bare` the answer without its key.
         """
         known = self._of(keys)
         if known.pair is None or known.asks != asks or known.bound:
@@ -114,8 +93,6 @@ class Secrets:
             return None
         known.bound = known.bound or part.entries
         return known.pair if known.bound == part.entries else None
-
-    # -- sets that were revealed, or may have been ------------------------------------------------------------------------
 
     def known_sets(self, keys: JobKeys, part: Secured, pads: PadsKept) -> tuple[int, ...]:
         """Return the sets of a job that this peer knows, whatever a state names.
@@ -140,7 +117,11 @@ class Secrets:
     def digest_of(self, local: Local) -> bytes:
         """Return a digest of a peer's rows, which is made once as long as they are the same object."""
         if self._rows is None or self._rows[0] is not local:
-            self._rows = (local, _digest_of(local))
+            whole = hashlib.blake2b(digest_size=32)
+            for array in [local.X] if local.weights is None else [local.X, local.weights]:
+                whole.update(str(array.shape).encode())
+                whole.update(np.ascontiguousarray(array).tobytes())
+            self._rows = (local, whole.digest())
         return self._rows[1]
 
     def problem_with(self, keys: JobKeys, part: Secured) -> str:
@@ -168,11 +149,3 @@ class Secrets:
             # Without the maker, which may be another by now.
             known.keepers = (part.entries, part.maker.index, secure_rounds.keepers(part, known.terms))
         return known.keepers[2]
-
-
-def _digest_of(local: Local) -> bytes:
-    whole = hashlib.blake2b(digest_size=32)
-    for array in [local.X] if local.weights is None else [local.X, local.weights]:
-        whole.update(str(array.shape).encode())
-        whole.update(np.ascontiguousarray(array).tobytes())
-    return whole.digest()

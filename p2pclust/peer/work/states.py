@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.tasks import (
-    AddUp,
-    CombineRound,
-    Continued,
-    DescribeState,
-    JobKeys,
-    Outcome,
-    Ref,
-    StateInfo,
-    StateMade,
-    Summed,
-    SumPadded,
-)
+from p2pclust.peer.core import tasks
+from p2pclust.peer.core.tasks import Outcome, Ref
 from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Contribution
@@ -34,32 +23,20 @@ from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.engine.workspace import digest_of
 
 if TYPE_CHECKING:
-    from p2pclust.peer.core.tasks import SecureInfo
     from p2pclust.peer.work.secrets import Secrets
 
-#: Lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers.
-_MOST_NESTED: Final = 16
+_MOST_NESTED: Final = 16  # lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class BlobAccess:
-    """How a worker reads and stores blobs.
+    """How a worker reads and stores blobs."""
 
-    Parameters
-    ----------
-    read : callable
-        Yields the bytes of the blob with that digest, in order.
-    store : callable
-        Stores a blob: its digest, its bytes (or an object that is sliced like bytes), and the size of a chunk. It is on disk
-        when this returns.
-    sync : callable
-        Syncs the chunks of the blob with that digest to the disk.
-    limits : Limits
-    """
-
-    read: Callable[[bytes], Iterator[bytes]]
+    read: Callable[[bytes], Iterator[bytes]]  # yields the bytes of the blob with that digest, in order
+    #: Stores a blob: its digest, its bytes (or an object that is sliced like bytes), and the size of a chunk. It is on disk
+    #: when this returns.
     store: Callable[[bytes, Any, int], None]
-    sync: Callable[[bytes], None]
+    sync: Callable[[bytes], None]  # syncs the chunks of the blob with that digest to the disk
     limits: Limits
 
     def keep(self, payload: bytes | Pieces) -> Ref:
@@ -70,20 +47,29 @@ class BlobAccess:
         self.store(digest, payload, self.limits.chunk_bytes)
         return Ref(digest, size_bytes, None)
 
+    def whole(self, ref: Ref) -> bytes:
+        """Return all bytes of a payload, also of one that is read in blocks elsewhere."""
+        return b"".join(self.read(ref.digest)) if ref.payload is None else ref.payload
+
     def source(self, job: Job, ref: Ref) -> bytes | Stored:
         """Return a payload's bytes, or what reads it in blocks where it may grow with the number of rows."""
-        if ref.payload is not None:
-            return ref.payload
-        return (
-            Stored(lambda: self.read(ref.digest), ref.size_bytes) if job.by_columns else b"".join(self.read(ref.digest))
-        )
+        return _stored(ref, self.read) if job.by_columns and ref.payload is None else self.whole(ref)
+
+
+def _stored(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Stored:
+    return Stored(lambda: read(ref.digest), ref.size_bytes)
+
+
+def bare_state(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> JobState:
+    """Decode a state without the protocols of its job, which this peer may lack."""
+    return JobState.decode_stored(_stored(ref, read)) if ref.payload is None else JobState.decode(ref.payload)
 
 
 @dataclass(frozen=True)
 class SecuredJob:
     """What the tasks of a job with secure sums need beside its state."""
 
-    keys: JobKeys
+    keys: tasks.JobKeys
     secrets: Secrets
 
 
@@ -91,12 +77,8 @@ class SecuredJob:
 def job_of(data: bytes) -> Job:
     """Read the mathematics of a document; documents are few and asked for in every round.
 
-    Raises
-    ------
-    WireError
-        If the bytes are none.
-    UsageError
-        If this peer cannot do what they ask for: it does not know a protocol, or a parameter has a wrong value.
+    Raise WireError if the bytes are none; UsageError if this peer cannot do what they ask for: it does not know a protocol,
+    or a parameter has a wrong value.
     """
     try:
         plain = msgpack.unpackb(data, raw=False, strict_map_key=True)
@@ -117,26 +99,26 @@ def _nested(value: Any, most: int) -> bool:
 def made(
     job: Job, state: JobState, n_peers: int, blobs: BlobAccess, before: JobState | None = None,
     secured: SecuredJob | None = None,
-) -> StateMade:  # fmt: skip
+) -> tasks.StateMade:  # fmt: skip
     """Store a state and describe it; ``before``, if given, is the state that it was made from."""
     ref = blobs.keep(state.pieces() if job.by_columns else state.encode())
-    return StateMade(ref, info_of(job, state, n_peers, before, secured))
+    return tasks.StateMade(ref, info_of(job, state, n_peers, before, secured))
 
 
 def info_of(
     job: Job, state: JobState, n_peers: int, before: JobState | None = None, secured: SecuredJob | None = None
-) -> StateInfo:  # fmt: skip
+) -> tasks.StateInfo:  # fmt: skip
     """Return what the core must know of a state: it never reads the state itself."""
     final = state.status != "running"
-    secure: SecureInfo | None = None
-    if secured is not None:
-        from p2pclust.peer.work import secure_tasks  # noqa: PLC0415 - imports what only such jobs need
+    secure: tasks.SecureInfo | None = None
+    if secured is not None and not final:
+        from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415 - imports what only such jobs need
 
-        secure = secure_tasks.info_of(job, state, secured.keys, secured.secrets)
+        secure = SecureRound(job, state, secured.keys, secured.secrets).info()
     protocol = job.protocols[state.stage]
     adds_up = isinstance(protocol, Additive) and not protocol.one_by_one
     record = state.log[-1] if before is not None and state.log else None
-    return StateInfo(
+    return tasks.StateInfo(
         final=final,
         status=state.status,
         stage=state.stage,
@@ -152,8 +134,9 @@ def info_of(
 
 
 def one_by_one(
-    job: Job, state: JobState, task: AddUp | CombineRound | SumPadded, blobs: BlobAccess, malformed: dict[int, str]
-) -> Iterator[tuple[Peers, Contribution]]:
+    job: Job, state: JobState, task: tasks.AddUp | tasks.CombineRound | tasks.SumPadded, blobs: BlobAccess,
+    malformed: dict[int, str],
+) -> Iterator[tuple[Peers, Contribution]]:  # fmt: skip
     """Read the contributions; add to `malformed` the peers whose contribution is unreadable, and why."""
     reader = ContributionReader(job, state, n_peers=task.n_peers)
     for peers, ref in task.contributions:
@@ -165,30 +148,24 @@ def one_by_one(
             yield peers if len(peers) > 1 else peers[0], decoded
 
 
-def whole(job: Job, ref: Ref, blobs: BlobAccess) -> bytes:
-    """Return all bytes of a payload, also of one that is read in blocks elsewhere."""
-    source = blobs.source(job, ref)
-    return source if isinstance(source, bytes) else b"".join(blobs.read(ref.digest))
-
-
 def describe(
-    job: Job, state: JobState, task: DescribeState, blobs: BlobAccess, secured: SecuredJob | None = None
+    job: Job, state: JobState, task: tasks.DescribeState, blobs: BlobAccess, secured: SecuredJob | None = None
 ) -> Outcome:  # fmt: skip
     """Return what the core must know of a state that arrived, and keep its bytes if they came in the message."""
     if task.state.payload is None:
         # Its bytes are canonical, so encoding it again would only make the same blob.
-        return StateMade(task.state, info_of(job, state, task.n_peers, secured=secured))
+        return tasks.StateMade(task.state, info_of(job, state, task.n_peers, secured=secured))
     return made(job, state, task.n_peers, blobs, secured=secured)
 
 
-def next_turn(job: Job, state: JobState) -> Continued:
+def next_turn(job: Job, state: JobState) -> tasks.Continued:
     """Return the mathematics of the next turn of a repeated job."""
     from p2pclust.protocols.engine.compose import continued  # noqa: PLC0415 - of repeated jobs only
 
-    return Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
+    return tasks.Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
 
 
-def add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcome:
+def add_up(job: Job, state: JobState, task: tasks.AddUp, blobs: BlobAccess) -> Outcome:
     """Add up what came to this peer on its way to the aggregator, which asks the peers left out itself."""
     total, peers = added_up(one_by_one(job, state, task, blobs, {}), task.n_peers)
-    return Summed(None if total is None else blobs.keep(total.encode()), peers)
+    return tasks.Summed(None if total is None else blobs.keep(total.encode()), peers)

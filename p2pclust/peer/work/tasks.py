@@ -16,35 +16,8 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.tasks import (
-    AddUp,
-    BeginJob,
-    CancelJob,
-    CheckState,
-    CloseGossipRound,
-    CombineRound,
-    ContinueJob,
-    Contribute,
-    Contributed,
-    DescribeState,
-    FinishRound,
-    ForgetKeys,
-    JobKeys,
-    KeysForgotten,
-    MakeOffer,
-    NoResult,
-    Offered,
-    Outcome,
-    RenewKeys,
-    StateTask,
-    SumPadded,
-    Task,
-    Verified,
-    VerifyBlob,
-    Wanted,
-    WantedBlob,
-    WantedJob,
-)
+from p2pclust.peer.core import tasks
+from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, StateTask
 from p2pclust.peer.work.endings import check_end, showing, signed_cancel
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, job_of, made, next_turn, one_by_one
@@ -61,7 +34,6 @@ from p2pclust.tools.spelling import printable
 
 if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets
-    from p2pclust.peer.work.verified import Verifier
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
@@ -70,9 +42,8 @@ _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
 class Memories:
     """What a worker remembers of the rounds that it closed; gone with this life of the peer.
 
-    That is the state that it made, which need not be decoded again, and for protocols that remember their memory, which
-    belongs to that state. Where another state follows, another aggregator closed a round in between, and both are worth
-    nothing.
+    That is the state that it made, which need not be decoded again, and for protocols that remember their memory. Both are
+    worth nothing where another state follows: then another aggregator closed a round in between.
     """
 
     def __init__(self) -> None:
@@ -109,66 +80,66 @@ class Life:
     floor: Floor = field(default_factory=Floor)  # what the device asks of every job
 
 
-def perform(task: Task, local: Local, blobs: BlobAccess, life: Life | None = None) -> Outcome:
-    """Do one task.
+def perform(task: tasks.Task, local: Local, blobs: BlobAccess, life: Life | None = None) -> Outcome:
+    """Do one task on this peer's data.
 
-    Parameters
-    ----------
-    task : Task
-    local : Local
-        This peer's data.
-    blobs : BlobAccess
-    life : Life, optional
-        Of this peer.
-
-    Returns
-    -------
-    Outcome
-        The same for the same task, data, memory and secrets, wherever it is done. The outcome of malformed input, of a blob
-        that was dropped meanwhile, and of a job that this version does not know is `NoResult`.
+    The outcome is the same for the same task, data, memory and secrets, wherever it is done. The outcome of malformed input,
+    of a blob that was dropped meanwhile, and of a job that this version does not know is `NoResult`.
     """
+    life = life or Life()
+    outcome: Outcome
     try:
-        outcome = _perform(task, local, blobs, Life() if life is None else life)
+        match task:
+            case tasks.VerifyBlob():
+                outcome = _verified(task, blobs)
+            case tasks.BeginJob():
+                outcome = _begin(task, blobs, life)
+            case tasks.ForgetKeys():
+                outcome = _forgotten(task, blobs, life)
+            case _:
+                assert isinstance(task, StateTask), task
+                outcome = _perform(task, local, blobs, life)
     except (WireError, UsageError) as error:
         outcome = NoResult(f"failed: {error}")
     except Exception as error:
-        if not _of_plugin(task):
+        # Errors of a protocol that another package brings must not end the peer.
+        if not isinstance(task, tasks.BeginJob | StateTask) or not any(s.package for s in job_of(task.job).stages):
             raise
         outcome = NoResult(f"failed: {type(error).__name__}: {without_values(str(error))}")
     return NoResult(printable(outcome.reason[:_MAX_REASON])) if isinstance(outcome, NoResult) else outcome
 
 
-def _of_plugin(task: Task) -> bool:
-    """Return True if another package brings a protocol of the job: its errors must not end the peer."""
-    return isinstance(task, BeginJob | StateTask) and any(stage.package for stage in job_of(task.job).stages)
+def _perform(task: StateTask, local: Local, blobs: BlobAccess, life: Life) -> Outcome:
+    verifier = None
+    if task.keys is not None and task.keys.verify:
+        if life.secrets is None:
+            raise UsageError("verify: this peer has no keys")
+        from p2pclust.peer.work.verified import Verifier  # noqa: PLC0415
 
-
-def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome:
-    if isinstance(task, VerifyBlob):
-        return _verified(task, blobs)
-    if isinstance(task, BeginJob):
-        return _begin(task, blobs, life)
-    if isinstance(task, ForgetKeys):
-        return _forgotten(task, blobs, life)
-    assert isinstance(task, StateTask), task
-    proved = task.keys is not None and task.keys.verify
-    if isinstance(task, CheckState):
-        verifier = _verifier(job_of(task.job), task, task.keys, life) if proved else None
+        verifier = Verifier(job_of(task.job), task.n_peers, task.keys, life.secrets)
+    if isinstance(task, tasks.CheckState):
         return check_end(task, blobs, life.secrets) if verifier is None else verifier.check(task, blobs)
     job = job_of(task.job)
-    if isinstance(task, CancelJob | CombineRound) and task.cancel is not None:
+    if isinstance(task, tasks.CancelJob | tasks.CombineRound) and task.cancel is not None:
         task = replace(task, cancel=signed_cancel(task.cancel, task.ends, life.secrets))
     state = life.memories.state(task.job, task.state.digest)
     if state is None:
         state = decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
-    if isinstance(task, Contribute | MakeOffer) and (
+    if isinstance(task, tasks.Contribute | tasks.MakeOffer) and (
         refusal := _problem_with(life.floor, task.job, task.keys, local.n_samples)
     ):
         local = local.refusing(refusal)
-    if proved:
-        return _perform_verified(job, state, task, local, blobs, life)
-    return _perform_unproved(job, state, task, local, blobs, life)
+    match task:
+        case tasks.SumPadded() if verifier is not None:
+            outcome = verifier.added_up(state, task, blobs)
+        case tasks.CombineRound() | tasks.FinishRound() | tasks.RenewKeys() | tasks.CancelJob() if verifier is not None:
+            outcome = verifier.proved(state, task, blobs)
+        case _:
+            outcome = _perform_unproved(job, state, task, local, blobs, life)
+    if verifier is not None and isinstance(task, tasks.Contribute):
+        outcome = verifier.signed(state, task, outcome, blobs)
+    return outcome
 
 
 @lru_cache(maxsize=64)
@@ -177,7 +148,7 @@ def _problem_with(floor: Floor, job: bytes, keys: JobKeys | None, n_rows: int) -
     return floor.problem_with(job_of(job), keys, n_rows)
 
 
-def _verified(task: VerifyBlob, blobs: BlobAccess) -> Verified:
+def _verified(task: tasks.VerifyBlob, blobs: BlobAccess) -> tasks.Verified:
     """Hash a blob and, if it is the right one, sync it: from then on the core relies on it."""
     whole = hashlib.blake2b(digest_size=32)
     for chunk in blobs.read(task.digest):
@@ -185,45 +156,45 @@ def _verified(task: VerifyBlob, blobs: BlobAccess) -> Verified:
     good = whole.digest() == task.digest
     if good:
         blobs.sync(task.digest)
-    return Verified(good)
+    return tasks.Verified(good)
 
 
 def _perform_unproved(
     job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, life: Life
 ) -> Outcome:  # fmt: skip
     if task.keys is not None and task.keys.secure is not None:
-        from p2pclust.peer.work.secured import perform_secured  # noqa: PLC0415
+        from p2pclust.peer.work.secure_tasks import perform_secured  # noqa: PLC0415
 
         return perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
     if state.secured is not None:
         raise WireError("job state: a secured part in a job without secure sums")
-    return _perform_plain(job, state, task, local, blobs, life.memories)
-
-
-def _perform_verified(
-    job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, life: Life
-) -> Outcome:  # fmt: skip
-    verifier = _verifier(job, task, task.keys, life)
+    outcome: Outcome
     match task:
-        case Contribute():
-            return verifier.signed(state, task, _perform_unproved(job, state, task, local, blobs, life), blobs)
-        case SumPadded():
-            return verifier.added_up(state, task, blobs)
-        case CombineRound() | FinishRound() | RenewKeys() | CancelJob():
-            return verifier.proved(state, task, blobs)
-    return _perform_unproved(job, state, task, local, blobs, life)
+        case tasks.DescribeState():
+            outcome = describe(job, state, task, blobs)
+        case tasks.CancelJob():
+            outcome = made(job, showing(engine.cancelled(state, task.cancel.by), task), task.n_peers, blobs)
+        case tasks.ContinueJob():
+            outcome = next_turn(job, state)
+        case tasks.Contribute():
+            outcome = _contribute(job, state, task, local, blobs)
+        case tasks.AddUp():
+            outcome = add_up(job, state, task, blobs)
+        case tasks.CombineRound():
+            outcome = _combine(job, state, task, blobs, life.memories)
+        case tasks.MakeOffer():
+            from p2pclust.protocols.gossip import leaderless  # noqa: PLC0415
+
+            proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
+            outcome = tasks.Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
+        case tasks.CloseGossipRound():
+            outcome = _close(job, state, task, blobs)
+        case _:
+            raise AssertionError(f"unknown task {task}")
+    return outcome
 
 
-def _verifier(job: Job, task: BeginJob | StateTask, keys: JobKeys | None, life: Life) -> Verifier:
-    assert keys is not None
-    if life.secrets is None:
-        raise UsageError("verify: this peer has no keys")
-    from p2pclust.peer.work.verified import Verifier  # noqa: PLC0415
-
-    return Verifier(job, task.n_peers, keys, life.secrets)
-
-
-def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
+def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     job = job_of(task.job)
     if task.keys is not None and task.keys.verify:
         exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
@@ -238,52 +209,23 @@ def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     return made(job, begun, task.n_peers, blobs, secured=secured)
 
 
-def _perform_plain(
-    job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, memories: Memories
-) -> Outcome:  # fmt: skip
-    outcome: Outcome
-    match task:
-        case DescribeState():
-            outcome = describe(job, state, task, blobs)
-        case CancelJob():
-            outcome = made(job, showing(engine.cancelled(state, task.cancel.by), task), task.n_peers, blobs)
-        case ContinueJob():
-            outcome = next_turn(job, state)
-        case Contribute():
-            outcome = _contribute(job, state, task, local, blobs)
-        case AddUp():
-            outcome = add_up(job, state, task, blobs)
-        case CombineRound():
-            outcome = _combine(job, state, task, blobs, memories)
-        case MakeOffer():
-            from p2pclust.protocols.gossip import leaderless  # noqa: PLC0415
-
-            proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
-            outcome = Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
-        case CloseGossipRound():
-            outcome = _close(job, state, task, blobs)
-        case _:
-            raise AssertionError(f"unknown task {task}")
-    return outcome
-
-
 def _secured(keys: JobKeys, life: Life) -> SecuredJob:
     if life.secrets is None:
         raise UsageError("secure: this peer has no keys")
     return SecuredJob(keys, life.secrets)
 
 
-def _forgotten(task: ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
+def _forgotten(task: tasks.ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
     _secured(task.keys, life).secrets.forget(task.keys.job)
     if task.state is None:
-        return KeysForgotten()
+        return tasks.KeysForgotten()
     from p2pclust.peer.work import secure_tasks  # noqa: PLC0415
 
     job = job_of(task.job)
     return secure_tasks.compared(decode_state(job, blobs.source(job, task.state)), task.sets)
 
 
-def _close(job: Job, state: JobState, task: CloseGossipRound, blobs: BlobAccess) -> Outcome:
+def _close(job: Job, state: JobState, task: tasks.CloseGossipRound, blobs: BlobAccess) -> Outcome:
     wishes = [answer.abstains for answer in task.answers if answer.abstains.startswith(CANCELLED)]
     if wishes:  # all members have the same answers, so all of them end the job here
         by = wishes[0].removeprefix(CANCELLED)
@@ -297,7 +239,7 @@ def _close(job: Job, state: JobState, task: CloseGossipRound, blobs: BlobAccess)
     return made(job, after, task.n_peers, blobs, before=state)
 
 
-def _contribute(job: Job, state: JobState, task: Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+def _contribute(job: Job, state: JobState, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
     if task.proposer >= 0:
         if task.proposer != task.me:
             return NoResult(NOT_ASKED)
@@ -310,10 +252,12 @@ def _contribute(job: Job, state: JobState, task: Contribute, local: Local, blobs
     except Abstain as abstention:
         return NoResult(abstention.reason)
     payload = Pieces(contribution.pieces()) if job.by_columns else contribution.encode()
-    return Contributed(blobs.keep(payload))
+    return tasks.Contributed(blobs.keep(payload))
 
 
-def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+def _contribute_in_workspace(
+    job: Job, state: JobState, task: tasks.Contribute, local: Local, blobs: BlobAccess
+) -> Outcome:  # fmt: skip
     """Say what the contribution needs, or make it with what is in the workspace."""
     at_hand = frozenset(task.at_hand or ())
     note = Arrays.decode(task.note) if task.note else Arrays()
@@ -321,10 +265,10 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
     if task.at_hand is None:
         wants = engine.wants(job, state, workspace, task.n_peers)
         if wants.fetches or wants.runs:
-            return Wanted(
-                tuple(WantedBlob(fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches),
+            return tasks.Wanted(
+                tuple(tasks.WantedBlob(fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches),
                 tuple(
-                    WantedJob(run.name, bytes(msgpack.packb(run.job.to_dict())), run.roster, run.aggregator)
+                    tasks.WantedJob(run.name, bytes(msgpack.packb(run.job.to_dict())), run.roster, run.aggregator)
                     for run in wants.runs
                 ),
             )
@@ -339,10 +283,12 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
     published = tuple((digest_of(data), len(data)) for data in workspace.published)
     for (digest, _), data in zip(published, workspace.published, strict=True):
         blobs.store(digest, data, blobs.limits.chunk_bytes)
-    return Contributed(blobs.keep(payload), published, None if workspace.kept is None else workspace.kept.encode())
+    return tasks.Contributed(
+        blobs.keep(payload), published, None if workspace.kept is None else workspace.kept.encode()
+    )
 
 
-def _combine(job: Job, state: JobState, task: CombineRound, blobs: BlobAccess, memories: Memories) -> Outcome:
+def _combine(job: Job, state: JobState, task: tasks.CombineRound, blobs: BlobAccess, memories: Memories) -> Outcome:
     """Combine what came; a malformed contribution is left out, named by its peer."""
     abstained = dict(task.abstained)
     memory = memories.take(task.job, task.state.digest)

@@ -14,36 +14,16 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import tasks
 from p2pclust.peer.core.document import majority
-from p2pclust.peer.core.tasks import (
-    CancelJob,
-    CheckState,
-    CombineRound,
-    Contribute,
-    Contributed,
-    EndRules,
-    FinishRound,
-    Given,
-    JobKeys,
-    NoResult,
-    Outcome,
-    Ref,
-    RenewKeys,
-    StateChecked,
-    StateRefuted,
-    Summed,
-    SumPadded,
-    TooFew,
-)
-from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, Ref, StateRefuted
 from p2pclust.peer.work.endings import NotKnownError, check_cancel
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.secured import handed_over
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, made, whole
+from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, read_keys
+from p2pclust.peer.work.states import BlobAccess, SecuredJob, made
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.wire import PADDED, ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import digest_of
@@ -51,7 +31,7 @@ from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.key_list import FleetKeys
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
-from p2pclust.tools.bit_sets import as_mask
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 #: A state that asks for new keys has the whole padded state before it in its proof, which may have one in its own.
 _MOST_WITHIN: Final = 3
@@ -67,22 +47,18 @@ class Verifier:
     keys: JobKeys
     secrets: Secrets
 
-    @property
-    def secured(self) -> SecuredJob | None:
-        """What tasks need with secure sums."""
-        return None if self.keys.secure is None else SecuredJob(self.keys, self.secrets)
+    def _at(self, state: JobState, digest: bytes) -> SecureRound:
+        return SecureRound(self.job, state, self.keys, self.secrets, digest)
 
-    # -- answers --------------------------------------------------------------------------------------------------------
-
-    def signed(self, state: JobState, task: Contribute, outcome: Outcome, blobs: BlobAccess) -> Outcome:
+    def signed(self, state: JobState, task: tasks.Contribute, outcome: Outcome, blobs: BlobAccess) -> Outcome:
         """Return an answer with this device's signature; what is no answer yet is returned as it is."""
-        if not isinstance(outcome, Contributed | NoResult):
+        if not isinstance(outcome, tasks.Contributed | NoResult):
             return outcome
         if isinstance(outcome, NoResult):
             bare = SignedAnswer(task.me, outcome.reason[:MAX_REASON], b"")
-            outcome = Contributed(_NOTHING, abstains=bare.reason)
+            outcome = tasks.Contributed(_NOTHING, abstains=bare.reason)
         else:
-            bare = SignedAnswer(task.me, "", whole(self.job, outcome.ref, blobs))
+            bare = SignedAnswer(task.me, "", blobs.whole(outcome.ref))
         statement = self._statement(bare, task.state.digest, _without_proof(state))
         return replace(outcome, ref=blobs.keep(replace(bare, signature=self.secrets.sign(statement)).encode()))
 
@@ -90,13 +66,13 @@ class Verifier:
         return answer.statement(self.secrets.fleet, self.keys.job, digest, digest_of(bare))
 
     def _answers(
-        self, state: JobState, digest: bytes, given: tuple[Given, ...], blobs: BlobAccess
+        self, state: JobState, digest: bytes, given: tuple[tasks.Given, ...], blobs: BlobAccess
     ) -> tuple[list[SignedAnswer], dict[int, str]]:
         """Read answers; return also the peers of those that are malformed or not signed."""
         answers, left_out, bare = [], {}, _without_proof(state)
         for (index,), ref in given:
             try:
-                answer = SignedAnswer.decode(whole(self.job, ref, blobs))
+                answer = SignedAnswer.decode(blobs.whole(ref))
                 if answer.index != index or not self.is_signed(answer, digest, bare):
                     raise WireError("it has not signed its answer")
             except WireError as error:
@@ -118,28 +94,24 @@ class Verifier:
     def _fleet_keys(self) -> FleetKeys:
         return self.secrets.fleet_keys(self.keys)
 
-    # -- proofs ---------------------------------------------------------------------------------------------------------
-
-    def added_up(self, state: JobState, task: SumPadded, blobs: BlobAccess) -> Outcome:
+    def added_up(self, state: JobState, task: tasks.SumPadded, blobs: BlobAccess) -> Outcome:
         """Return the padded answers, and this peer's own pads if it keeps some, in the place of their sum."""
         answers, _ = self._answers(state, task.state.digest, task.contributions, blobs)
         padded, _ = self._contributions(state, answers)
-        members = as_mask(padded)
-        pads = secure_tasks.own_pads(
-            self.job, state, task.state.digest, members, task.me, self.keys, self.secrets
-        )  # fmt: skip
+        pads = self._at(state, task.state.digest).own_pads(as_mask(padded), task.me)
         fields = [[answer.packed() for answer in answers], [] if pads is None else [pads.packed()]]
-        return Summed(blobs.keep(bytes(msgpack.packb(fields))), tuple(padded))
+        return tasks.Summed(blobs.keep(bytes(msgpack.packb(fields))), tuple(padded))
 
     def proved(
-        self, state: JobState, task: CombineRound | FinishRound | RenewKeys | CancelJob, blobs: BlobAccess
+        self, state: JobState, task: tasks.CombineRound | tasks.FinishRound | tasks.RenewKeys | tasks.CancelJob,
+        blobs: BlobAccess,
     ) -> Outcome:  # fmt: skip
         """Make the next state, with its proof."""
         digest, bare = task.state.digest, replace(state, proof=b"")
-        renewal = Proof(whole(self.job, task.state, blobs), digest)
-        if isinstance(task, RenewKeys):
+        renewal = Proof(blobs.whole(task.state), digest)
+        if isinstance(task, tasks.RenewKeys):
             proof = replace(renewal, left_out=task.abstained, silent=sorted(task.silent))
-        elif isinstance(task, CancelJob):
+        elif isinstance(task, tasks.CancelJob):
             proof = replace(renewal, cancel=task.cancel.encode())
         else:
             try:
@@ -148,7 +120,7 @@ class Verifier:
                     raise WireError("no answer in this round is signed")
                 return self._made(bare, proof, blobs)
             except secure_rounds.NotEnough as few:
-                return TooFew(few.reason)
+                return tasks.TooFew(few.reason)
             except WireError:
                 if bare.secured is None or bare.secured.wants_keys:
                     raise
@@ -158,61 +130,44 @@ class Verifier:
     def _made(self, before: JobState, proof: Proof, blobs: BlobAccess) -> Outcome:
         after = replace(self.follows(before, proof), proof=proof.encode())
         shown = before if proof.answers and not (before.secured and before.secured.wants_keys) else None
-        return made(self.job, after, self.n_peers, blobs, before=shown, secured=self.secured)
+        secured = None if self.keys.secure is None else SecuredJob(self.keys, self.secrets)
+        return made(self.job, after, self.n_peers, blobs, before=shown, secured=secured)
 
-    def _proof(self, state: JobState, task: CombineRound | FinishRound, blobs: BlobAccess) -> Proof:
+    def _proof(self, state: JobState, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess) -> Proof:
         digest = task.state.digest
-        pads: dict[int, OpenPads] = {}
-        if state.secured is None or state.secured.wants_keys:
-            assert isinstance(task, CombineRound)
-            answers, left_out = self._answers(state, digest, task.contributions, blobs)
-            left_out = {**_unsigned(task.abstained), **left_out}
+        pads: list[OpenPads] = []
+        left_out: dict[int, str] = {}
+        cancel = b""
+        if isinstance(task, tasks.FinishRound):
+            at = self._at(state, digest)
+            given, data = at.handed_over(task, blobs)
+            answers, pads = _padded_answers(data, given)
+            own = at.own_pads(task.members, task.maker.index)
+            pads += [] if own is None else [own]
+            left_out = dict.fromkeys(members_of(at.part.asked), NOT_COUNTED)
         else:
-            answers, pads = self._kept(state, task, blobs)
-            left_out = _unsigned(task.abstained) if isinstance(task, CombineRound) else self._not_counted(state)
+            if state.secured is not None and not state.secured.wants_keys:
+                given = {keeper: blobs.whole(ref) for keeper, ref in task.removed}
+                answers, pads = _padded_answers(blobs.whole(task.contributions[0][1]), given)
+            else:
+                answers, left_out = self._answers(state, digest, task.contributions, blobs)
+            unsigned = {
+                peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
+                for peer, why in task.abstained.items()
+            }
+            left_out = unsigned | left_out
+            cancel = b"" if task.cancel is None else task.cancel.encode()
         signed = {answer.index for answer in answers}
         left_out = {peer: why for peer, why in left_out.items() if peer not in signed}
-        opened = [pads[keeper] for keeper in sorted(pads)]
-        cancel = task.cancel.encode() if isinstance(task, CombineRound) and task.cancel is not None else b""
-        return Proof(
-            _without_proof(state), digest, answers, opened, left_out, maker=task.maker or Maker(), cancel=cancel
-        )  # fmt: skip
-
-    def _kept(
-        self, state: JobState, task: CombineRound | FinishRound, blobs: BlobAccess
-    ) -> tuple[list[SignedAnswer], dict[int, OpenPads]]:
-        """Return the padded answers, and the pads of all keepers."""
-        assert task.maker is not None
-        if isinstance(task, FinishRound):
-            given, data = handed_over(self.job, state, task, blobs, self.secrets.terms(self.keys))
-        else:
-            given = {keeper: whole(self.job, ref, blobs) for keeper, ref in task.removed}
-            data = whole(self.job, task.contributions[0][1], blobs)
-        answers, kept = _bundle(data)
-        pads = {one.keeper: one for one in (*kept, *map(OpenPads.decode, given.values()))}
-        if isinstance(task, FinishRound):
-            own = secure_tasks.own_pads(
-                self.job, state, task.state.digest, task.members, task.maker.index, self.keys, self.secrets
-            )
-            pads |= {} if own is None else {own.keeper: own}
-        return answers, pads
-
-    def _not_counted(self, state: JobState) -> dict[int, str]:
-        part = secure_rounds.secured_of(state)
-        others = [peer for peer in range(self.n_peers) if part.asked >> peer & 1]
-        return dict.fromkeys(others, f"{LEFT_OUT}: the aggregator before did not count it")
-
-    # -- what follows ---------------------------------------------------------------------------------------------------
+        of_keepers = {one.keeper: one for one in pads}
+        opened = [of_keepers[keeper] for keeper in sorted(of_keepers)]
+        maker = task.maker or Maker()
+        return Proof(_without_proof(state), digest, answers, opened, left_out, maker=maker, cancel=cancel)
 
     def follows(self, before: JobState, proof: Proof) -> JobState:
         """Return the state that follows from a proof, without the proof; `before` has none either.
 
-        Raises
-        ------
-        WireError
-            If the proof is not sound.
-        NotEnough
-            If more peers must send their keys.
+        Raise WireError if the proof is not sound; NotEnough if more peers must send their keys.
         """
         if before.status != "running":
             raise WireError(f"the state before is {before.status}, and nothing follows from it")
@@ -242,20 +197,17 @@ class Verifier:
             return engine.advance(self.job, before, list(given.items()), abstained, n_peers=self.n_peers)
         terms = self.secrets.terms(self.keys)
         if before.secured.wants_keys:
-            keys, malformed = secure_tasks.read_keys({a.index: a.body for a in proof.answers if not a.reason})
+            keys, malformed = read_keys({a.index: a.body for a in proof.answers if not a.reason})
+            abstained |= malformed
             return secure_rounds.keys_closed(
-                self.job, before, proof.digest, keys, {**abstained, **malformed}, terms, proof.maker,
-                cancelled_by=cancelled_by,
-            )  # fmt: skip
+                self.job, before, proof.digest, keys, abstained, terms, proof.maker, cancelled_by=cancelled_by
+            )
         members, total, malformed = self._total(before, proof)
-        return secure_rounds.closed(
-            self.job, before, total, members, {**abstained, **malformed}, terms, proof.maker
-        )  # fmt: skip
+        return secure_rounds.closed(self.job, before, total, members, abstained | malformed, terms, proof.maker)
 
     def _contributions(
         self, before: JobState, answers: Sequence[SignedAnswer]
     ) -> tuple[dict[int, Contribution], dict[int, str]]:
-        """Read the contributions; return also the peers of those that are malformed."""
         reader = ContributionReader(self.job, before, n_peers=self.n_peers)
         given, malformed = {}, {}
         for answer in answers:
@@ -268,28 +220,26 @@ class Verifier:
 
     def _total(self, before: JobState, proof: Proof) -> tuple[int, Contribution, dict[int, str]]:
         """Return the members of a padded sum, their total, and the peers whose contribution is malformed."""
-        part, terms = secure_rounds.secured_of(before), self.secrets.terms(self.keys)
+        at = self._at(before, proof.digest)
         padded, malformed = self._contributions(before, proof.answers)
         members = as_mask(padded)
-        if flaw := secure_rounds.set_flaw(self.job, before, members, terms):
+        if flaw := at.set_flaw(members):
             raise WireError(flaw)
-        if [one.keeper for one in proof.pads] != list(self.secrets.keepers(self.keys, part)):
+        if [one.keeper for one in proof.pads] != list(at.keepers):
             raise WireError("the pads are not those of all keepers")
         for one in proof.pads:
             if not self.are_signed(one, proof.digest, members):
                 raise WireError(f"keeper {one.keeper} has not signed its pads for these peers")
         vectors = [np.asarray(given[PADDED]).view(np.uint64) for given in padded.values()]
         removed = [np.frombuffer(one.numbers, dtype="<u8").astype(np.uint64) for one in proof.pads]
-        total = layout_of(self.job, before).unpadded(vectors, removed, members.bit_count())
+        total = at.layout.unpadded(vectors, removed, members.bit_count())
         return members, total, malformed
 
-    # -- checks ---------------------------------------------------------------------------------------------------------
-
-    def check(self, task: CheckState, blobs: BlobAccess) -> Outcome:
+    def check(self, task: tasks.CheckState, blobs: BlobAccess) -> Outcome:
         """Say whether a state follows from its proof."""
         try:
-            state = self._decoded(whole(self.job, task.state, blobs))
-            held = None if task.held is None else (task.held.digest, whole(self.job, task.held, blobs))
+            state = self._decoded(blobs.whole(task.state))
+            held = None if task.held is None else (task.held.digest, blobs.whole(task.held))
             self._check(state, held, task.ends)
             if held is not None:
                 mine = decode_state(self.job, held[1])
@@ -304,7 +254,7 @@ class Verifier:
             return NoResult(str(error))
         except WireError as error:
             return StateRefuted(str(error)[:MAX_REASON])
-        return StateChecked(state.status != "running")
+        return tasks.StateChecked(state.status != "running")
 
     def _decoded(self, data: bytes) -> JobState:
         state = decode_state(self.job, data)
@@ -315,11 +265,13 @@ class Verifier:
         return state
 
     def _check(
-        self, state: JobState, held: tuple[bytes, bytes] | None, ends: EndRules | None = None, within: int = 0
+        self, state: JobState, held: tuple[bytes, bytes] | None, ends: tasks.EndRules | None = None, within: int = 0
     ) -> None:  # fmt: skip
         """Raise WireError, or NotEnough, if a state does not follow from what its proof has."""
         if not state.proof:
-            if state.encode() != self._first().encode():
+            secure = self.keys.secure is not None
+            first = secure_rounds.begin(self.job, self.secrets.terms(self.keys)) if secure else engine.begin(self.job)
+            if state.encode() != first.encode():
                 raise WireError("it has no proof, and is not the first state of the job")
             return
         proof = Proof.decode(state.proof)
@@ -356,11 +308,6 @@ class Verifier:
             return True
         return held.status == "running" and _place(self._decoded(proof.before)) > _place(held)
 
-    def _first(self) -> JobState:
-        if self.keys.secure is None:
-            return engine.begin(self.job)
-        return secure_rounds.begin(self.job, self.secrets.terms(self.keys))
-
 
 def _place(state: JobState) -> tuple[int, int, bool]:
     """Return a number that grows from each state to the one that follows from it."""
@@ -378,22 +325,15 @@ def _cancelled(before: JobState, by: str) -> JobState:
 
 
 def _without_proof(state: JobState) -> bytes:
-    """Return the bytes of a state without its proof."""
     return (replace(state, proof=b"") if state.proof else state).encode()
 
 
-def _unsigned(abstained: Mapping[int, str]) -> dict[int, str]:
-    """Return the reasons why peers without a signed answer are left out."""
-    return {
-        peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
-        for peer, why in abstained.items()
-    }
-
-
-def _bundle(data: bytes) -> tuple[list[SignedAnswer], list[OpenPads]]:
-    """Read what :meth:`Verifier.added_up` made."""
+def _padded_answers(data: bytes, given: Mapping[int, bytes]) -> tuple[list[SignedAnswer], list[OpenPads]]:
+    """Read what :meth:`Verifier.added_up` made, and the pads that other keepers gave."""
     try:
         answers, pads = msgpack.unpackb(data, max_ext_len=0)
-        return [SignedAnswer.unpacked(answer) for answer in answers], [OpenPads.unpacked(one) for one in pads]
+        found = [SignedAnswer.unpacked(answer) for answer in answers]
+        kept = [OpenPads.unpacked(one) for one in pads]
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise WireError(f"padded answers: {error}") from None
+    return found, [*kept, *map(OpenPads.decode, given.values())]

@@ -14,8 +14,7 @@ from p2pclust.cli.fleet import peer
 from p2pclust.cli.fleet.peer_config import load_config
 from p2pclust.errors import UsageError
 from p2pclust.transport.bundle import load_bundle, newest_roster
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
-from p2pclust.transport.new_keys import insecure_bundle
+from p2pclust.transport.keys import insecure_bundle, throwaway_fleet, write_fleet
 
 CONFIG = {
     "name": "meter-01",
@@ -400,6 +399,7 @@ def test_keys_that_protect_nothing_are_no_fleets(tmp_path: Path) -> None:
     _, bundles = throwaway_fleet(["meter-01"])
     made_up = insecure_bundle("meter-01", ["meter-02"])
     assert made_up.roster is not None
+    assert insecure_bundle("meter-02", ["meter-01"]).roster == made_up.roster, "the same on every device"
     (tmp_path / "roster.json").write_bytes(made_up.roster.to_bytes())
     with pytest.raises(UsageError, match="does not carry the signature of this fleet"):
         newest_roster(bundles["meter-01"], "a.bundle", tmp_path / "roster.json")

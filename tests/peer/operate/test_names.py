@@ -93,7 +93,8 @@ def test_the_census_is_never_shown_nor_found() -> None:
     net, series = at_turn(1)
     net.until(lambda: any(job.document.census for job in net.core("p2").jobs.jobs.values()), 60.0)
     (census, *_) = [job_id for job_id, job in net.core("p2").jobs.jobs.items() if job.document.census]
-    shell: Any = SimpleNamespace(core=net.core("p2"), outcomes={}, now=net.now)
+    store = SimpleNamespace(blobs=SimpleNamespace(read=None))
+    shell: Any = SimpleNamespace(core=net.core("p2"), outcomes={}, now=net.now, store=store)
     shown = job_snapshots(shell)
     assert {told.protocol for told in shown} != set()
     assert census not in [told.job for told in shown]

@@ -56,7 +56,7 @@ def test_ready_once_it_has_joined_and_the_status_when_it_changes(manager: Manage
         while (heard := await manager.hear()) == {"EXTEND_TIMEOUT_USEC": "15000000"}:
             pass
         assert heard == {"READY": "1", "STATUS": "3 of 5 peers"}
-        standing.append((False, "waiting: 2 of 5 peers are here"))
+        standing.append((False, "waiting: 2 of 5\npeers are here"))  # one line in a datagram
         assert await manager.hear() == {"STATUS": "waiting: 2 of 5 peers are here"}, "ready once is ready"
         notifier.stopping()
         assert await manager.hear() == {"STOPPING": "1", "STATUS": "leaving"}

@@ -28,7 +28,8 @@ class Answers:
 
 def shell_of(net: Net, name: str) -> Any:
     """As much of a shell as a snapshot of a job looks at."""
-    return SimpleNamespace(core=net.core(name), outcomes={}, now=net.now)
+    store = SimpleNamespace(blobs=SimpleNamespace(read=None))
+    return SimpleNamespace(core=net.core(name), outcomes={}, now=net.now, store=store)
 
 
 def ended(net: Net, name: str, job: str, outcome: str, reason: str) -> JobStatus:

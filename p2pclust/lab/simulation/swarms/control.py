@@ -80,7 +80,7 @@ class _Line:
     def __init__(self, address: ControlAddresses, peer: Peer, verb: str, heard: OnAnswer) -> None:
         self._address, self._peer, self._verb, self._heard = address, peer, verb, heard
 
-    def send(self, route: bytes, frames: list[bytes]) -> bool:
+    def send(self, frames: list[bytes]) -> bool:
         self._address.check(self._peer, self._verb, frames)
         self._heard(frames)
         return True
@@ -114,7 +114,7 @@ class ControlAddresses(Observer):
         question = pack("ask", {"number": number, "verb": asked.verb}, [msgpack.packb(dict(asked.fields))])
         _, verb, fields = read_question(question)
         line = _Line(self, peer, verb, heard)
-        caller = Caller(line, b"", number, HERE)  # type: ignore[arg-type]
+        caller = Caller(line.send, number, HERE)
         self._here[peer.name][1].take(caller, verb, fields)
 
     def check(self, peer: Peer, verb: str, frames: list[bytes]) -> None:

@@ -43,8 +43,7 @@ def _ends_with_the_final_state(questions: Questions, caller: Any, fields: dict[s
     """No majority may hold that state yet."""
     register = questions._find(fields["job"], ended=True).ledger.register
     if register.final and register.ref is not None:
-        digest = register.ref.digest
-        phase = outcome_of(register.ref, lambda: questions._shell.store.blobs.read(digest)).phase
+        phase = outcome_of(register.ref, questions._shell.store.blobs.read).phase
         caller = _Changed(caller, {"finished": True, "phase": phase})
     _JOB(questions, caller, fields)
 

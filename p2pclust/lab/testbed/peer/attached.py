@@ -24,10 +24,9 @@ from p2pclust.lab.testbed.peer.conditions import ImposedConditions, PlannedFault
 from p2pclust.lab.testbed.peer.control import Control, JsonLines
 from p2pclust.lab.testbed.peer.lies import FirstUse
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.main import die_with_parent, run_peer
+from p2pclust.peer.main import Surroundings, die_with_parent, run_peer
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.peer.surroundings import Surroundings
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.links import Receive
 from p2pclust.transport.zeromq import ZmqLinks
