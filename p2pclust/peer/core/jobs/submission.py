@@ -83,7 +83,9 @@ class Submissions:
                 continue
             self._waiting.append(job)
             if again:
-                members.call([name for name in job.asked if not members.store_id(name)])
+                for name in job.asked:
+                    if not members.store_id(name):
+                        members.greet(name)
         if self._waiting and again:
             self._ctx.set_timer(("submit", ""), self._ctx.timing.retry_s)
         return over

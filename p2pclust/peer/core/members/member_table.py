@@ -8,7 +8,10 @@ from functools import lru_cache
 from typing import Final
 
 from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.effects import CheckLink
+from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.messages import Update
+from p2pclust.peer.core.reports import LinkBroken, LinkMended
 
 #: A peer refutes a claim with a higher incarnation, and numbers its facts from it on, so a liar must not be able to use the
 #: numbers up. No peer has so many lives; beyond it, what others say of a peer is believed in small steps only.
@@ -49,16 +52,8 @@ class Member:
 class MemberMap(Mapping[str, Member]):
     """The members by name, sorted. Each is made when it is first looked at, or begins to differ from what is assumed.
 
-    Along a sparse overlay a peer looks at few members, and hears of few.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The fleet roster.
-    me : str
-        The peer on it that is not a member, because the table is its own.
-    make : callable
-        Makes the member of that name about which nothing was heard.
+    Along a sparse overlay a peer looks at few members, and hears of few. `names` is the fleet roster; `me` is not a member,
+    because the table is its own; `make` makes the member of that name about which nothing was heard.
     """
 
     def __init__(self, names: tuple[str, ...], me: str, make: Callable[[str], Member]) -> None:
@@ -119,7 +114,7 @@ def _sorted(names: tuple[str, ...]) -> Mapping[str, None]:
 
 
 class MemberTable:
-    """The members by name, and questions about them. Nothing here changes a member."""
+    """The members by name, questions about them, and what is said of them. Nothing here changes a member."""
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         self._ctx = context
@@ -127,9 +122,10 @@ class MemberTable:
         self._addresses: Mapping[str, str] = {}  # of the configuration
         self._first = frozenset(context.routing.own)  # the neighbours at the start
         self.members = MemberMap(roster, context.me, self._unheard)
+        self._news = News(self.members, self.neighbours, whole=context.routing.whole)
+        self.links_changed = False  # whether a link broke or works again; the core takes note and clears it
 
     def _unheard(self, name: str) -> Member:
-        """Return a member of which nothing was heard."""
         return Member(name, self._assumed(name), address=self._addresses.get(name, ""))
 
     def _assumed(self, name: str) -> str:
@@ -178,10 +174,6 @@ class MemberTable:
         """Return the neighbours that are alive or suspect; on a full mesh every peer is a neighbour."""
         return self._near("alive", "suspect")
 
-    def incarnation_of(self, name: str) -> int:
-        """Return the newest known incarnation of a member."""
-        return self.members[name].incarnation
-
     def store_id(self, name: str) -> str:
         """Return the id of the member's store, empty if unknown."""
         if name == self._ctx.me:
@@ -196,7 +188,6 @@ class MemberTable:
         return [other for other in names if other not in (name, self._ctx.me)]
 
     def _near(self, *statuses: str) -> list[str]:
-        """Return the neighbours with one of these statuses."""
         return [member.name for member in self._linked() if member.status in statuses]
 
     def _linked(self) -> list[Member]:
@@ -208,6 +199,25 @@ class MemberTable:
         """Return True if all peers assume that the member is alive, so that a first claim of it adds nothing."""
         unheard = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
         return self._ctx.routing.mapped and unheard
+
+    def claims_for(self, to: str) -> tuple[Update, ...]:
+        """Return this peer's claim, a claim that the receiver must refute or has forgotten, then the least-sent news."""
+        claims = [self._me.update()]
+        about = self.members[to]
+        if about.behind or about.status in ("suspect", "dead", "left"):
+            claims.append(about.update())
+        return (*claims, *(self._news.tell(to) if self._ctx.routing.linked(to) else ()))
+
+    def look(self, name: str) -> None:
+        """Try to connect, if there is a link."""
+        if self._ctx.routing.linked(name):
+            self._ctx.effects.append(CheckLink(name))
+
+    def link_works(self, name: str, works: bool) -> None:
+        """Note whether a neighbour that is alive answers over its link; on a sparse overlay messages go around it if not."""
+        if self._ctx.routing.works(name, works):
+            self._ctx.report(LinkMended(neighbour=name) if works else LinkBroken(neighbour=name))
+            self.links_changed = True
 
     def _table(self) -> tuple[Update, ...]:
         known = self.members.looked_at()

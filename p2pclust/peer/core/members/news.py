@@ -6,7 +6,7 @@ neighbour's only source, so it sends each claim to every neighbour a few times: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,28 +28,17 @@ class _Claim:
 class News:
     """The newest claim about each member that may not have reached all peers.
 
-    Parameters
-    ----------
-    whole : bool
-        Whether the overlay is a full mesh.
-    n_members : int
-        The number of peers in the fleet.
-    neighbours : callable
-        Returns the neighbours that are alive or suspect.
+    `neighbours` returns those that are alive or suspect; `whole` says whether the overlay is a full mesh.
     """
 
-    def __init__(self, n_members: int, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
+    def __init__(self, members: Sized, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
         self._whole = whole
-        self.resize(n_members)
+        self._members = members
         self._neighbours = neighbours
         self._claims: dict[str, _Claim] = {}  # by the member that they are about
 
     def __bool__(self) -> bool:
         return bool(self._claims)
-
-    def resize(self, n_members: int) -> None:
-        """Set the number of peers in the fleet."""
-        self._times = 4 * len(str(n_members))  # ceil(log10(N + 1)) for the N that matter
 
     def forget(self, name: str) -> None:
         """Drop the claim about a peer that is no longer a member."""
@@ -57,30 +46,26 @@ class News:
 
     def add(self, update: Update) -> None:
         """Begin to pass on a claim, in place of an earlier one about the same member."""
-        self._claims[update.name] = _Claim(update, self._times)
-
-    def waits_for(self, to: str) -> bool:
-        """Return whether there are claims to send to that member."""
-        return bool(self._least_sent(to))
+        n_digits = len(str(len(self._members) + 1))  # ceil(log10(N + 1)) for the N that matter
+        self._claims[update.name] = _Claim(update, 4 * n_digits)
 
     def tell(self, to: str) -> list[Update]:
         """Return the claims to send to that member now, the least-sent first, and count them as sent."""
-        told = []
-        for name in self._least_sent(to)[:_MOST]:
-            claim = self._claims[name]
-            told.append(claim.update)
+        claims = [self._claims[name] for name in self.least_sent(to)[:_MOST]]
+        for claim in claims:
             claim.left -= 1
             claim.told[to] = claim.told.get(to, 0) + 1
             if self._spent(claim):
-                del self._claims[name]
-        return told
+                del self._claims[claim.update.name]
+        return [claim.update for claim in claims]
 
     def drop_spent(self) -> None:
         """Drop claims that were sent often enough; their receivers may be gone."""
         for name in [name for name, claim in self._claims.items() if self._spent(claim)]:
             del self._claims[name]
 
-    def _least_sent(self, to: str) -> list[str]:
+    def least_sent(self, to: str) -> list[str]:
+        """Return the members that there are claims about to send to that member, the least-sent first."""
         names = sorted(self._claims, key=lambda name: -self._claims[name].left)
         if self._whole:
             return names

@@ -90,7 +90,7 @@ def facts_of(delta: FactDelta) -> tuple[Fact, ...]:
 
 
 class Facts:
-    """Holds all facts. `take_news` returns those that arrived since its last call."""
+    """Holds all facts."""
 
     def __init__(self, context: Context, membership: Membership, incarnation: int) -> None:
         self._ctx = context
@@ -103,7 +103,8 @@ class Facts:
         self._seen: dict[str, None] = {}  # which of the facts that no peer waits for were ever held, of any owner
         # The random part keeps a life that lost its store from using the same numbers as a former one.
         self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
-        self._news: list[Fact] = []
+        #: The facts of others that came, and own ones of a former life, oldest first; the core empties it.
+        self.news: list[Fact] = []
         self._void: dict[str, None] = {}  # own keys that are retracted with the next floor
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
@@ -193,16 +194,6 @@ class Facts:
     def everything(self) -> list[Fact]:
         """Return all facts that are held."""
         return [fact for known in self._known.values() for fact in known.values()]
-
-    @property
-    def has_news(self) -> bool:
-        """Whether facts came since the last call of `take_news`."""
-        return bool(self._news)
-
-    def take_news(self) -> list[Fact]:
-        """Return the facts that came since the last call, oldest first."""
-        news, self._news = self._news, []
-        return news
 
     def forget(self, owner: str) -> None:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
@@ -359,7 +350,7 @@ class Facts:
         if key == _FLOOR:
             self._clear_below(owner)
         else:
-            self._news.append(fact)
+            self.news.append(fact)
         return True
 
     def _holds(self, delta: FactDelta) -> bool:
@@ -406,7 +397,7 @@ class Facts:
         said = {key: fact.value for key, fact in own.items()} if outbid else {}
         for fact in lost:
             said[fact.key] = fact.value
-            self._news.append(fact)
+            self.news.append(fact)
         for key, value in said.items():
             self.publish(key, value)
 
