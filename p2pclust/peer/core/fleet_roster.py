@@ -24,34 +24,22 @@ class RosterName:
 
 @dataclass(frozen=True, slots=True)
 class FleetRoster:
-    """A fleet roster that the fleet has signed.
-
-    Parameters
-    ----------
-    name : RosterName
-    devices : mapping of str to bytes
-        The Ed25519 public key of each peer, 32 bytes.
-    """
+    """A fleet roster that the fleet has signed."""
 
     name: RosterName
-    devices: Mapping[str, bytes]
+    devices: Mapping[str, bytes]  # the Ed25519 public key of each peer, 32 bytes
 
 
 class HeldRosters:
     """The fleet rosters that a peer of a fleet with keys holds; none in other fleets.
 
-    Parameters
-    ----------
-    in_force : FleetRoster or None
-    before : bytes
-        The digest of the roster that this peer held before that one; empty if there was none.
-    held : iterable of FleetRoster
-        These two, and those that jobs name.
+    `before` is the digest of the roster that it held before the one in force, empty if there was none; `held` are these two,
+    and those that jobs name.
     """
 
     def __init__(
         self, in_force: FleetRoster | None = None, before: bytes = b"", held: Iterable[FleetRoster] = ()
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.in_force = in_force
         self.held: dict[bytes, FleetRoster] = {}
         #: The rosters that documents name and this peer lacks, with the peers that may have them.
@@ -76,10 +64,7 @@ class HeldRosters:
     def name_for(self, peers: Sequence[str]) -> RosterName | None:
         """Return what the document of a new job with these peers names; None in a fleet without keys.
 
-        Raises
-        ------
-        UsageError
-            If a peer is not on the roster in force.
+        Raise `UsageError` if a peer is not on the roster in force.
         """
         if self.in_force is None:
             return None

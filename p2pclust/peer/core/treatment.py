@@ -8,14 +8,7 @@ from typing import Any, Final
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.timing import PRESETS
 from p2pclust.protocols.engine import exclusions
-from p2pclust.protocols.secure.parameters import (
-    BURNT,
-    KEEPERS,
-    LEAST_COHORT,
-    LEAVE,
-    SecureSums,
-    usual_cohort,
-)
+from p2pclust.protocols.secure.parameters import BURNT, KEEPERS, LEAST_COHORT, LEAVE, SecureSums, usual_cohort
 
 #: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -128,13 +121,7 @@ class Treatment:
         return asdict(self)
 
     def check(self) -> None:
-        """Check a treatment in which every field has its final value.
-
-        Raises
-        ------
-        UsageError
-            If a field has an impossible value, or two fields contradict each other.
-        """
+        """Raise `UsageError` if a final value is impossible, or if two contradict each other."""
         if self.missing not in MISSING:
             raise UsageError(f"missing = {self.missing!r}: expected one of {', '.join(MISSING)}")
         if self.collect not in COLLECT:
@@ -147,16 +134,13 @@ class Treatment:
         exclusions.refuse(self.options)
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
-        if type(self.secure) is not bool or not all(type(number) is int for number in self._numbers):
+        numbers = (self.keepers, self.cohort, self.groups)
+        if type(self.secure) is not bool or not all(type(number) is int for number in numbers):
             raise UsageError("secure, keepers, cohort, groups: expected true or false, and whole numbers")
         if type(self.every_s) is not float:
             raise UsageError("every_s: expected seconds")
         if self.every_s and (flaw := every_flaw(self.every_s)):
             raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
-
-    @property
-    def _numbers(self) -> tuple[int, int, int]:
-        return self.keepers, self.cohort, self.groups
 
     @property
     def options(self) -> exclusions.JobOptions:
