@@ -146,7 +146,7 @@ WATCHED_MUTANTS: Final[dict[str, dict[str, tuple[_Patch, ...]]]] = {
     },
     "any": {
         "child-counted-twice": ((OpenRound, "_usable", _counts_children_twice),),
-        "store-ids-asked-for-once": ((Submissions, "_go_on", without_timer(Submissions._go_on)),),
+        "store-ids-asked-for-once": ((Submissions, "go_on", without_timer(Submissions.go_on)),),
         "day-without-end": ((Elapsed, "begin", without_timer(Elapsed.begin)),),
         "ended-jobs-forgotten": ((announcements, "_MOST_KEPT", 0),),
     },

@@ -47,33 +47,6 @@ if TYPE_CHECKING:
     from p2pclust.peer.core.gossip.job import GossipJob
 
 
-#: Reasons that are not worth a report.
-_NO_EVENT: Final = (NOT_ASKED, NOT_DRAWN)
-
-
-class Abstentions:
-    """Reports why this peer contributes nothing to a job, once per job, so that an operator can mend it."""
-
-    def __init__(self, context: Context) -> None:
-        self._ctx = context
-        self._said: dict[str, None] = {}
-
-    def computed(self, document: Document, token: JobToken, outcome: Outcome) -> None:
-        """Report an abstention. Skip child jobs: abstaining from one is normal."""
-        if token.kind != Contribute.kind or document.id in self._said or document.parent:
-            return
-        if isinstance(outcome, NoResult):
-            reason = outcome.reason
-        else:
-            reason = outcome.offer.answer.abstains if isinstance(outcome, Offered) else ""
-        if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
-            self._said[document.id] = None
-            self._ctx.report(Abstains(*document.named, reason=reason))
-
-    def forget(self, job_id: str) -> None:
-        self._said.pop(job_id, None)
-
-
 #: Prefixes of the keys of facts that concern jobs.
 FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL, SETS)
 
@@ -95,7 +68,7 @@ class Jobs:
         self._submissions = Submissions(context, membership)
         self._acceptance = Acceptance(context)
         self.table = JobTable()
-        self._abstentions = Abstentions(context)
+        self._abstains: dict[str, None] = {}  # jobs that this peer has been reported to abstain from
         self._early = EarlyMessages()
         self._held = HeldDocuments(context)
         self._refused: dict[str, None] = {}  # documents that were too large, or whose fleet roster is not right
@@ -164,25 +137,20 @@ class Jobs:
 
     def _submitted(self, jobs: list[Submitted]) -> None:
         """Keep the documents of submitted jobs, and announce them."""
-        for job in jobs:
-            document = job.document
-            if self._submitted_again(job.event):  # it came twice while this peer asked for store ids
+        for event, made in jobs:
+            if self._submitted_again(event):  # it came twice while this peer asked for store ids
                 continue
-            reason = job.reason if document is None else self._ctx.too_large(document.job, len(document.roster))
-            if document is None or reason:
-                self._refuse(job.event.asked, reason)
-                continue
-            if not self._facts.has_room(JOB + document.id, document.encode()):
-                self._refuse(
-                    job.event.asked,
-                    "this peer announces as many jobs, those of the last day too, as others keep of one peer: submit "
-                    "this one at another peer",
-                )
-                continue
-            self._store(document)  # before any client knows the job's id
-            self._ctx.report(JobSubmitted(document.id, list(document.roster), job.event.asked or None, document.series))
-            self._await(document)
-            self._announcements.look_at(document)
+            reason = made if isinstance(made, str) else self._ctx.too_large(made.job, len(made.roster))
+            if isinstance(made, str) or reason:
+                self._refuse(event.asked, reason)
+            elif not self._facts.has_room(JOB + made.id, made.encode()):
+                full = "this peer announces as many jobs, those of the last day too, as others keep of one peer"
+                self._refuse(event.asked, f"{full}: submit this one at another peer")
+            else:
+                self._store(made)  # before any client knows the job's id
+                self._ctx.report(JobSubmitted(made.id, list(made.roster), event.asked or None, made.series))
+                self._await(made)
+                self._announcements.look_at(made)
 
     def _tell(self, job_id: str) -> None:
         """Announce a submitted document, repeatedly until a majority of its roster has it on disk."""
@@ -195,19 +163,16 @@ class Jobs:
     def cancel(self, event: Cancel) -> None:
         """Cancel a job, and its series if it is part of one."""
         document, job = self.table.documents.get(event.job), self.jobs.get(event.job)
-        reason = ""
         if document is None:
-            reason = f"this peer does not know the job {event.job}"
+            self._refuse(event.asked, f"this peer does not know the job {event.job}")
         elif document.parent:
-            reason = f"this job is part of a round of {document.parent}: cancel that one"
+            self._refuse(event.asked, f"this job is part of a round of {document.parent}: cancel that one")
         elif job is not None and job.ledger.finished and document.turn is None:
-            reason = "too late: the job has ended"
-        if reason or document is None:
-            self._refuse(event.asked, reason)
-            return
-        named = event.job if document.turn is None else document.turn.series
-        self.cancels.ask(named, event.by)
-        self._cancelled(named)
+            self._refuse(event.asked, "too late: the job has ended")
+        else:
+            named = document.series or event.job
+            self.cancels.ask(named, event.by)
+            self._cancelled(named)
 
     def _cancelled(self, named: str) -> None:
         """Act on a new cancel of a job or series."""
@@ -218,7 +183,6 @@ class Jobs:
         self.series.cancelled(named)
 
     def _refuse(self, asked: str, reason: str) -> None:
-        """Report why a request was refused."""
         self._ctx.report(JobRefused(reason, asked or None))
 
     def learn(self, fact: Fact) -> None:
@@ -235,7 +199,7 @@ class Jobs:
         except (WireError, UsageError) as error:
             self._ctx.report(BadDocument(owner=fact.owner, reason=str(error)))
             return
-        key = JOB + named if document.turn is None else SERIES + document.turn.series
+        key = JOB + named if document.series is None else SERIES + document.series
         # A document without a submitter is derived from what was agreed on, and never sent.
         if fact.key == key and document.submitter:
             self._admit(fact.owner, document)
@@ -257,8 +221,8 @@ class Jobs:
     def roster_came(self) -> None:
         """Look again at the documents that wait for a fleet roster."""
         for owner, document in self._held.take_all():
-            if self._admit(owner, document) and self.series.tells_first(document):
-                self.series.tell(document)
+            if self._admit(owner, document):
+                self.series.tell_first(document)
 
     def named_rosters(self) -> list[bytes]:
         """Return the digests of the fleet rosters that documents name."""
@@ -278,10 +242,10 @@ class Jobs:
         """Continue after a turn, or after a census: with the document that its roster agreed on."""
         if not document.census:
             self.series.ended(document)
-        elif (following := self.series.decided(document)) is not None:
-            kept = self._admit(document.parent, following, agreed=True)
-            if kept and self.series.tells_first(following):
-                self.series.tell(following)
+            return
+        following = self.series.decided(document)
+        if following is not None and self._admit(document.parent, following, agreed=True):
+            self.series.tell_first(following)
 
     def _keep(self, document: Document) -> None:
         job_id = document.id
@@ -329,8 +293,8 @@ class Jobs:
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
         self.cancels.begun(document.id)
-        if document.turn is not None:
-            self.cancels.begun(document.turn.series)
+        if document.series is not None:
+            self.cancels.begun(document.series)
         self.series.begins(document)
         job.start(fresh=True)
         for name, early in self._early.take_all(document.id, document.roster):
@@ -379,7 +343,7 @@ class Jobs:
     def look(self) -> None:
         """Check whether a workspace, or a submission, has what it waited for."""
         if self._submissions.waiting:
-            self._submitted(self._submissions.look())
+            self._submitted(self._submissions.go_on(again=False))
         for job in [job for job in self.jobs.values() if isinstance(job, AggregatedJob)]:
             if job.workspace.busy:
                 job.look()
@@ -395,7 +359,7 @@ class Jobs:
         self._tombstones.bury(self.table.documents[job_id])
         job = self.jobs.pop(job_id, None)
         self.table.ledgers.pop(job_id, None)
-        self._abstentions.forget(job_id)
+        self._abstains.pop(job_id, None)
         if job is not None:
             job.forget()
         else:
@@ -455,7 +419,7 @@ class Jobs:
     def fire(self, key: TimerKey) -> None:
         """Handle a timer of a job."""
         if key[0] == "submit" and not key[1]:
-            self._submitted(self._submissions.fire())
+            self._submitted(self._submissions.go_on(again=True))
         elif key[0] == "submit":
             self._tell(key[1])
         elif key[0] == TOLD:
@@ -476,9 +440,19 @@ class Jobs:
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
         """Pass on the outcome of a task."""
-        if token.job in self.jobs:  # otherwise it was forgotten meanwhile
-            self._abstentions.computed(self.table.documents[token.job], token, outcome)
-            self.jobs[token.job].computed(token, outcome)
+        if token.job not in self.jobs:
+            return  # it was forgotten meanwhile
+        document = self.table.documents[token.job]
+        # Why this peer contributes nothing is reported once per job, so that an operator can mend it; in a child job that is
+        # normal.
+        if token.kind == Contribute.kind and token.job not in self._abstains and not document.parent:
+            reason = outcome.reason if isinstance(outcome, NoResult) else ""
+            if isinstance(outcome, Offered):
+                reason = outcome.offer.answer.abstains
+            if reason and reason not in (NOT_ASKED, NOT_DRAWN) and not reason.startswith(CANCELLED):
+                self._abstains[token.job] = None
+                self._ctx.report(Abstains(*document.named, reason=reason))
+        self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for a blob."""

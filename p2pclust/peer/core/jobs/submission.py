@@ -16,15 +16,6 @@ from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """A submitted job: its document, or why it was refused."""
-
-    event: Submit
-    document: Document | None = None
-    reason: str = ""
-
-
 @dataclass
 class _Waiting:
     event: Submit
@@ -43,74 +34,61 @@ def not_again(event: Submit, known: Document, me: str) -> str:
     return ""
 
 
+#: A submission, and the document of its job, or why it is refused.
+Submitted = tuple[Submit, Document | str]
+
+
 class Submissions:
     """Waits for store ids, then makes the documents of submitted jobs."""
 
     def __init__(self, context: Context, membership: Membership) -> None:
         self._ctx = context
         self._membership = membership
-        self._waiting: list[_Waiting] = []
+        #: The submissions that wait for store ids.
+        self.waiting: list[_Waiting] = []
 
     def take(self, event: Submit) -> list[Submitted]:
-        """Take a submission; this and the next two return the jobs that are submitted or refused now."""
+        """Take a submission; this and `go_on` return the jobs that are submitted or refused now."""
         members = self._membership
         asked = [name for name in event.roster or members.alive() if members.present(name)]
         until = self._ctx.now + self._ctx.timing.patience_s + 4 * self._ctx.timing.retry_s
-        self._waiting.append(_Waiting(event, asked, until))
-        return self.fire()
+        self.waiting.append(_Waiting(event, asked, until))
+        return self.go_on(again=True)
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a submission waits for store ids."""
-        return bool(self._waiting)
-
-    def look(self) -> list[Submitted]:
-        """Check whether all store ids are known now."""
-        return self._go_on(again=False)
-
-    def fire(self) -> list[Submitted]:
-        """Ask the peers whose store id is unknown again."""
-        return self._go_on(again=True)
-
-    def _go_on(self, *, again: bool) -> list[Submitted]:
-        members, waiting, over = self._membership, self._waiting, []
-        self._waiting = []
+    def go_on(self, *, again: bool) -> list[Submitted]:
+        """Check whether all store ids are known now; ask `again` the peers whose store id is not."""
+        members, waiting = self._membership, self.waiting
+        over: list[Submitted] = []
+        self.waiting = []
         for job in waiting:
             while job.asked and (members.store_id(job.asked[-1]) or not members.present(job.asked[-1])):
                 job.asked.pop()
             if not job.asked or self._ctx.now >= job.until:
-                over.append(self._made(job.event))
+                try:
+                    over.append((job.event, self._document(job.event)))
+                except UsageError as error:
+                    over.append((job.event, str(error)))
                 continue
-            self._waiting.append(job)
-            if again:
-                for name in job.asked:
-                    if not members.store_id(name):
-                        members.greet(name)
-        if self._waiting and again:
+            self.waiting.append(job)
+            for name in job.asked if again else ():
+                if not members.store_id(name):
+                    members.greet(name)
+        if self.waiting and again:
             self._ctx.set_timer(("submit", ""), self._ctx.timing.retry_s)
         return over
 
-    def _made(self, event: Submit) -> Submitted:
+    def _document(self, event: Submit) -> Document:
+        """Return the document of a submitted job; raise `UsageError` if it is refused."""
         members = self._membership
         alive = [name for name in members.alive() if members.store_id(name)]
         n_enrolled = len(members.members) + 1
         if not event.roster and len(alive) < majority(n_enrolled):
             here = f"only {len(alive)} of {n_enrolled} enrolled peers are here"
-            reason = f"{here}: start others, or name the peers that take part (--roster NAME,...)"
-            return Submitted(event, reason=reason)
+            raise UsageError(f"{here}: start others, or name the peers that take part (--roster NAME,...)")
         roster = tuple(sorted(event.roster or alive))
-        unseen = [name for name in roster if not members.store_id(name)]
-        if unseen:
+        if unseen := [name for name in roster if not members.store_id(name)]:
             # A peer whose store id is unknown could never count for a majority.
-            return Submitted(event, reason=f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
-        try:
-            document = self._document(event, roster)
-            document.encode()
-        except UsageError as error:
-            return Submitted(event, reason=str(error))
-        return Submitted(event, document)
-
-    def _document(self, event: Submit, roster: tuple[str, ...]) -> Document:
+            raise UsageError(f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
         ctx, treatment = self._ctx, event.treatment
         if treatment.patience_s and not treatment.patience_s >= LEAST_PATIENCE_S:
             raise UsageError(f"patience_s = {treatment.patience_s:g}: expected at least {LEAST_PATIENCE_S:g} s")
@@ -122,19 +100,20 @@ class Submissions:
         if treatment.collect == "gossip":
             from p2pclust.protocols.gossip.push_sum import usual_mixing  # noqa: PLC0415
 
-            tolerance, mixing = (
-                treatment.gossip_tolerance or TOLERANCE,
-                treatment.mixing or usual_mixing(treatment.ticks),
-            )
-            treatment = replace(treatment, gossip_tolerance=float(tolerance), mixing=mixing)
+            treatment = replace(
+                treatment, gossip_tolerance=float(treatment.gossip_tolerance or TOLERANCE),
+                mixing=treatment.mixing or usual_mixing(treatment.ticks),
+            )  # fmt: skip
         treatment = treatment.secured_for(len(roster)) if treatment.secure else treatment
         stores = tuple(self._membership.store_id(name) for name in roster)
         nonce = f"{int(ctx.rng.integers(2**62)):x}" + (f":{event.request}" if event.request else "")
         turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
-        return Document(
+        document = Document(
             event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
             roster_for(ctx.rosters, treatment, roster),
         )  # fmt: skip
+        document.encode()
+        return document
 
 
 class Acceptance:

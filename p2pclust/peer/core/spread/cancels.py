@@ -56,28 +56,25 @@ class Cancels:
 
     def by(self, job_id: str) -> str:
         """Return who cancelled a job; empty if no cancel is known here."""
-        known = self._known.get(job_id)
-        return "" if known is None else known.name
+        return self._known[job_id].name if job_id in self._known else ""
 
     def of(self, document: Document) -> CancelProof | None:
         """Return the cancel of a job or its series; None if neither is cancelled. A census decides about that itself."""
         if document.census:
             return None
-        series = "" if document.turn is None else document.turn.series
-        return self._known.get(document.id) or self._known.get(series)
+        return self._known.get(document.id) or self._known.get(document.series or "")
 
     def rules(self, document: Document) -> EndRules | None:
         """Return what a worker must know to check who ends a job; None in a fleet whose facts are not signed."""
         rosters = self._ctx.rosters
         if not self._ctx.signs_facts or rosters.in_force is None:
             return None
-        keys = (PREFIX + document.id, *([] if document.turn is None else [PREFIX + document.turn.series]))
+        keys = tuple(PREFIX + name for name in (document.id, document.series) if name is not None)
         waits = document.treatment.missing == "all"
         revoked = tuple(
-            name
-            for name in document.roster
+            name for name in document.roster
             if waits and (name in self._ctx.barred or rosters.other_key(document.fleet_roster, name))
-        )
+        )  # fmt: skip
         return EndRules(self._ctx.me, keys, rosters.in_force.devices, revoked)
 
     def ask(self, job_id: str, by: str) -> None:

@@ -71,16 +71,15 @@ class Series:
 
     def start(self) -> list[Document]:
         """Continue after a restart; return the turns and censuses that have ended here."""
-        turns = [document.turn for document in self._table.documents.values() if not document.census]
-        names = list(dict.fromkeys(turn.series for turn in turns if turn is not None))
-        self._pauses.keep_only(document.id for series in names for document in self._table.turns(series))
+        names = dict.fromkeys(document.series for document in self._table.documents.values() if not document.census)
+        turns = [document for series in names if series is not None for document in self._table.turns(series)]
+        self._pauses.keep_only(document.id for document in turns)
         over = []
-        for series in names:
-            for document in self._table.turns(series):
-                if document.turn and document.turn.number == self._tombstones.newest(series):
-                    self.tell(document)
-                if self._table.ended(document.id):
-                    over.append(document)
+        for document in turns:
+            if document.number == self._tombstones.newest(document.series or ""):
+                self.tell(document)
+            if self._table.ended(document.id):
+                over.append(document)
         return over
 
     def begins(self, document: Document) -> None:
@@ -145,10 +144,7 @@ class Series:
         if stores is None:
             return None
         roster, treatment = tuple(stores), replace(before.treatment, aggregator="")
-        for job in (
-            mathematics or before.job,
-            before.job,
-        ):  # where the last centers make it too large, it begins as before
+        for job in (mathematics or before.job, before.job):  # too large with the last centers: it begins as before
             try:
                 document = replace(
                     before, job=job, roster=roster, store_ids=tuple(stores.values()), submitter=self._ctx.me,
@@ -197,16 +193,17 @@ class Series:
         self._complained.pop(census.id, None)
         return document if document.turn == census.turn else None
 
-    def tells_first(self, document: Document) -> bool:
-        """Return whether this peer is one of those that publish a new document at once."""
-        return self._ctx.me in document.roster[:_TELLERS]
-
     # -- spreading --------------------------------------------------------------------------------------------------------
 
     def tell(self, document: Document) -> None:
         """Publish the newest document of a series, always under the same key, so that old turns take up no memory."""
         if document.turn is not None and not document.census:
             self._facts.publish(PREFIX + document.turn.series, document.encode())
+
+    def tell_first(self, document: Document) -> None:
+        """Publish a new document if this peer is one of those that do so at once."""
+        if self._ctx.me in document.roster[:_TELLERS]:
+            self.tell(document)
 
     def advance(self, document: Document) -> list[Document] | None:
         """Go over to a newer document of a series; return the older ones to forget, or None if it is not newer."""
