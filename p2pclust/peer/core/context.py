@@ -241,13 +241,15 @@ class Elapsed:
         self._kind = kind
         self._parts = {name: min(_PARTS, int(value)) for name, value in stored.items()}
         self._whole_s: dict[str, float] = {}
+        #: When each duration that has begun ends, at the latest.
+        self.until: dict[str, float] = {}
 
-    def begin(self, name: str, whole_s: float) -> float:
-        """Begin or continue a duration; return how many seconds of it are left."""
+    def begin(self, name: str, whole_s: float) -> None:
+        """Begin or continue a duration."""
         self._whole_s[name] = whole_s
         left = _PARTS - self._parts.get(name, 0)
         self._ctx.set_timer((self._kind, name), whole_s * min(left, self._step(name)) / _PARTS)
-        return whole_s * left / _PARTS
+        self.until[name] = self._ctx.now + whole_s * left / _PARTS
 
     def fire(self, name: str) -> bool:
         """Note that a part is over; return whether all of it is."""
@@ -258,7 +260,7 @@ class Elapsed:
         if self._parts[name] < _PARTS:
             self.begin(name, self._whole_s[name])
             return False
-        del self._whole_s[name]
+        del self._whole_s[name], self.until[name]
         return True
 
     def over(self, name: str) -> bool:
@@ -268,6 +270,7 @@ class Elapsed:
     def end(self, name: str) -> None:
         """Forget a duration."""
         self._whole_s.pop(name, None)
+        self.until.pop(name, None)
         self._ctx.timers.cancel((self._kind, name))
         if self._parts.pop(name, None) is not None:
             self._ctx.persist(self._kind, name, None, sync=False)

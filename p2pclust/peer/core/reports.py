@@ -5,11 +5,12 @@ The verb of a report is its word in logs and in ``events.jsonl`` (docs/logs.md e
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar
 
 from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.messages import hyphenated
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +28,17 @@ class Report(Effect):
 
     def __init_subclass__(cls, verb: str = "") -> None:
         if "verb" not in cls.__dict__:  # a class with slots is made twice, the second time without the argument
-            cls.verb = verb or re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+            cls.verb = verb or hyphenated(cls.__name__)
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, without those that are None."""
-        kind = type(self)
-        names = _names.get(kind)
-        if names is None:
-            names = _names[kind] = tuple(field.name for field in fields(self))
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name in _names(type(self)) if (value := getattr(self, name)) is not None}
 
 
-#: The names of the fields of each class of reports, as far as they were asked for.
-_names: dict[type, tuple[str, ...]] = {}
+@cache
+def _names(kind: type[Report]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @dataclass(frozen=True, slots=True)

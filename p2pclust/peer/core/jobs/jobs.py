@@ -6,27 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core import reports
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document, has_majority
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
 from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
-from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted, not_again
+from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import (
-    Abstains,
-    BadDocument,
-    CancelKnown,
-    JobAccepted,
-    JobBegun,
-    JobGone,
-    JobRefused,
-    JobSubmitted,
-    TooLarge,
-)
 from p2pclust.peer.core.rounds.election import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -81,14 +71,13 @@ class Jobs:
         #: In the order in which this peer learnt of them; those whose number a crash lost come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
-        for job_id, data in sorted(
-            stored.get("job", {}).items(), key=lambda item: (self._numbers.get(item[0], 0), item[0])
-        ):
-            ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
-            document = Document.decode(data)
-            self.table.documents[job_id] = document
+        documents = stored.get("job", {})
+        for job_id in sorted(documents, key=lambda job_id: (self._numbers.get(job_id, 0), job_id)):
+            ballot, register, note, pads = (
+                stored.get(table, {}).get(job_id) for table in ("ballot", "register", "note", PADS)
+            )
+            document = self.table.documents[job_id] = Document.decode(documents[job_id])
             if context.me in document and context.rosters.has(document.fleet_roster):
-                note, pads = stored.get("note", {}).get(job_id), stored.get(PADS, {}).get(job_id)
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note, pads)
 
     def start(self) -> None:
@@ -119,14 +108,19 @@ class Jobs:
         known = self.table.requested(event.request)
         if known is None:
             return False
-        if reason := not_again(event, known, self._ctx.me):
-            self._refuse(event.asked, reason)
-            return True
-        self._ctx.report(JobSubmitted(known.id, list(known.roster), event.asked or None, known.series))
-        if known.number or self.table.ended(known.id):
-            self._ctx.report(JobAccepted(job=known.id))
+        request, first = f"{event.request!r}", known.number == 0
+        if first and known.job != event.job:  # later turns are other documents, and any peer may have made them
+            is_another = f"is already the id of {known.id}, which is another job: choose another id"
+            self._refuse(event.asked, f"{request} {is_another}")
+        elif first and known.submitter != self._ctx.me:  # only that peer learns which peers have the document
+            is_there = f"was already submitted, at {known.submitter}, as {known.id}: ask there, or watch that job"
+            self._refuse(event.asked, f"{request} {is_there}")
         else:
-            self._await(known)
+            self._ctx.report(reports.JobSubmitted(known.id, list(known.roster), event.asked or None, known.series))
+            if known.number or self.table.ended(known.id):
+                self._ctx.report(reports.JobAccepted(job=known.id))
+            else:
+                self._await(known)
         return True
 
     def _await(self, document: Document) -> None:
@@ -148,7 +142,7 @@ class Jobs:
                 self._refuse(event.asked, f"{full}: submit this one at another peer")
             else:
                 self._store(made)  # before any client knows the job's id
-                self._ctx.report(JobSubmitted(made.id, list(made.roster), event.asked or None, made.series))
+                self._ctx.report(reports.JobSubmitted(made.id, list(made.roster), event.asked or None, made.series))
                 self._await(made)
                 self._announcements.look_at(made)
 
@@ -175,15 +169,14 @@ class Jobs:
             self._cancelled(named)
 
     def _cancelled(self, named: str) -> None:
-        """Act on a new cancel of a job or series."""
-        self._ctx.report(CancelKnown(job=named, by=self.cancels.by(named)))
+        self._ctx.report(reports.CancelKnown(job=named, by=self.cancels.by(named)))
         ended = [named, *(document.id for document in self.table.turns(named))]
         for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
             job.cancelled()
         self.series.cancelled(named)
 
     def _refuse(self, asked: str, reason: str) -> None:
-        self._ctx.report(JobRefused(reason, asked or None))
+        self._ctx.report(reports.JobRefused(reason, asked or None))
 
     def learn(self, fact: Fact) -> None:
         """Take a fact about a job: its document, or its cancel."""
@@ -197,7 +190,7 @@ class Jobs:
             document = Document.decode(fact.value)
             named = document.id
         except (WireError, UsageError) as error:
-            self._ctx.report(BadDocument(owner=fact.owner, reason=str(error)))
+            self._ctx.report(reports.BadDocument(owner=fact.owner, reason=str(error)))
             return
         key = JOB + named if document.series is None else SERIES + document.series
         # A document without a submitter is derived from what was agreed on, and never sent.
@@ -214,8 +207,11 @@ class Jobs:
             return False
         if document.turn is None:
             self._keep(document)
-        else:
-            self._take_turn(document)
+        elif document.id in self.table.documents or not self._too_large(document):
+            older = self.series.advance(document)
+            if older is not None:
+                self._forget(older)
+                self._keep(document)
         return True
 
     def roster_came(self) -> None:
@@ -228,15 +224,6 @@ class Jobs:
         """Return the digests of the fleet rosters that documents name."""
         named = [document.fleet_roster for document in self.table.documents.values()]
         return [roster.digest for roster in named if roster is not None]
-
-    def _take_turn(self, document: Document) -> None:
-        """Go over to a newer document of a series."""
-        if document.id not in self.table.documents and self._too_large(document):
-            return
-        older = self.series.advance(document)
-        if older is not None:
-            self._forget(older)
-            self._keep(document)
 
     def _turn_ended(self, document: Document) -> None:
         """Continue after a turn, or after a census: with the document that its roster agreed on."""
@@ -266,7 +253,7 @@ class Jobs:
         """Return whether a new job would take too much of this device's memory; report each once."""
         reason = self._ctx.too_large(document.job, len(document.roster))
         if reason and self._note_refused(document.id):
-            self._ctx.report(TooLarge(job=document.id, owner=document.submitter, reason=reason))
+            self._ctx.report(reports.TooLarge(job=document.id, owner=document.submitter, reason=reason))
         return bool(reason)
 
     def _note_refused(self, job_id: str) -> bool:
@@ -289,7 +276,7 @@ class Jobs:
 
     def _begin(self, document: Document) -> None:
         assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"
-        self._ctx.report(JobBegun(*document.named, roster=list(document.roster)))
+        self._ctx.report(reports.JobBegun(*document.named, roster=list(document.roster)))
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
         self.cancels.begun(document.id)
@@ -390,8 +377,9 @@ class Jobs:
             self._on_ended(source, job_id)
             return
         if self._tombstones.ended(job_id) or job_id in self._refused:
-            # The questions of a peer that was away, or that has a job which the others refuse.
-            if isinstance(message, PreVote | Join):
+            if isinstance(
+                message, PreVote | Join
+            ):  # of a peer that was away, or that has a job which the others refuse
                 self._ctx.send(source, Ended(job_id))
             return
         if job_id not in self.jobs and (census := self.series.expects(job_id)) is not None:
@@ -413,7 +401,7 @@ class Jobs:
         others = [name for name in roster if self._membership.present(name) and name != self._ctx.me]
         left = [name for name in roster if name not in said and name not in self._ctx.barred]
         if all(name in said for name in others) or not has_majority(left, roster):
-            self._ctx.report(JobGone(job=job_id, peers=list(said)))
+            self._ctx.report(reports.JobGone(job=job_id, peers=list(said)))
             self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:
@@ -451,7 +439,7 @@ class Jobs:
                 reason = outcome.offer.answer.abstains
             if reason and reason not in (NOT_ASKED, NOT_DRAWN) and not reason.startswith(CANCELLED):
                 self._abstains[token.job] = None
-                self._ctx.report(Abstains(*document.named, reason=reason))
+                self._ctx.report(reports.Abstains(*document.named, reason=reason))
         self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
@@ -467,12 +455,10 @@ class Jobs:
         for document in list(self.table.documents.values()):
             if document.submitter == name and document.turn is None:
                 self._announcements.tell(document)
-        for job in list(self.jobs.values()):
-            if isinstance(job, AggregatedJob) and name in job.document:
-                job.revoked(name)
+        self.renewed(name)
 
     def renewed(self, name: str) -> None:
-        """Discard what a peer with new keys sent in the jobs that know it by the keys before."""
+        """Discard what a peer sent in the jobs that bar it: it was revoked, or they know it by the keys before."""
         for job in list(self.jobs.values()):
             if isinstance(job, AggregatedJob) and name in job.document and job.bars(name):
                 job.revoked(name)

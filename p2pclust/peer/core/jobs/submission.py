@@ -23,17 +23,6 @@ class _Waiting:
     until: float  # when the submission continues without them
 
 
-def not_again(event: Submit, known: Document, me: str) -> str:
-    """Return why a submission cannot be answered with the job that has its request id; empty if it can."""
-    if known.number:
-        return ""  # later turns are other documents, and any peer may have made them
-    if known.job != event.job:
-        return f"{event.request!r} is already the id of {known.id}, which is another job: choose another id"
-    if known.submitter != me:  # only that peer learns which peers have the document
-        return f"{event.request!r} was already submitted, at {known.submitter}, as {known.id}: ask there, or watch that job"
-    return ""
-
-
 #: A submission, and the document of its job, or why it is refused.
 Submitted = tuple[Submit, Document | str]
 

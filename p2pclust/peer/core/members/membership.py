@@ -115,43 +115,31 @@ class Membership(MemberTable):
 
     def receive(self, source: str, message: Message) -> None:
         """A membership message came."""
-        if source not in self.members:
-            return
+        member = self.members[source]
         if isinstance(message, Ping | MemberSync) and message.updates and message.updates[0].name == source:
-            self._follow(self.members[source], message.updates[0].address)
+            own = message.updates[0]
+            if own.address and own.address != member.address:
+                # A member that lost its store counts incarnations from the start again, so its claim loses here; only an
+                # answer at its new address makes it raise them.
+                member.address = own.address
+                self._link(source, own.address)
+            if isinstance(message, Ping):
+                self.twins.pinged(own, message.seq)
+        if isinstance(message, Ping | Ack | PingRequest | Gossip | MemberSync):
+            self._merge(message.updates, source, table=isinstance(message, MemberSync))
         match message:
             case Ping():
-                if message.updates and message.updates[0].name == source:
-                    self.twins.pinged(message.updates[0], message.seq)
-                self._merge(message.updates, source)
                 self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)), direct=True)
             case Ack():
-                self._merge(message.updates, source)
                 if self._probes.of_this_life(message.seq):
-                    self.members[source].replied = True
+                    member.replied = True
                 self._probes.answered(source, message)
-            case PingRequest():
-                self._merge(message.updates, source)
-                if message.target in self.members:
-                    self._probes.help(source, message)
-            case Gossip():
-                self._merge(message.updates, source)
-            case MemberSync():
-                self._merge(message.updates, source, table=True)
-                if not message.answer:
-                    self._send_table(source, answer=True)
+            case PingRequest() if message.target in self.members:
+                self._probes.help(source, message)
+            case MemberSync() if not message.answer:
+                self._send_table(source, answer=True)
             case Refusal():
                 self.refusals.heard(message.name, message.incarnation, source)
-
-    def _follow(self, member: Member, address: str) -> None:
-        """Answer a member at the address that its own message gives.
-
-        A member that lost its store counts incarnations from the start again, so its claim loses here; only an answer at
-        its new address makes it raise them.
-        """
-        if address and address != member.address:
-            member.address = address
-            self._link(member.name, address)
 
     def _link(self, name: str, address: str) -> None:
         if self._ctx.routing.linked(name):

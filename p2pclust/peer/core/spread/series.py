@@ -67,7 +67,7 @@ class Series:
         self._pauses = Elapsed(context, PAUSES, waited)  # by job: the pause after that turn
         self._expected: dict[str, Document] = {}  # by id of the expected census: the turn before it
         self._complained: dict[str, str] = {}
-        self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census at the latest
+        self.waits_until = self._pauses.until  # by job: when this peer takes the census at the latest
 
     def start(self) -> list[Document]:
         """Continue after a restart; return the turns and censuses that have ended here."""
@@ -97,13 +97,12 @@ class Series:
         if turn is None or self._tombstones.forbids(document) or self._cancels.by(turn.series):
             return
         self._expected[census_of(document).id] = document
-        self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, document.treatment.every_s)
+        self._pauses.begin(document.id, document.treatment.every_s)
 
     def fire(self, job_id: str) -> Document | None:
         """Handle the timer of the pause after a turn; return the census that begins now."""
         if not self._pauses.fire(job_id):
             return None
-        self.waits_until.pop(job_id, None)
         for census_id, document in self._expected.items():
             if document.id == job_id and document.turn and not self._cancels.by(document.turn.series):
                 return self.expects(census_id)
@@ -115,7 +114,6 @@ class Series:
         if document is None:
             return None
         self._pauses.end(document.id)
-        self.waits_until.pop(document.id, None)
         return census_of(document)
 
     # -- the next document ----------------------------------------------------------------------------------------------
@@ -218,18 +216,11 @@ class Series:
         older = [d for d, number in turns if number < turn.number - (0 if d.census else 1)]
         expected = [d for d in self._expected.values() if d.turn and d.turn.series == turn.series]
         for before in [*older, *(d for d in expected if d.id != document.id)]:
-            self._settle(before.id)
+            self._pauses.end(before.id)
+            self._expected = {census_id: d for census_id, d in self._expected.items() if d.id != before.id}
         return older
-
-    def _settle(self, job_id: str) -> None:
-        """Stop expecting a census after a turn."""
-        self._pauses.end(job_id)
-        self.waits_until.pop(job_id, None)
-        for census_id in [census_id for census_id, d in self._expected.items() if d.id == job_id]:
-            del self._expected[census_id]
 
     def cancelled(self, series: str) -> None:
         """Stop the pauses of a cancelled series."""
         for document in self._table.turns(series):
             self._pauses.end(document.id)
-            self.waits_until.pop(document.id, None)
