@@ -38,7 +38,7 @@ def _bool(value: Any) -> bool:
     return value
 
 
-def _sized(kind: type, lengths: Container[int], what: str) -> _Check:
+def _sized(kind: type[Any], lengths: Container[int], what: str) -> _Check:
     """The check of texts on one line, or of bytes, with one of these lengths."""
 
     def checked(value: Any) -> Any:

@@ -142,15 +142,7 @@ class Core:
         return self._ctx.way_to(name)
 
     def step(self, now: float, event: events.Event) -> list[Effect]:
-        """Take one event and return the effects to perform, in order.
-
-        Parameters
-        ----------
-        now : float
-            Seconds on a clock that never goes back.
-        event : Event
-            What happened.
-        """
+        """Take one event and return the effects to perform, in order; `now`, in seconds, never goes back."""
         ctx, members, late_s = self._ctx, self.membership, now - self.timers.next_at()
         # Something happens at least once per period, which is longer while processors are short. Otherwise this process was
         # asleep, stopped, or without a processor: suspicions last longer, and answers are given more time.
@@ -309,4 +301,5 @@ class Core:
             if type(effect) is Compute:
                 self._running[effect.token] = None
         if not self._running and self.blobs.any():
-            self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()), unfinished=self.jobs.unfinished())
+            in_use = frozenset(digest for job in self.jobs.jobs.values() for digest in job.blobs_in_use())
+            self.blobs.keep_only(in_use, unfinished=self.jobs.unfinished())

@@ -226,8 +226,9 @@ class Enrolment:
         self._ahead.clear()
         if event.devices is not None:
             ctx.rosters.take(_named(event, event.devices))
-        needed = [bytes.fromhex(row.decode()) for row in (self._current, last) if row is not None]
-        kept = {digest.hex(): digest for digest in (*needed, *self._jobs.named_rosters())}
+        kept = {row.decode(): bytes.fromhex(row.decode()) for row in (self._current, last) if row is not None}
+        named = [document.fleet_roster for document in self._jobs.table.documents.values()]
+        kept |= {roster.digest.hex(): roster.digest for roster in named if roster is not None}
         ctx.rosters.keep_only(kept.values())
         for key in [key for key in self._rows if key not in kept]:
             del self._rows[key]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, ClassVar, Final, get_type_hints
 
 #: A payload that travels as a raw frame behind the header.
@@ -52,11 +51,15 @@ class JobMessage(Message):
     __slots__ = ()
 
 
-@cache
+_frames_fields: dict[str, str | None] = {}  # by kind of message
+
+
 def frames_field(cls: type[Message]) -> str | None:
     """Return the name of the field that travels as frames; None if a kind of message has none."""
-    hints = get_type_hints(cls, include_extras=True)
-    return next((name for name, hint in hints.items() if hint == tuple[Frame, ...]), None)
+    if cls.kind not in _frames_fields:
+        hints = get_type_hints(cls, include_extras=True)
+        _frames_fields[cls.kind] = next((name for name, hint in hints.items() if hint == tuple[Frame, ...]), None)
+    return _frames_fields[cls.kind]
 
 
 def frames_of(message: Message) -> tuple[bytes, ...]:

@@ -6,7 +6,6 @@ The verb of a report is its word in logs and in ``events.jsonl`` (docs/logs.md e
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar
 
 from p2pclust.peer.core.effects import Effect
@@ -33,12 +32,14 @@ class Report(Effect):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, without those that are None."""
-        return {name: value for name in _names(type(self)) if (value := getattr(self, name)) is not None}
+        names = _names.get(type(self))
+        if names is None:
+            names = _names[type(self)] = tuple(field.name for field in fields(self))
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-@cache
-def _names(kind: type[Report]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+#: The names of the fields of each class of reports, as far as they were asked for.
+_names: dict[type, tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,10 +91,6 @@ class Routing:
         """The neighbours that live, but do not answer over their links."""
         return tuple(self._broken)
 
-    def near(self, names: Sequence[str]) -> list[str]:
-        """Return those of these peers that are neighbours."""
-        return [name for name in names if self.linked(name)]
-
     def neighbours_of(self, name: str) -> tuple[str, ...]:
         """Return the neighbours of any peer, as far as they are known and alive; meaningless on a full mesh."""
         return self._map().neighbours(name)
@@ -132,11 +128,6 @@ class Routing:
         if self._reach == 0:
             self._reach = 1 if self.whole else max(1, self._map().radius(self._me))
         return self._reach
-
-    @property
-    def collect(self) -> str:
-        """The default of `collect` on this overlay."""
-        return "star" if self.whole else "tree"
 
     def tree(self, members: Sequence[str]) -> dict[str, str]:
         """Return the parent of each of these peers in a tree of sums with this peer at its root; skip unreachable peers.

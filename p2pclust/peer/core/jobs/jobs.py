@@ -220,11 +220,6 @@ class Jobs:
             if self._admit(owner, document):
                 self.series.tell_first(document)
 
-    def named_rosters(self) -> list[bytes]:
-        """Return the digests of the fleet rosters that documents name."""
-        named = [document.fleet_roster for document in self.table.documents.values()]
-        return [roster.digest for roster in named if roster is not None]
-
     def _turn_ended(self, document: Document) -> None:
         """Continue after a turn, or after a census: with the document that its roster agreed on."""
         if not document.census:
@@ -421,10 +416,6 @@ class Jobs:
     def unfinished(self) -> bool:
         """Return whether any job runs here."""
         return any(not job.ledger.finished for job in self.jobs.values())
-
-    def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that any job needs."""
-        return [digest for job in self.jobs.values() for digest in job.blobs_in_use()]
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
         """Pass on the outcome of a task."""

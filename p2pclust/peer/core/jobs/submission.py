@@ -81,10 +81,11 @@ class Submissions:
         ctx, treatment = self._ctx, event.treatment
         if treatment.patience_s and not treatment.patience_s >= LEAST_PATIENCE_S:
             raise UsageError(f"patience_s = {treatment.patience_s:g}: expected at least {LEAST_PATIENCE_S:g} s")
+        star = treatment.verify or treatment.groups or ctx.routing.whole
         treatment = replace(
             treatment, patience_s=float(treatment.patience_s or ctx.timing.patience_s),
             deadline_s=float(treatment.deadline_s), every_s=float(treatment.every_s),
-            collect=treatment.collect or ("star" if treatment.verify or treatment.groups else ctx.routing.collect),
+            collect=treatment.collect or ("star" if star else "tree"),
         )  # fmt: skip
         if treatment.collect == "gossip":
             from p2pclust.protocols.gossip.push_sum import usual_mixing  # noqa: PLC0415

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import CheckLink
-from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.messages import Update
 from p2pclust.peer.core.reports import LinkBroken, LinkMended
 
@@ -17,6 +16,8 @@ from p2pclust.peer.core.reports import LinkBroken, LinkMended
 #: numbers up. No peer has so many lives; beyond it, what others say of a peer is believed in small steps only.
 _MOST_LIVES: Final = 2**32
 _STEP: Final = 16
+_MOST_TOLD: Final = 16  # claims in one message
+_TELLINGS: Final = 3  # of a claim to each neighbour, on a sparse overlay
 
 
 @dataclass(slots=True)
@@ -113,6 +114,69 @@ def _sorted(names: tuple[str, ...]) -> Mapping[str, None]:
     return dict.fromkeys(sorted(names))
 
 
+@dataclass(slots=True)
+class _Claim:
+    """A claim that is being passed on."""
+
+    update: Update
+    left: int  # how often it is still to be sent, to any peer
+    told: dict[str, int] = field(default_factory=dict)  # how often it was sent to each neighbour
+
+
+class News:
+    """The newest claim about each member that may not have reached all peers, whatever it says.
+
+    On a full mesh a claim is sent often enough to reach all peers by some way. On a sparse overlay this peer may be a
+    neighbour's only source, so it sends each claim to every neighbour a few times: messages get lost. `neighbours` returns
+    those that are alive or suspect; `whole` says whether the overlay is a full mesh.
+    """
+
+    def __init__(self, members: Sized, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
+        self._whole = whole
+        self._members = members
+        self._neighbours = neighbours
+        self._claims: dict[str, _Claim] = {}  # by the member that they are about
+
+    def __bool__(self) -> bool:
+        return bool(self._claims)
+
+    def forget(self, name: str) -> None:
+        """Drop the claim about a peer that is no longer a member."""
+        self._claims.pop(name, None)
+
+    def add(self, update: Update) -> None:
+        """Begin to pass on a claim, in place of an earlier one about the same member."""
+        n_digits = len(str(len(self._members) + 1))  # ceil(log10(N + 1)) for the N that matter
+        self._claims[update.name] = _Claim(update, 4 * n_digits)
+
+    def tell(self, to: str) -> list[Update]:
+        """Return the claims to send to that member now, the least-sent first, and count them as sent."""
+        claims = [self._claims[name] for name in self.least_sent(to)[:_MOST_TOLD]]
+        for claim in claims:
+            claim.left -= 1
+            claim.told[to] = claim.told.get(to, 0) + 1
+            if self._spent(claim):
+                del self._claims[claim.update.name]
+        return [claim.update for claim in claims]
+
+    def drop_spent(self) -> None:
+        """Drop claims that were sent often enough; their receivers may be gone."""
+        for name in [name for name, claim in self._claims.items() if self._spent(claim)]:
+            del self._claims[name]
+
+    def least_sent(self, to: str) -> list[str]:
+        """Return the members that there are claims about to send to that member, the least-sent first."""
+        names = sorted(self._claims, key=lambda name: -self._claims[name].left)
+        if self._whole:
+            return names
+        return [name for name in names if name != to and self._claims[name].told.get(to, 0) < _TELLINGS]
+
+    def _spent(self, claim: _Claim) -> bool:
+        if self._whole:
+            return claim.left <= 0
+        return all(claim.told.get(name, 0) >= _TELLINGS for name in self._neighbours() if name != claim.update.name)
+
+
 class MemberTable:
     """The members by name, questions about them, and what is said of them. Nothing here changes a member."""
 
@@ -129,7 +193,6 @@ class MemberTable:
         return Member(name, self._assumed(name), address=self._addresses.get(name, ""))
 
     def _assumed(self, name: str) -> str:
-        """Return the status of a member of which nothing was heard."""
         return "alive" if self._ctx.routing.mapped and name not in self._first else "unknown"
 
     @property

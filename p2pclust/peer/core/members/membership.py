@@ -38,6 +38,7 @@ from p2pclust.peer.core.reports import MemberChanged, NoAnswer
 _MOST_GREETED: Final = 16
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3
+_LOOKERS: Final = 16  # peers that check a suspect
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
@@ -71,7 +72,7 @@ class Membership(MemberTable):
             self._probes.count_on(int(self._ctx.rng.integers(2**40)))
         for member in self.members.looked_at():  # others are made with their address
             member.address = addresses.get(member.name, member.address)
-        neighbours = self._ctx.routing.near(list(self.members))
+        neighbours = [name for name in self.members if self._ctx.routing.linked(name)]
         for name in neighbours:
             if name in addresses:
                 self._link(name, addresses[name])
@@ -274,12 +275,12 @@ class Membership(MemberTable):
         member = self.members[update.name]
         newer = update.incarnation > member.incarnation or member.status == "unknown"
         expected = update.status == "alive" and not passed_on and self._expected(member)
-        if update.status == "suspect" == member.status and update.incarnation == member.incarnation:
+        same = update.incarnation == member.incarnation
+        if update.status == "suspect" == member.status and same:
             self._confirm(member, update.by)
             return
-        if update.status == "unknown" or update.incarnation < member.incarnation:
-            return
-        if update.incarnation == member.incarnation and _RANK[update.status] <= _RANK[member.status]:
+        older = update.incarnation < member.incarnation or (same and _RANK[update.status] <= _RANK[member.status])
+        if update.status == "unknown" or older:
             return
         before = member.status
         member.status, member.incarnation, member.changed_at = update.status, update.incarnation, self._ctx.now
@@ -294,7 +295,9 @@ class Membership(MemberTable):
         self.suspicions.end(member)
         if update.status == "suspect":
             self.suspicions.begin(member, update.by)
-            self.refusals.look_at_suspect(member.name)
+            # Other peers try to connect too: in a large fleet some of them are enough.
+            if len(self.members) <= _LOOKERS or self._ctx.uniform(0.0, len(self.members)) < _LOOKERS:
+                self.look(member.name)
             self._tell(member.name)
         if before != member.status:
             self.changes.append((member.name, before))

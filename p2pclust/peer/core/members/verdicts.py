@@ -128,7 +128,6 @@ class Suspicions:
         return max(1.0, 4.0 - 3.0 * log(len(member.confirmed_by) + 1) / log(expected + 1))
 
 
-_LOOKERS: Final = 16  # peers that check a suspect
 _SMALL_FLEET: Final = 3  # in fleets up to this size one refused connection proves a death
 
 
@@ -145,12 +144,6 @@ class Refusals:
         self._table = table
         self._suspicions = suspicions
         self._dies = dies
-
-    def look_at_suspect(self, name: str) -> None:
-        """Try to connect to a suspect, which other peers do too: in a large fleet some of them are enough."""
-        n_members = len(self._table.members)
-        if n_members <= _LOOKERS or self._ctx.uniform(0.0, n_members) < _LOOKERS:
-            self._table.look(name)
 
     def checked(self, name: str, refused: bool) -> None:
         """Take the result of a connect."""
@@ -171,12 +164,9 @@ class Refusals:
         member.refused_by[by] = self._ctx.now
         lately = self._ctx.now - self._suspicions.planned_s
         witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
-        if len(witnesses) >= self._needed(name):
+        # Two are a verdict, or one where there are too few witnesses.
+        few = len(self._table.witnesses(name)) < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1)
+        if len(witnesses) >= (1 if few else 2):
             self._dies(name)
         elif first and by != self._ctx.me:
             self._table.look(name)
-
-    def _needed(self, name: str) -> int:
-        """Return how many refused connects are a verdict: two, or one where there are too few witnesses."""
-        others = len(self._table.witnesses(name))
-        return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
