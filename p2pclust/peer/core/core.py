@@ -32,7 +32,7 @@ from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Fact, Facts
+from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Facts
 from p2pclust.peer.core.spread.series import PAUSES
 from p2pclust.peer.core.tasks import Contributed, PadsTaken, StateMade, Summed, Verified
 from p2pclust.peer.core.timing import Limits, Timing
@@ -260,36 +260,26 @@ class Core:
         for name, before in changes:
             status, gone = members.status(name), members.gone(name)
             self.routing.carries(name, not gone)
-            if self.identity.partial_view and gone and self.routing.linked(name):
-                self._replace(name)
+            replaced = self.identity.partial_view and gone and self.routing.linked(name)
+            if replaced and (other := self.routing.replacement(name)):  # so that all keep their number of links
+                self._ctx.report(NeighbourReplaced(lost=name, by=other))
+                self._linked(other, up=True)
             if status == "alive" and before != "suspect" and self.routing.linked(name):
                 self.facts.welcome(name)
             self.jobs.member_changed(name)
         news, self.facts.news = self.facts.news, []
         for fact in news:
-            if fact.key == LINKS:
-                self._learn_links(fact)
-            else:
+            if fact.key != LINKS:
                 self.jobs.learn(fact)
-
-    def _replace(self, lost: str) -> None:
-        """Link to another peer that lost the same neighbour, so that all keep their number of links."""
-        other = self.routing.replacement(lost)
-        if other:
-            self._ctx.report(NeighbourReplaced(lost=lost, by=other))
-            self._linked(other, up=True)
-
-    def _learn_links(self, fact: Fact) -> None:
-        routing = self.routing
-        if fact.owner == self.identity.name:
-            # Facts of a former life are taken over as still true, but its links may have changed.
-            if not routing.whole and fact.value != routing.own_claim:
-                self.facts.publish(LINKS, routing.own_claim)
-            return
-        try:
-            routing.learn(fact.owner, fact.value)
-        except WireError as error:
-            self._ctx.report(BadLinks(owner=fact.owner, reason=str(error)))
+            elif fact.owner == self.identity.name:
+                # Facts of a former life are taken over as still true, but its links may have changed.
+                if not self.routing.whole and fact.value != self.routing.own_claim:
+                    self.facts.publish(LINKS, self.routing.own_claim)
+            else:
+                try:
+                    self.routing.learn(fact.owner, fact.value)
+                except WireError as error:
+                    self._ctx.report(BadLinks(owner=fact.owner, reason=str(error)))
 
     def _sweep(self) -> None:
         """Drop the blobs that no job needs, at the end of a step: a register may just have left one.

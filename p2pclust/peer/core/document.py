@@ -122,10 +122,8 @@ class Document:
                 "give the fleet an overlay, or collect = 'tree'"
             )
         if not self.peers_links.connected:
-            raise UsageError(
-                "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "
-                "to know these"
-            )
+            needs = "links between the peers of the roster that connect all of them, and the submitter to know these"
+            raise UsageError(f"collect = 'gossip' needs {needs}")
         from p2pclust.protocols.gossip.averaging import tolerance_flaw  # noqa: PLC0415 - of gossip jobs only
 
         if flaw := tolerance_flaw(self.treatment.gossip_tolerance, self.peers_links.hops):
@@ -138,9 +136,8 @@ class Document:
 
         n = len(self.roster)
         if not self.links:
-            return GossipLinks(
-                [[other for other in range(n) if other != peer] for peer in range(n)], self.treatment.mixing
-            )
+            others = [[other for other in range(n) if other != peer] for peer in range(n)]
+            return GossipLinks(others, self.treatment.mixing)
         if len(self.links) % 4:
             raise UsageError("links: expected pairs of roster indices")
         pairs = np.frombuffer(self.links, "<u2").reshape(-1, 2).tolist()
@@ -192,8 +189,10 @@ class Document:
         treatment, named = self.treatment, self.fleet_roster
         if not treatment.keyed or named is None:
             return None
+        devices = rosters.held[named.digest].devices
         return JobKeys(
-            self.id, treatment.secure_sums if treatment.secure else None, named.digest, rosters.keys(named, self.roster),
+            self.id, treatment.secure_sums if treatment.secure else None, named.digest,
+            tuple(devices[name] for name in self.roster),
             bool(treatment.verify), as_mask(self.index(name) for name in barred),
         )  # fmt: skip
 
@@ -203,7 +202,6 @@ class Document:
         return self.id, self.parent or None
 
     def __contains__(self, name: str) -> bool:
-        """Whether the peer is on the roster."""
         return name in self._indices
 
     def index(self, name: str) -> int:
@@ -287,9 +285,12 @@ def roster_for(rosters: HeldRosters, treatment: Treatment, peers: Sequence[str])
 
     Raise `UsageError` if a peer is not on it, or if a job needs keys and the fleet has none.
     """
-    if rosters.in_force is None and treatment.keyed:
+    if rosters.in_force is None:
+        if not treatment.keyed:
+            return None
         asked, who = ("secure", "a keeper") if treatment.secure else ("verify", "any peer")
-        raise UsageError(
-            f"{asked}: this fleet has no keys, so any process could pretend to be {who}: `p2pclust keys init`"
-        )
-    return rosters.name_for(peers)
+        why = f"this fleet has no keys, so any process could pretend to be {who}"
+        raise UsageError(f"{asked}: {why}: `p2pclust keys init`")
+    if strange := [name for name in peers if name not in rosters.in_force.devices]:
+        raise UsageError(f"not on the fleet roster of this peer: {', '.join(strange)}")
+    return rosters.in_force.name

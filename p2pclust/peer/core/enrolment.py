@@ -4,12 +4,8 @@ Membership tables and digests of facts carry the serial of their sender's roster
 for that roster; a peer that receives a lower one offers its own. The shell checks the fleet's signature before anything
 changes here; until then a roster is opaque bytes. In a fleet without rosters (serial 0) none of this happens.
 
-A peer that is no longer on the roster is *revoked*: nothing is sent to it and nothing from it is heard, neither directly
-nor through others; its votes and acknowledgements are discarded. It stays on the rosters of running jobs, whose majorities
-are counted over all peers that were there at the start.
-
-The documents of jobs name fleet rosters (:mod:`p2pclust.peer.core.fleet_roster`). A peer keeps the roster in force, the one
-before it, and those that its jobs name. It asks peers for one that it lacks, and for a newer one first.
+A peer keeps the roster in force, the one before it, and those that its jobs name (:mod:`p2pclust.peer.core.fleet_roster`).
+It asks peers for one that it lacks, and for a newer one first. `docs/peer/keys.md` says what a revoked peer loses.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Which jobs this peer announces to the fleet, and which it keeps.
 
 Facts are not on disk, so a restarted peer announces its jobs again: the submitter, and other peers that knew a document,
-may have lost it. A running job is announced as long as it runs, and a finished one for a day of this peer's uptime. Of the
-finished jobs the newest 500 are kept; a forgotten job leaves a tombstone, so that it never begins here again. A peer that
-asks about a job which another peer has forgotten is informed of that.
-
-A peer that submitted a job without taking part cannot know when it ends: it announces the job for a day.
+may have lost it. A running job is announced as long as it runs, and a finished one for a day of this peer's uptime. A peer
+that submitted a job without taking part cannot know when it ends: it announces the job for a day. Of the finished jobs the
+newest 500 are kept.
 """
 
 from __future__ import annotations

@@ -76,7 +76,6 @@ class HeldDocuments:
         self._held: dict[str, _Held] = {}  # by job id
 
     def __contains__(self, job_id: str) -> bool:
-        """Return whether the document of that job waits here."""
         return job_id in self._held
 
     def admits(self, owner: str, document: Document, *, agreed: bool = False) -> bool:

@@ -64,18 +64,16 @@ class Jobs:
         self._refused: dict[str, None] = {}  # documents that were too large, or whose fleet roster is not right
         self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
-        self.series = Series(
-            context, membership, facts, self.table, self.cancels, self._tombstones, stored.get(PAUSES, {})
-        )
+        pauses = stored.get(PAUSES, {})
+        self.series = Series(context, membership, facts, self.table, self.cancels, self._tombstones, pauses)
         self._announcements = Announcements(context, facts, self._tombstones, self.table, stored.get(TOLD, {}))
         #: In the order in which this peer learnt of them; those whose number a crash lost come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
         documents = stored.get("job", {})
         for job_id in sorted(documents, key=lambda job_id: (self._numbers.get(job_id, 0), job_id)):
-            ballot, register, note, pads = (
-                stored.get(table, {}).get(job_id) for table in ("ballot", "register", "note", PADS)
-            )
+            rows = (stored.get(table, {}).get(job_id) for table in ("ballot", "register", "note", PADS))
+            ballot, register, note, pads = rows
             document = self.table.documents[job_id] = Document.decode(documents[job_id])
             if context.me in document and context.rosters.has(document.fleet_roster):
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note, pads)
@@ -130,7 +128,6 @@ class Jobs:
         self._tell(document.id)
 
     def _submitted(self, jobs: list[Submitted]) -> None:
-        """Keep the documents of submitted jobs, and announce them."""
         for event, made in jobs:
             if self._submitted_again(event):  # it came twice while this peer asked for store ids
                 continue

@@ -258,11 +258,6 @@ class MemberTable:
             return list(self.members.values())
         return self.members.among(self._ctx.routing.own)
 
-    def _expected(self, member: Member) -> bool:
-        """Return True if all peers assume that the member is alive, so that a first claim of it adds nothing."""
-        unheard = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
-        return self._ctx.routing.mapped and unheard
-
     def claims_for(self, to: str) -> tuple[Update, ...]:
         """Return this peer's claim, a claim that the receiver must refute or has forgotten, then the least-sent news."""
         claims = [self._me.update()]

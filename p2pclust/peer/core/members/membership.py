@@ -2,18 +2,14 @@
 
 This module changes what this peer believes of the members, and spreads it. `Probes` detects members that do not answer,
 `Suspicions` decides how long a suspicion lasts, `Refusals` looks whether a process listens, and `OwnLife` has what this peer
-claims of itself.
+claims of itself. `docs/peer/membership.md` lists the rules.
 
 A member is `unknown` (on the fleet roster, never heard of), `alive`, `suspect`, `dead` or `left`, with an incarnation that
 only the member itself raises. The claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. A peer that
 is not on the fleet roster (any more) is `revoked`.
 
-Two departures from the papers, both measured:
-
-- *The suspect is informed.* A peer sends its suspicion to the suspect when it begins, and again after a third and two
-  thirds of its shortest duration. With message loss, false verdicts become about thirty times rarer; detection is as fast.
-- *A refused connection means death.* If a plain TCP connect is refused, no process listens there. Two such observations
-  (one in a fleet of up to three) are a verdict at once; silence goes through suspicion.
+Two departures from the papers, both measured: the suspect is informed, so that with message loss false verdicts are about
+thirty times rarer, and detection is as fast; and a refused connection means that no process listens, which is a verdict.
 
 Membership is a hint: it says which peers to try, and which not to wait for. No majority is counted with it.
 """
@@ -22,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from heapq import nsmallest
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
@@ -66,7 +63,7 @@ class Membership(MemberTable):
 
     def start(self, addresses: Mapping[str, str]) -> None:
         """Link to the addresses that the configuration names, and begin to probe."""
-        self.own.begin()
+        self.own.began_at = self._ctx.now
         self._addresses = addresses
         if not self.own.is_first:
             self._probes.count_on(int(self._ctx.rng.integers(2**40)))
@@ -101,7 +98,7 @@ class Membership(MemberTable):
             case "suspicion":
                 self._dies(key[2])
             case "tell":
-                self._tell(key[2])
+                self._ctx.send(key[2], Gossip((self.members[key[2]].update(),)))
             case "gossip":
                 self._gossip()
             case "sync":
@@ -132,8 +129,6 @@ class Membership(MemberTable):
             case Ping():
                 self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)), direct=True)
             case Ack():
-                if self._probes.of_this_life(message.seq):
-                    member.replied = True
                 self._probes.answered(source, message)
             case PingRequest() if message.target in self.members:
                 self._probes.help(source, message)
@@ -218,9 +213,7 @@ class Membership(MemberTable):
         near = self._linked()
         awaited = [m for m in near if armed(("member", "hint", m.name)) or (m.status == "unknown" and m.address)]
         if len(awaited) > _MOST_GREETED:  # in turns
-            awaited = sorted(awaited, key=lambda member: (member.name <= self._greeted_last, member.name))[
-                :_MOST_GREETED
-            ]
+            awaited = nsmallest(_MOST_GREETED, awaited, lambda member: (member.name <= self._greeted_last, member.name))
             self._greeted_last = awaited[-1].name
         for member in awaited:
             self.greet(member.name)
@@ -274,7 +267,9 @@ class Membership(MemberTable):
         """Take a claim: the member's `own`, or news that another peer has `passed_on`."""
         member = self.members[update.name]
         newer = update.incarnation > member.incarnation or member.status == "unknown"
-        expected = update.status == "alive" and not passed_on and self._expected(member)
+        # All peers assume this: so a first claim of it adds nothing.
+        assumed = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
+        expected = update.status == "alive" and not passed_on and self._ctx.routing.mapped and assumed
         same = update.incarnation == member.incarnation
         if update.status == "suspect" == member.status and same:
             self._confirm(member, update.by)
@@ -298,7 +293,7 @@ class Membership(MemberTable):
             # Other peers try to connect too: in a large fleet some of them are enough.
             if len(self.members) <= _LOOKERS or self._ctx.uniform(0.0, len(self.members)) < _LOOKERS:
                 self.look(member.name)
-            self._tell(member.name)
+            self._ctx.send(member.name, Gossip((member.update(),)))
         if before != member.status:
             self.changes.append((member.name, before))
             self._ctx.report(MemberChanged(member.name, member.status, before, member.incarnation))
@@ -323,9 +318,6 @@ class Membership(MemberTable):
     def _confirm(self, member: Member, by: str) -> None:
         if self.suspicions.confirm(member, by):
             self._spread(replace(member.update(), status="suspect", by=by))
-
-    def _tell(self, name: str) -> None:
-        self._ctx.send(name, Gossip((self.members[name].update(),)))
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
 

@@ -43,16 +43,13 @@ class OwnLife:
         self._me = me
         self._spread = spread
         self._elsewhere = elsewhere
-        self._began_at = 0.0
+        #: When this life began: the membership sets it.
+        self.began_at = 0.0
         #: Whether the store has had no earlier life.
         self.is_first = me.incarnation <= 1
         self._left = False
         #: Whether the store has a new id; the core takes note of it and clears it.
         self.has_forgotten = False
-
-    def begin(self) -> None:
-        """Note when this life begins."""
-        self._began_at = self._ctx.now
 
     def leave(self) -> Update:
         """Return the claim that this peer leaves; from now on it refutes nothing."""
@@ -99,7 +96,7 @@ class OwnLife:
 
     def _late(self) -> bool:
         """Return whether other peers' word about an earlier life is no longer believed."""
-        return self._ctx.now - self._began_at > self._ctx.timing.patience_s
+        return self._ctx.now - self.began_at > self._ctx.timing.patience_s
 
     def _announce(self, incarnation: int) -> None:
         self._me.incarnation = incarnation

@@ -53,10 +53,6 @@ class Probes:
         """Number pings from here on, so that an answer to a ping of an earlier life is known as one."""
         self._seq = self._before = seq
 
-    def of_this_life(self, seq: int) -> bool:
-        """Return whether this life sent the ping of that number."""
-        return self._before < seq <= self._seq
-
     def next(self) -> None:
         """Probe the next member of the turn."""
         while self._turn and not self._table.present(self._turn[-1]):
@@ -113,6 +109,8 @@ class Probes:
 
     def answered(self, source: str, message: Ack) -> None:
         """Handle an answer to a probe of this peer's own, or to one for another peer."""
+        if self._before < message.seq <= self._seq:  # this life sent that ping
+            self._table.members[source].replied = True
         target, sent_at = self._sent_at.get(message.seq, ("", 0.0))
         if source == target:
             del self._sent_at[message.seq]

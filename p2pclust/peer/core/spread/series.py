@@ -6,8 +6,6 @@ document, and with a single state. The elected aggregator proposes the next docu
 mathematics made from the last result; a majority adopts the proposal like any final state. So there is one next document,
 even if peers die or several try at once. A census may also agree that the series is over.
 
-Only uptime counts for the pause between turns: the part that is over is on disk, in sixteenths, so a restarted peer waits
-for the rest, or until another peer begins.
 Of each series a peer keeps the present turn, the one before, and the census between them.
 """
 
@@ -120,12 +118,10 @@ class Series:
 
     def continues(self, census: Document) -> Task | None:
         """Return the task that makes the mathematics of the next turn, or None if this peer no longer has the last turn."""
-        before = self._before(census)
-        if before is None:
+        if (before := self._before(census)) is None:
             return None
-        return ContinueJob(
-            before.job, len(before.roster), self._table.state(before.id), keys=before.keys(self._ctx.rosters)
-        )
+        state, keys = self._table.state(before.id), before.keys(self._ctx.rosters)
+        return ContinueJob(before.job, len(before.roster), state, keys=keys)
 
     def _before(self, census: Document) -> Document | None:
         assert census.turn is not None
