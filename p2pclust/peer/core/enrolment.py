@@ -150,17 +150,17 @@ class Enrolment:
         self._offers = {name: serial for name, serial in offers.items() if self._membership.present(name)}
         if self._offers:
             self._asked, self._asked_for = max(self._offers, key=lambda name: self._offers[name]), b""
-            self._ctx.send(self._asked, RosterRequest(self._ctx.serial))
-            self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
         elif wanted := list(self._ctx.rosters.wanted.items()):
             # Each time another of the rosters, and another of the peers that may have it.
             self._asked_for, names = wanted[self._turn % len(wanted)]
             able = [name for name in names if self._membership.present(name) and self._trusts(name)]
             self._asked = able[self._turn // len(wanted) % len(able)] if able else ""
             self._turn += 1
-            if self._asked:
-                self._ctx.send(self._asked, RosterRequest(self._ctx.serial, self._asked_for))
-            self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
+        else:
+            return
+        if self._asked:
+            self._ctx.send(self._asked, RosterRequest(self._ctx.serial, self._asked_for))
+        self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
 
     def look(self) -> None:
         """Ask for a roster that a document names, unless this peer waits for an answer."""

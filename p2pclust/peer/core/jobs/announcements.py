@@ -46,9 +46,8 @@ class Announcements:
         documents = self._table.submitted()
         self._days.keep_only(document.id for document in documents)
         for document in documents:
-            if not self._days.over(document.id):
-                self.tell(document)
-                self.look_at(document)
+            self.tell(document)
+            self.look_at(document)
         return self._oldest()
 
     def tell(self, document: Document) -> None:
@@ -58,7 +57,8 @@ class Announcements:
 
     def look_at(self, document: Document) -> None:
         """Begin a job's day if it has ended here, or if this peer submitted it without taking part."""
-        if document.turn is None and not document.parent and not self._table.runs(document.id):
+        announced = document.turn is None and not document.parent and not self._days.over(document.id)
+        if announced and not self._table.runs(document.id):
             self._days.begin(document.id, _TELL_S)
 
     def ended(self, document: Document) -> list[Document]:
@@ -86,11 +86,10 @@ class Announcements:
 
     def _stands(self, key: str, value: bytes) -> bool:
         """Return whether this peer still claims a fact of its own that other peers hold."""
-        if key.startswith((JOB, CANCEL)):
-            job_id = key.partition("/")[2]
-            return not self._tombstones.ended(job_id) and not self._days.over(job_id)
-        if key.startswith(SETS):
-            return not self._tombstones.ended(key.partition("/")[2])
+        job_id = key.partition("/")[2]
+        if key.startswith((JOB, CANCEL, SETS)):
+            day_over = not key.startswith(SETS) and self._days.over(job_id)
+            return not self._tombstones.ended(job_id) and not day_over
         if key.startswith(SERIES):
             try:
                 return not self._tombstones.forbids(Document.decode(value))
