@@ -37,7 +37,7 @@ from p2pclust.peer.core.messages import (
     RosterOffer,
     RosterRequest,
 )  # fmt: skip
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.spread.facts import CANCEL
 from p2pclust.peer.core.spread.tombstones import ENDED
 
 #: The kinds of messages that may speak of a row.

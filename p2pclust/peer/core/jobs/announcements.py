@@ -16,13 +16,9 @@ from p2pclust.peer.core.context import Context, Elapsed
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.spread.facts import Facts
-from p2pclust.peer.core.spread.series import PREFIX as SERIES
+from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
 
-#: Of the fact's key; the job's id follows. Its value is the document.
-JOB: Final = "job/"
 #: The table of the part of the day that is over, and the kind of its timers.
 TOLD: Final = "told"
 _TELL_S: Final = 86_400.0

@@ -11,7 +11,7 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document, has_majority
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
-from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
+from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
 from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted
 from p2pclust.peer.core.ledger import JobTable, Ledger
@@ -23,11 +23,9 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.cancels import Cancels
-from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
-from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Contribute, NoResult, Offered, Outcome
 from p2pclust.peer.core.tokens import JobToken

@@ -33,6 +33,12 @@ from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
 from p2pclust.peer.core.reports import FactsCleared, TooManyFacts
 from p2pclust.transport.wire import MAX_FRAMES
 
+#: Prefixes of keys. The id of a job follows, and the value is its document.
+JOB: Final = "job/"
+#: The name of a series follows, and the value is its newest document.
+SERIES: Final = "series/"
+#: The id of a job, or the name of a series, follows; the value is who cancelled it.
+CANCEL: Final = "cancel/"
 #: The key of the fact with a peer's fitness, in hundredths.
 FITNESS: Final = "fitness"
 #: The key of the fact with the best kernel that a peer has. Those that publish one also round what they receive.

@@ -23,13 +23,11 @@ from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import BadDocument, NoNext, NotReloaded, SeriesEnded
 from p2pclust.peer.core.spread.cancels import Cancels
-from p2pclust.peer.core.spread.facts import Facts
+from p2pclust.peer.core.spread.facts import SERIES, Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import ContinueJob, Task
 from p2pclust.peer.core.treatment import Treatment
 
-#: Prefix of the key of the fact with the newest document of a series; the series' name follows.
-PREFIX: Final = "series/"
 #: The table of the part of each pause that is over, and the kind of its timers.
 PAUSES: Final = "pause"
 #: The state of a census that ends the series.
@@ -192,7 +190,7 @@ class Series:
     def tell(self, document: Document) -> None:
         """Publish the newest document of a series, always under the same key, so that old turns take up no memory."""
         if document.turn is not None and not document.census:
-            self._facts.publish(PREFIX + document.turn.series, document.encode())
+            self._facts.publish(SERIES + document.turn.series, document.encode())
 
     def tell_first(self, document: Document) -> None:
         """Publish a new document if this peer is one of those that do so at once."""
@@ -205,7 +203,7 @@ class Series:
         if turn is None or self._tombstones.forbids(document):
             return None
         self._tombstones.advance(turn.series, turn.number)  # before older rows are deleted
-        said = self._facts.get(self._ctx.me, PREFIX + turn.series)
+        said = self._facts.get(self._ctx.me, SERIES + turn.series)
         if said is not None and said.value != document.encode():
             self.tell(document)  # otherwise other peers would repeat this peer's old turn indefinitely
         turns = [(d, d.turn.number) for d in self._table.turns(turn.series) if d.turn is not None]
