@@ -26,7 +26,7 @@ import numpy as np
 from p2pclust.clustering.kernels import installed
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.peer.core.core import Core, Identity, StoreContents
-from p2pclust.peer.core.members.enrolment import TABLE
+from p2pclust.peer.core.enrolment import TABLE
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.shell.allow_list import AllowList, begin

@@ -19,10 +19,8 @@ from p2pclust.errors import P2PClustError
 from p2pclust.peer.core import codec, job_messages, messages
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.jobs.announcements import JOB
 from p2pclust.peer.core.messages import FactDelta, Message, Relay, Update
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.spread.series import PREFIX as SERIES
+from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.workspace import digest_of
 

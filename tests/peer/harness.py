@@ -32,6 +32,7 @@ from p2pclust.peer.core.effects import (
     SendChunk,
     SendRoster,
 )
+from p2pclust.peer.core.enrolment import CURRENT, TABLE, in_force, rows_in_force
 from p2pclust.peer.core.events import (
     Arrived,
     Computed,
@@ -43,7 +44,6 @@ from p2pclust.peer.core.events import (
     Submit,
     Woken,
 )
-from p2pclust.peer.core.members.enrolment import CURRENT, TABLE, in_force, rows_in_force
 from p2pclust.peer.core.messages import (
     Ack,
     BlobChunk,

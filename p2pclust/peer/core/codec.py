@@ -8,7 +8,7 @@ is ignored, so that a later release can add one that peers without it do not nee
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from operator import attrgetter
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
@@ -38,40 +38,21 @@ def _bool(value: Any) -> bool:
     return value
 
 
-def _name(value: Any) -> str:
-    if type(value) is not str or not 0 < len(value) <= _MAX_NAME or not value.isprintable():
-        raise WireError("expected a name")
-    return value
+def _sized(kind: type[Any], lengths: Container[int], what: str) -> _Check:
+    """The check of texts on one line, or of bytes, with one of these lengths."""
+
+    def checked(value: Any) -> Any:
+        if type(value) is not kind or len(value) not in lengths or not (kind is bytes or value.isprintable()):
+            raise WireError(f"expected {what}")
+        return value
+
+    return checked
 
 
 def _text(value: Any) -> str:
     if type(value) is not str or len(value) > _MAX_TEXT:
         raise WireError("expected text")
     return printable(value)
-
-
-def _short(value: Any) -> str:
-    if type(value) is not str or len(value) > _MAX_SHORT or not value.isprintable():
-        raise WireError("expected short text")
-    return value
-
-
-def _bytes(value: Any) -> bytes:
-    if type(value) is not bytes or len(value) > _MAX_TEXT:
-        raise WireError("expected bytes")
-    return value
-
-
-def _digest(value: Any) -> bytes:
-    if type(value) is not bytes or len(value) not in (0, 32):
-        raise WireError("expected a digest")
-    return value
-
-
-def _signature(value: Any) -> bytes:
-    if type(value) is not bytes or len(value) not in (0, 64):
-        raise WireError("expected a signature")
-    return value
 
 
 def _tuple_of(check: _Check) -> _Check:
@@ -89,33 +70,25 @@ def _update(value: Any) -> Update:
     return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=True)))
 
 
-_UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _short, _short, _short)
+_NAME: Final = _sized(str, range(1, _MAX_NAME + 1), "a name")
+_SHORT: Final = _sized(str, range(_MAX_SHORT + 1), "short text")
+_UPDATE: Final[tuple[_Check, ...]] = (_NAME, _NAME, _int, _SHORT, _SHORT, _SHORT)
 _CHECKS: Final[dict[Any, _Check]] = {
-    int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update, OptionalInt: _int,
-    Signature: _signature,
+    int: _int, bool: _bool, str: _text, bytes: _sized(bytes, range(_MAX_TEXT + 1), "bytes"), Name: _NAME,
+    Digest: _sized(bytes, (0, 32), "a digest"), Signature: _sized(bytes, (0, 64), "a signature"), OptionalInt: _int,
+    Update: _update,
 }  # fmt: skip
+#: The kinds of fields that are sent only where they are not 0 or empty.
+_OPTIONAL: Final = (OptionalInt, tuple[OptionalInt, ...], tuple[Signature, ...])
 
 
-def _absent_if_empty(cls: type[Message]) -> frozenset[str]:
-    """The fields that are sent only where they are not 0 or empty."""
-    absent = (OptionalInt, tuple[OptionalInt, ...], tuple[Signature, ...])
-    return frozenset(name for name, hint in get_type_hints(cls, include_extras=True).items() if hint in absent)
-
-
-def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | None]:
-    """The header fields with their checks, and the name of the field that travels as frames."""
-    hints = get_type_hints(cls, include_extras=True)
-    fields: list[tuple[str, _Check]] = []
-    frames = frames_field(cls)
-    for field in dataclasses.fields(cls):
-        hint = hints[field.name]
-        if field.name == frames:
-            continue
-        if get_origin(hint) is tuple:
-            fields.append((field.name, _tuple_of(_CHECKS[get_args(hint)[0]])))
-        else:
-            fields.append((field.name, _CHECKS[hint]))
-    return tuple(fields), frames
+def _schema(cls: type[Message]) -> tuple[tuple[str, _Check, bool], ...]:
+    """The fields of the header, with their checks, and whether each may be absent."""
+    hints, frames = get_type_hints(cls, include_extras=True), frames_field(cls)
+    return tuple(
+        (name, _tuple_of(_CHECKS[get_args(hint)[0]]) if get_origin(hint) is tuple else _CHECKS[hint], hint in _OPTIONAL)
+        for name, hint in ((field.name, hints[field.name]) for field in dataclasses.fields(cls) if field.name != frames)
+    )
 
 
 #: The classes of messages, by kind.
@@ -123,7 +96,6 @@ KINDS: Final[dict[str, type[Message]]] = {
     cls.kind: cls for base in (Message, JobMessage) for cls in base.__subclasses__() if cls is not JobMessage
 }
 _SCHEMAS: Final = {kind: _schema(cls) for kind, cls in KINDS.items()}
-_OPTIONAL: Final = {kind: _absent_if_empty(cls) for kind, cls in KINDS.items()}
 
 
 #: An update as it is sent.
@@ -139,15 +111,14 @@ def encode(message: Message) -> list[bytes]:
     >>> decode(encode(Heartbeat(job="j", term=2, round=5)))
     Heartbeat(job='j', term=2, round=5)
     """
-    fields, frames = _SCHEMAS[message.kind]
     header = {}
-    for name, _ in fields:
+    for name, _, optional in _SCHEMAS[message.kind]:
         value = getattr(message, name)
+        if optional and not value:
+            continue
         updates = type(value) is tuple and value and type(value[0]) is Update  # a tuple has values of one type
         header[name] = [_plain(update) for update in value] if updates else value
-    for name in _OPTIONAL[message.kind]:
-        if not header[name]:
-            del header[name]
+    frames = frames_field(type(message))
     return pack(message.kind, header, getattr(message, frames) if frames else ())
 
 
@@ -162,14 +133,13 @@ def decode(parts: Sequence[bytes]) -> Message:
     kind, values, frames = unpack(parts)
     if kind not in KINDS:
         raise WireError("unknown kind of message")
-    fields, frames_name = _SCHEMAS[kind]
     checked: dict[str, Any] = {}
-    for name, check in fields:
+    for name, check, optional in _SCHEMAS[kind]:
         if name in values:
             checked[name] = check(values[name])
-        elif name not in _OPTIONAL[kind]:
+        elif not optional:
             raise WireError(f"{kind}: field {name} is missing")
-    if frames_name is not None:
+    if (frames_name := frames_field(KINDS[kind])) is not None:
         checked[frames_name] = tuple(frames)
     elif frames:
         raise WireError(f"{kind}: {len(frames)} frames, expected none of at most {MAX_FRAMES}")

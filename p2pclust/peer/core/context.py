@@ -131,7 +131,8 @@ class Context:
         if relays is None:
             return
         if not self.routing.whole and isinstance(message, JobMessage) and not bulk and self._repeats(to, message):
-            self._send_another_way(to, message)
+            for other in self.choose(self.routing.others(to), 1):
+                self.effects.append(Send(to, message, False, (other,)))
         self.effects.append(Send(to, message, bulk, relays))
 
     def relays_to(self, to: str, *, direct: bool = False) -> tuple[str, ...] | None:
@@ -169,11 +170,6 @@ class Context:
         if relays and to not in self.barred:
             self.effects.append(Send(to, message, False, tuple(relays)))
         return relays
-
-    def _send_another_way(self, to: str, message: Message) -> None:
-        others = self.routing.others(to)
-        if others:
-            self.effects.append(Send(to, message, False, tuple(self.choose(others, 1))))
 
     def carry(self, relay: Relay, source: str, most_hops: int) -> None:
         """Hand on a neighbour's message to a third peer, over at most `most_hops` hops.
@@ -245,13 +241,15 @@ class Elapsed:
         self._kind = kind
         self._parts = {name: min(_PARTS, int(value)) for name, value in stored.items()}
         self._whole_s: dict[str, float] = {}
+        #: When each duration that has begun ends, at the latest.
+        self.until: dict[str, float] = {}
 
-    def begin(self, name: str, whole_s: float) -> float:
-        """Begin or continue a duration; return how many seconds of it are left."""
+    def begin(self, name: str, whole_s: float) -> None:
+        """Begin or continue a duration."""
         self._whole_s[name] = whole_s
         left = _PARTS - self._parts.get(name, 0)
-        self._ctx.set_timer(self._timer(name), whole_s * min(left, self._step(name)) / _PARTS)
-        return whole_s * left / _PARTS
+        self._ctx.set_timer((self._kind, name), whole_s * min(left, self._step(name)) / _PARTS)
+        self.until[name] = self._ctx.now + whole_s * left / _PARTS
 
     def fire(self, name: str) -> bool:
         """Note that a part is over; return whether all of it is."""
@@ -262,7 +260,7 @@ class Elapsed:
         if self._parts[name] < _PARTS:
             self.begin(name, self._whole_s[name])
             return False
-        del self._whole_s[name]
+        del self._whole_s[name], self.until[name]
         return True
 
     def over(self, name: str) -> bool:
@@ -272,7 +270,8 @@ class Elapsed:
     def end(self, name: str) -> None:
         """Forget a duration."""
         self._whole_s.pop(name, None)
-        self._ctx.timers.cancel(self._timer(name))
+        self.until.pop(name, None)
+        self._ctx.timers.cancel((self._kind, name))
         if self._parts.pop(name, None) is not None:
             self._ctx.persist(self._kind, name, None, sync=False)
 
@@ -282,10 +281,6 @@ class Elapsed:
         for name in [name for name in self._parts if name not in kept]:
             self.end(name)
 
-    def _timer(self, name: str) -> TimerKey:
-        return (self._kind, name)
-
     def _step(self, name: str) -> int:
         """How many parts are counted at once."""
-        whole_s = self._whole_s[name]
-        return min(_PARTS, max(1, ceil(_LEAST_PART_S * _PARTS / whole_s)))
+        return min(_PARTS, max(1, ceil(_LEAST_PART_S * _PARTS / self._whole_s[name])))

@@ -10,7 +10,7 @@ spread to all), blobs (large objects), jobs (for each job an election, a followe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -19,60 +19,32 @@ import numpy as np
 
 from p2pclust.clustering.kernels import KERNELS, NUMPY
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import Context, Timers
+from p2pclust.peer.core import events, messages
+from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import Compute, Effect
-from p2pclust.peer.core.events import (
-    Arrived,
-    Cancel,
-    Computed,
-    Event,
-    Expired,
-    Hinted,
-    Leave,
-    LinkChecked,
-    Linked,
-    RosterRead,
-    Started,
-    Submit,
-)  # fmt: skip
+from p2pclust.peer.core.enrolment import TABLE as ROSTERS
+from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters
+from p2pclust.peer.core.jobs.announcements import TOLD
 from p2pclust.peer.core.jobs.jobs import FACTS_OF_JOBS, Jobs
 from p2pclust.peer.core.ledger import adopted_blobs
-from p2pclust.peer.core.members.enrolment import TABLE as ROSTERS
-from p2pclust.peer.core.members.enrolment import Enrolment
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import (
-    Ack,
-    BlobChunk,
-    BlobMissing,
-    BlobRequest,
-    FactDelta,
-    FactDigest,
-    Gossip,
-    MemberSync,
-    Message,
-    Ping,
-    PingRequest,
-    Refusal,
-    Relay,
-    RosterCopy,
-    RosterOffer,
-    RosterRequest,
-)  # fmt: skip
 from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Fact, Facts
+from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Facts
+from p2pclust.peer.core.spread.series import PAUSES
 from p2pclust.peer.core.tasks import Contributed, PadsTaken, StateMade, Summed, Verified
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
 
-#: The machine that receives each kind of message; the other kinds are about one job.
-_RECEIVERS: Final[dict[type[Message], str]] = {
-    **dict.fromkeys((Ping, Ack, PingRequest, Gossip, MemberSync, Refusal), "membership"),
-    **dict.fromkeys((FactDigest, FactDelta), "facts"),
-    **dict.fromkeys((RosterOffer, RosterRequest, RosterCopy), "enrolment"),
-    **dict.fromkeys((BlobRequest, BlobChunk, BlobMissing), "blobs"),
+#: The machine that receives each kind of message, as timers name it; the other kinds are about one job.
+_RECEIVERS: Final[dict[type[messages.Message], str]] = {
+    **dict.fromkeys((messages.Ping, messages.Ack, messages.PingRequest), "member"),
+    **dict.fromkeys((messages.Gossip, messages.MemberSync, messages.Refusal), "member"),
+    **dict.fromkeys((messages.FactDigest, messages.FactDelta), "fact"),
+    **dict.fromkeys((messages.RosterOffer, messages.RosterRequest, messages.RosterCopy), "roster"),
+    **dict.fromkeys((messages.BlobRequest, messages.BlobChunk, messages.BlobMissing), "blob"),
 }
 
 
@@ -103,9 +75,8 @@ class StoreContents:
     store_id: str
     incarnation: int = 0
     tables: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)  # job, ballot, register
-    blobs: Mapping[bytes, tuple[int, tuple[int, ...]]] = field(
-        default_factory=dict
-    )  # n_chunks and those that are there
+    #: By digest: the number of chunks, and those that are there.
+    blobs: Mapping[bytes, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4)
@@ -128,13 +99,15 @@ class Core:
         self.limits = limits
         self.routing = Routing(identity.name, identity.overlay, identity.links)
         held = identity.fleet_rosters
-        rosters = HeldRosters(held[0] if held else None, identity.before, held)
+        self.rosters = HeldRosters(held[0] if held else None, identity.before, held)
         self._ctx = Context(
-            identity.name, timing, limits, rng, stored.store_id, self.routing, identity.serial, rosters,
+            identity.name, timing, limits, rng, stored.store_id, self.routing, identity.serial, self.rosters,
             identity.signs_facts, too_large,
             {name: None for roster in held for name in roster.devices if name not in identity.roster},
         )  # fmt: skip
         self.too_large = too_large
+        self.timers = self._ctx.timers
+        self.barred = self._ctx.barred  # the revoked peers, as far as this peer knows
         # One above the last life: a "dead" of that life never buries this one.
         self._incarnation = stored.incarnation + 1
         self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)
@@ -144,45 +117,19 @@ class Core:
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         keys = identity.keys or _without_keys(identity.roster)
-        self.enrolment = Enrolment(self._ctx, self.membership, self, keys, tables.get(ROSTERS, {}))
-        self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
+        self.enrolment = Enrolment(
+            self._ctx, self.membership, self.facts, self.blobs, self.jobs, keys, tables.get(ROSTERS, {})
+        )  # fmt: skip
         self._running: dict[Token, None] = {}  # tasks that have not ended
-        self._receivers: dict[str, Membership | Facts | Blobs | Enrolment] = {
-            "membership": self.membership,
-            "facts": self.facts,
-            "enrolment": self.enrolment,
-            "blobs": self.blobs,
-        }
         self._machines: dict[str, Membership | Facts | Blobs | Jobs | Enrolment] = {
-            "roster": self.enrolment,
-            "member": self.membership,
-            "fact": self.facts,
-            "blob": self.blobs,
-            "job": self.jobs,
-            "submit": self.jobs,
-            "pause": self.jobs,
-            "told": self.jobs,
-        }
+            "roster": self.enrolment, "member": self.membership, "fact": self.facts, "blob": self.blobs,
+            **dict.fromkeys(("job", "submit", PAUSES, TOLD), self.jobs),
+        }  # fmt: skip
 
     @property
     def wake_at(self) -> float:
         """When the core wants a `Woken` at the latest; infinity if it waits for nothing but messages."""
-        return self._ctx.timers.next_at()
-
-    @property
-    def timers(self) -> Timers:
-        """The timers of the machines of this core."""
-        return self._ctx.timers
-
-    @property
-    def barred(self) -> Mapping[str, None]:
-        """The revoked peers, as far as this peer knows."""
-        return self._ctx.barred
-
-    @property
-    def rosters(self) -> HeldRosters:
-        """The fleet rosters that this peer holds."""
-        return self._ctx.rosters
+        return self.timers.next_at()
 
     def kernel_of(self, name: str) -> str:
         """Return the best kernel that a peer has published; empty if none."""
@@ -194,27 +141,20 @@ class Core:
         """Return the relay that a peer was last heard through on a full mesh, or an empty string."""
         return self._ctx.way_to(name)
 
-    def step(self, now: float, event: Event) -> list[Effect]:
-        """Take one event and return the effects to perform, in order.
-
-        Parameters
-        ----------
-        now : float
-            Seconds on a clock that never goes back.
-        event : Event
-            What happened.
-        """
-        ctx = self._ctx
-        self._wake_up(now - ctx.now, now - ctx.timers.next_at())
+    def step(self, now: float, event: events.Event) -> list[Effect]:
+        """Take one event and return the effects to perform, in order; `now`, in seconds, never goes back."""
+        ctx, members, late_s = self._ctx, self.membership, now - self.timers.next_at()
+        # Something happens at least once per period, which is longer while processors are short. Otherwise this process was
+        # asleep, stopped, or without a processor: suspicions last longer, and answers are given more time.
+        if now - ctx.now > 2 * ctx.preset.probe_period_s + members.slack_s():
+            members.suspicions.overslept(now - ctx.now)
+        if late_s > 0:
+            members.pace.was_late(late_s, ctx.timing)
         ctx.now = now
-        if isinstance(event, Arrived):
-            self._arrived(event)
-        else:
-            self._take(event)
-        if ctx.timers.next_at() <= now:
-            while (key := ctx.timers.pop_due(now)) is not None:
-                self._machines[key[0]].fire(key)
-        if self.membership.unsettled or self.facts.has_news:
+        self._take(event)
+        while (key := self.timers.pop_due(now)) is not None:
+            self._machines[key[0]].fire(key)
+        if members.changes or members.links_changed or members.own.has_forgotten or self.facts.news:
             self._settle()
         self.jobs.look()
         self.enrolment.look()
@@ -222,60 +162,51 @@ class Core:
         effects, ctx.effects = ctx.effects, []
         return effects
 
-    def _take(self, event: Event) -> None:
-        """Pass on an event other than a message."""
+    def _take(self, event: events.Event) -> None:
         match event:
-            case Started():
+            case events.Arrived():
+                self._arrived(event)
+            case events.Started():
                 self._start()
-            case Computed():
+            case events.Computed():
                 self._computed(event)
-            case LinkChecked():
+            case events.LinkChecked():
                 self.membership.refusals.checked(event.peer, event.refused)
-            case Hinted():
+            case events.Hinted():
                 self.membership.hint(event.peer, event.address)
-            case Linked():
+            case events.Linked():
                 self._linked(event.peer, up=event.up)
-            case Submit():
+            case events.Submit():
                 self.jobs.submit(event)
-            case Cancel():
+            case events.Cancel():
                 self.jobs.cancel(event)
-            case RosterRead():
+            case events.RosterRead():
                 self.enrolment.read(event)
-            case Expired():
+            case events.Expired():
                 self.enrolment.expired(event.names)
-            case Leave():
+            case events.Leave():
                 self.membership.leave()
-
-    def _wake_up(self, passed_s: float, late_s: float) -> None:
-        """Detect that this process was asleep, stopped, or without a processor; a timer is `late_s` over its time."""
-        # Something happens at least once per period, which is longer while processors are short.
-        if passed_s > 2 * self._ctx.preset.probe_period_s + self.membership.slack_s():
-            self.membership.overslept(passed_s)
-        if late_s > 0:
-            self.membership.was_late(late_s)
 
     def _start(self) -> None:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
         self.membership.start(self.identity.join)
         self.facts.start()
-        if not self._ctx.routing.told:
-            self.facts.publish(LINKS, self._ctx.routing.own_claim)
+        if not self.routing.told:
+            self.facts.publish(LINKS, self.routing.own_claim)
         if self.identity.kernel:
             self.facts.publish(KERNEL, self.identity.kernel.encode())
         self.jobs.start()
 
-    def _arrived(self, event: Arrived) -> None:
+    def _arrived(self, event: events.Arrived) -> None:
         source, via, message = event.source, event.via, event.message
         members = self.membership.members
         if source not in members or (via and via not in members):
             return  # not enrolled, or this peer itself
-        linking = self.identity.partial_view or source in self._newcomers
+        linking = self.identity.partial_view or source in self.enrolment.newcomers
         if linking and not via and not self.routing.linked(source):
             self._linked(source, up=True)  # it has linked to this peer
-        if isinstance(message, Relay):
-            if (
-                message.target in members and message.origin not in self._ctx.barred
-            ):  # the shell opens relays for this peer
+        if isinstance(message, messages.Relay):  # to another peer: the shell opens those for this one
+            if message.target in members and message.origin not in self.barred:
                 self._ctx.carry(message, source, len(members))
             return
         self._ctx.heard(source, via)
@@ -283,24 +214,24 @@ class Core:
         if receiver is None:
             self.jobs.receive(source, message)
             return
-        if isinstance(message, MemberSync | FactDigest | FactDelta) and not via:
+        if isinstance(message, messages.MemberSync | messages.FactDigest | messages.FactDelta) and not via:
             self.enrolment.heard(source, message.serial)
-        self._receivers[receiver].receive(source, message)
+        self._machines[receiver].receive(source, message)
 
     def _linked(self, name: str, *, up: bool) -> None:
         """Act on a link that appeared or vanished, then publish this peer's links."""
-        if name not in self.membership.members or not self._ctx.routing.link(name, up=up):
+        if name not in self.membership.members or not self.routing.link(name, up=up):
             return
         if up:
             self.membership.link_appeared(name)
         else:
             self.membership.link_vanished(name)
             self.blobs.link_vanished(name)
-        self.facts.publish(LINKS, self._ctx.routing.own_claim)
+        self.facts.publish(LINKS, self.routing.own_claim)
         if up and self.membership.present(name):
             self.facts.greet(name)
 
-    def _computed(self, event: Computed) -> None:
+    def _computed(self, event: events.Computed) -> None:
         token, outcome = event.token, event.outcome
         self._running.pop(token, None)
         if isinstance(token, VerifyToken):
@@ -318,73 +249,37 @@ class Core:
 
     def _settle(self) -> None:
         """Pass on what one machine learnt to the others: a lost store, changed members, new facts."""
-        if self.membership.own.take_forgot():
+        members = self.membership
+        if members.own.has_forgotten:
+            members.own.has_forgotten = False
             self.jobs.store_lost()
-        if self.membership.take_links_changed():
-            self.facts.publish(LINKS, self._ctx.routing.own_claim)
-        for name, before in self.membership.take_changes():
-            status = self.membership.status(name)
-            gone = self.membership.gone(name)
-            self._ctx.routing.carries(name, not gone)
-            if self.identity.partial_view and gone and self.routing.linked(name):
-                self._replace(name)
-            if status == "alive" and before != "suspect" and self._ctx.routing.linked(name):
+        if members.links_changed:
+            members.links_changed = False
+            self.facts.publish(LINKS, self.routing.own_claim)
+        changes, members.changes = members.changes, []
+        for name, before in changes:
+            status, gone = members.status(name), members.gone(name)
+            self.routing.carries(name, not gone)
+            replaced = self.identity.partial_view and gone and self.routing.linked(name)
+            if replaced and (other := self.routing.replacement(name)):  # so that all keep their number of links
+                self._ctx.report(NeighbourReplaced(lost=name, by=other))
+                self._linked(other, up=True)
+            if status == "alive" and before != "suspect" and self.routing.linked(name):
                 self.facts.welcome(name)
             self.jobs.member_changed(name)
-        for fact in self.facts.take_news():
-            if fact.key == LINKS:
-                self._learn_links(fact)
-            else:
+        news, self.facts.news = self.facts.news, []
+        for fact in news:
+            if fact.key != LINKS:
                 self.jobs.learn(fact)
-
-    # -- what a new roster changes (Changes) --------------------------------------------------------------------------
-
-    def enrolled(self, name: str) -> None:
-        """Add a peer to the fleet."""
-        self._newcomers[name] = None
-        self.membership.enrol(name)
-
-    def renewed(self, name: str) -> None:
-        """Use a peer's new keys."""
-        self.membership.renew(name)
-        self.jobs.renewed(name)
-        if self._ctx.signs_facts:
-            self.facts.forget(name)  # its old key signed them; it publishes them again, since new keys need a restart
-
-    def named_rosters(self) -> Iterable[bytes]:
-        """Return the digests of the rosters that the documents of jobs name."""
-        return self.jobs.named_rosters()
-
-    def roster_came(self) -> None:
-        """Look at the documents that wait for a roster."""
-        self.jobs.roster_came()
-
-    def revoked(self, name: str) -> None:
-        """Remove a peer from the fleet."""
-        self._newcomers.pop(name, None)
-        self.membership.expel(name)
-        self.blobs.link_vanished(name)
-        self.facts.forget(name)
-        self.jobs.revoked(name)
-
-    def _replace(self, lost: str) -> None:
-        """Link to another peer that lost the same neighbour, so that all keep their number of links."""
-        other = self.routing.replacement(lost)
-        if other:
-            self._ctx.report(NeighbourReplaced(lost=lost, by=other))
-            self._linked(other, up=True)
-
-    def _learn_links(self, fact: Fact) -> None:
-        routing = self._ctx.routing
-        if fact.owner == self.identity.name:
-            # Facts of a former life are taken over as still true, but its links may have changed.
-            if not routing.whole and fact.value != routing.own_claim:
-                self.facts.publish(LINKS, routing.own_claim)
-            return
-        try:
-            routing.learn(fact.owner, fact.value)
-        except WireError as error:
-            self._ctx.report(BadLinks(owner=fact.owner, reason=str(error)))
+            elif fact.owner == self.identity.name:
+                # Facts of a former life are taken over as still true, but its links may have changed.
+                if not self.routing.whole and fact.value != self.routing.own_claim:
+                    self.facts.publish(LINKS, self.routing.own_claim)
+            else:
+                try:
+                    self.routing.learn(fact.owner, fact.value)
+                except WireError as error:
+                    self._ctx.report(BadLinks(owner=fact.owner, reason=str(error)))
 
     def _sweep(self) -> None:
         """Drop the blobs that no job needs, at the end of a step: a register may just have left one.
@@ -396,4 +291,5 @@ class Core:
             if type(effect) is Compute:
                 self._running[effect.token] = None
         if not self._running and self.blobs.any():
-            self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()), unfinished=self.jobs.unfinished())
+            in_use = frozenset(digest for job in self.jobs.jobs.values() for digest in job.blobs_in_use())
+            self.blobs.keep_only(in_use, unfinished=self.jobs.unfinished())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
@@ -89,7 +89,7 @@ class Document:
     #: Distinguishes equal jobs; a colon and the client's request id may follow. Of a child job: the parent's id, the round
     #: and a name, separated by slashes.
     nonce: str
-    links: bytes = b""  # of collect = "gossip": the overlay as the submitter knew it, see `pack_links`
+    links: bytes = b""  # of collect = "gossip": the overlay as the submitter knew it, see `links_of`
     turn: Turn | None = None  # of a job that is repeated
     fleet_roster: RosterName | None = None  # with the keys of the job roster; None in a fleet without keys
 
@@ -122,10 +122,8 @@ class Document:
                 "give the fleet an overlay, or collect = 'tree'"
             )
         if not self.peers_links.connected:
-            raise UsageError(
-                "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "
-                "to know these"
-            )
+            needs = "links between the peers of the roster that connect all of them, and the submitter to know these"
+            raise UsageError(f"collect = 'gossip' needs {needs}")
         from p2pclust.protocols.gossip.averaging import tolerance_flaw  # noqa: PLC0415 - of gossip jobs only
 
         if flaw := tolerance_flaw(self.treatment.gossip_tolerance, self.peers_links.hops):
@@ -138,9 +136,8 @@ class Document:
 
         n = len(self.roster)
         if not self.links:
-            return GossipLinks(
-                [[other for other in range(n) if other != peer] for peer in range(n)], self.treatment.mixing
-            )
+            others = [[other for other in range(n) if other != peer] for peer in range(n)]
+            return GossipLinks(others, self.treatment.mixing)
         if len(self.links) % 4:
             raise UsageError("links: expected pairs of roster indices")
         pairs = np.frombuffer(self.links, "<u2").reshape(-1, 2).tolist()
@@ -192,8 +189,10 @@ class Document:
         treatment, named = self.treatment, self.fleet_roster
         if not treatment.keyed or named is None:
             return None
+        devices = rosters.held[named.digest].devices
         return JobKeys(
-            self.id, treatment.secure_sums if treatment.secure else None, named.digest, rosters.keys(named, self.roster),
+            self.id, treatment.secure_sums if treatment.secure else None, named.digest,
+            tuple(devices[name] for name in self.roster),
             bool(treatment.verify), as_mask(self.index(name) for name in barred),
         )  # fmt: skip
 
@@ -203,7 +202,6 @@ class Document:
         return self.id, self.parent or None
 
     def __contains__(self, name: str) -> bool:
-        """Whether the peer is on the roster."""
         return name in self._indices
 
     def index(self, name: str) -> int:
@@ -222,13 +220,7 @@ class Document:
         return name in self and self.store_ids[self.index(name)] == store_id
 
     def encode(self) -> bytes:
-        """Canonical bytes.
-
-        Raises
-        ------
-        UsageError
-            If the document is too large to be a fact.
-        """
+        """Return canonical bytes; raise `UsageError` if the document is too large to be a fact."""
         turn = None if self.turn is None else [self.turn.series, self.turn.number, self.turn.fixed]
         named = None if self.fleet_roster is None else [self.fleet_roster.serial, self.fleet_roster.digest]
         fields = [
@@ -242,91 +234,63 @@ class Document:
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
-        """Read a document that may be hostile; peers of one process, as simulated ones are, share what they read.
+        """Read a document that may be hostile; raise `WireError` if it is not one.
 
-        Raises
-        ------
-        WireError
-            If it is not one.
+        Peers of one process, as simulated ones are, share what they read.
         """
-        known = _read.get(data)
-        if known is None:
-            known = _read[data] = cls._decode(data)
-        return known
-
-    @classmethod
-    def _decode(cls, data: bytes) -> Document:
+        if (known := _read.get(data)) is not None:
+            return known
         if len(data) > _MAX_BYTES:
             raise WireError("job document too large")
         try:
             fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
             job, roster, stores, treated, submitter, nonce, links, turn, named = fields
-            if [type(value) for value in treated] != list(_TREATMENT.values()):
-                raise WireError("job document: wrong types")
-            if not all(type(value) is str for value in (*roster, *stores, submitter, nonce)):
-                raise WireError("job document: wrong types")
             serial, digest = (None, b"") if named is None else named
-            if not all(type(value) is bytes for value in (job, links, digest)) or type(serial) not in (int, type(None)):
+            if (
+                [type(value) for value in treated] != list(_TREATMENT.values())
+                or not all(type(value) is str for value in (*roster, *stores, submitter, nonce))
+                or not all(type(value) is bytes for value in (job, links, digest))
+                or type(serial) not in (int, type(None))
+            ):
                 raise WireError("job document: wrong types")
-            return cls(
+            document = _read[data] = cls(
                 job, tuple(roster), tuple(stores), Treatment(*treated), submitter, nonce, links,
                 None if turn is None else Turn(*turn), None if serial is None else RosterName(serial, digest),
             )  # fmt: skip
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
+        return document
 
 
 #: The documents that some peer of this process uses, by their bytes.
 _read: WeakValueDictionary[bytes, Document] = WeakValueDictionary()
 
 
-def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the links between roster peers as a document has them: pairs of roster indices, two bytes each, sorted.
-
-    Empty bytes mean a full mesh.
-
-    Examples
-    --------
-    >>> list(pack_links(("a", "b", "c"), {"a": ["b"], "b": ["a", "c"], "c": ["b", "z"]}))
-    [0, 0, 1, 0, 1, 0, 2, 0]
-    """
-    place = {name: number for number, name in enumerate(roster)}
-    pairs = {
-        (place[name], place[other])
-        for name in roster
-        for other in neighbours.get(name, ())
-        if other in place and place[name] < place[other]
-    }
-    return np.array(sorted(pairs), dtype="<u2").tobytes()
-
-
 def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
-    """Return the links between the peers of a gossip job, as its document has them; empty for any other job.
+    """Return the links between the peers of a gossip job, as its document has them; empty on a full mesh and for others.
 
-    Raises
-    ------
-    UsageError
-        If this peer knows no links between them.
+    These are pairs of roster indices, two bytes each, sorted. Raise `UsageError` if this peer knows no links between them.
     """
     if treatment.collect != "gossip" or routing.whole:
         return b""
-    links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
-    if not links and len(roster) > 1:
+    place = {name: number for number, name in enumerate(roster)}
+    pairs = {(place[a], place[b]) for a in roster for b in routing.neighbours_of(a) if place[a] < place.get(b, -1)}
+    if not pairs and len(roster) > 1:
         raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
-    return links
+    return np.array(sorted(pairs), dtype="<u2").tobytes()
 
 
 def roster_for(rosters: HeldRosters, treatment: Treatment, peers: Sequence[str]) -> RosterName | None:
     """Return the fleet roster that the document of a new job names; None in a fleet without keys.
 
-    Raises
-    ------
-    UsageError
-        If a peer is not on it, or if a job needs keys and the fleet has none.
+    Raise `UsageError` if a peer is not on it, or if a job needs keys and the fleet has none.
     """
-    if rosters.in_force is None and treatment.keyed:
+    if rosters.in_force is None:
+        if not treatment.keyed:
+            return None
         asked, who = ("secure", "a keeper") if treatment.secure else ("verify", "any peer")
-        raise UsageError(
-            f"{asked}: this fleet has no keys, so any process could pretend to be {who}: `p2pclust keys init`"
-        )
-    return rosters.name_for(peers)
+        why = f"this fleet has no keys, so any process could pretend to be {who}"
+        raise UsageError(f"{asked}: {why}: `p2pclust keys init`")
+    if strange := [name for name in peers if name not in rosters.in_force.devices]:
+        raise UsageError(f"not on the fleet roster of this peer: {', '.join(strange)}")
+    return rosters.in_force.name

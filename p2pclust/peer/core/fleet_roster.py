@@ -2,16 +2,13 @@
 
 In a fleet with keys the document of each job names a signed fleet roster, by serial and SHA-256. All peers of the job roster
 are on it, and its keys are the keys of the job. So a submitter cannot invent peers, and cannot choose what the administrator
-alone may choose. A peer of the job that is not on the roster in force, or has another key there, is *barred* from the job:
-it counts in the size of majorities, but does not contribute, keep pads, or count for a cohort.
+alone may choose (`docs/peer/keys.md`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from p2pclust.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,34 +21,22 @@ class RosterName:
 
 @dataclass(frozen=True, slots=True)
 class FleetRoster:
-    """A fleet roster that the fleet has signed.
-
-    Parameters
-    ----------
-    name : RosterName
-    devices : mapping of str to bytes
-        The Ed25519 public key of each peer, 32 bytes.
-    """
+    """A fleet roster that the fleet has signed."""
 
     name: RosterName
-    devices: Mapping[str, bytes]
+    devices: Mapping[str, bytes]  # the Ed25519 public key of each peer, 32 bytes
 
 
 class HeldRosters:
     """The fleet rosters that a peer of a fleet with keys holds; none in other fleets.
 
-    Parameters
-    ----------
-    in_force : FleetRoster or None
-    before : bytes
-        The digest of the roster that this peer held before that one; empty if there was none.
-    held : iterable of FleetRoster
-        These two, and those that jobs name.
+    `before` is the digest of the roster that it held before the one in force, empty if there was none; `held` are these two,
+    and those that jobs name.
     """
 
     def __init__(
         self, in_force: FleetRoster | None = None, before: bytes = b"", held: Iterable[FleetRoster] = ()
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.in_force = in_force
         self.held: dict[bytes, FleetRoster] = {}
         #: The rosters that documents name and this peer lacks, with the peers that may have them.
@@ -72,20 +57,6 @@ class HeldRosters:
         assert self.in_force is not None, "a fleet without keys"
         self.oldest, self.in_force = self.in_force.name.serial, roster
         self.hold(roster)
-
-    def name_for(self, peers: Sequence[str]) -> RosterName | None:
-        """Return what the document of a new job with these peers names; None in a fleet without keys.
-
-        Raises
-        ------
-        UsageError
-            If a peer is not on the roster in force.
-        """
-        if self.in_force is None:
-            return None
-        if strange := [name for name in peers if name not in self.in_force.devices]:
-            raise UsageError(f"not on the fleet roster of this peer: {', '.join(strange)}")
-        return self.in_force.name
 
     def has(self, named: RosterName | None) -> bool:
         """Return whether the roster that a document names is here; True in a fleet without keys."""
@@ -109,11 +80,6 @@ class HeldRosters:
         known = self.held.get(named.digest)
         strange = "" if known is None else next((name for name in peers if name not in known.devices), "")
         return f"it names {strange}, which is not on fleet roster {named.serial}" if strange else ""
-
-    def keys(self, named: RosterName, peers: Sequence[str]) -> tuple[bytes, ...]:
-        """Return the device keys of the peers of a job, in its order."""
-        devices = self.held[named.digest].devices
-        return tuple(devices[name] for name in peers)
 
     def other_key(self, named: RosterName | None, name: str) -> bool:
         """Return whether a peer of a job has no key, or another one, on the roster in force."""

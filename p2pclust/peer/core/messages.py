@@ -5,6 +5,7 @@ A message is a frozen dataclass, and its annotations are its schema: see :mod:`p
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, get_type_hints
 
@@ -22,11 +23,26 @@ Signature = Annotated[bytes, "signature"]
 MOST_HOPS: Final = 1024
 
 
+def hyphenated(name: str) -> str:
+    """Return the name of a class as words in small letters.
+
+    Examples
+    --------
+    >>> hyphenated("RosterOffer")
+    'roster-offer'
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Base of all messages."""
+    """Base of all messages. The kind is the name of the class in small letters, unless the class names it."""
 
     kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "kind" not in cls.__dict__:
+            cls.kind = hyphenated(cls.__name__)
 
 
 class JobMessage(Message):
@@ -80,7 +96,6 @@ class Update:
 class Ping(Message):
     """Are you there? Answered by `Ack` with the same number; the first update is the sender's own."""
 
-    kind = "ping"
     seq: int
     updates: tuple[Update, ...]
 
@@ -89,7 +104,6 @@ class Ping(Message):
 class Ack(Message):
     """I am (or, relayed, the one that you asked me to ping is)."""
 
-    kind = "ack"
     seq: int
     reached: bool  # False: a helper's word that it could not reach the target either (Lifeguard's nack)
     updates: tuple[Update, ...]
@@ -99,7 +113,6 @@ class Ack(Message):
 class PingRequest(Message):
     """Ping `target` for me."""
 
-    kind = "ping-request"
     seq: int
     target: Name
     updates: tuple[Update, ...]
@@ -109,7 +122,6 @@ class PingRequest(Message):
 class Gossip(Message):
     """Membership news."""
 
-    kind = "gossip"
     updates: tuple[Update, ...]
 
 
@@ -117,7 +129,6 @@ class Gossip(Message):
 class MemberSync(Message):
     """The sender's whole membership table, asking for the receiver's unless this is the answer."""
 
-    kind = "member-sync"
     answer: bool
     updates: tuple[Update, ...]
     serial: OptionalInt = 0  # of the sender's fleet roster
@@ -127,7 +138,6 @@ class MemberSync(Message):
 class Refusal(Message):
     """A plain TCP connect to `name` was refused just now: its process is gone."""
 
-    kind = "refusal"
     name: Name
     incarnation: int
 
@@ -139,7 +149,6 @@ class Refusal(Message):
 class FactDigest(Message):
     """The highest version that the sender has of each owner's facts, asking for what is newer, or missing."""
 
-    kind = "fact-digest"
     answer: bool
     owners: tuple[str, ...]
     versions: tuple[int, ...]
@@ -151,7 +160,6 @@ class FactDigest(Message):
 class FactDelta(Message):
     """Facts of one owner in ascending version; the receiver must already have everything up to `after`."""
 
-    kind = "fact-delta"
     owner: Name
     after: int
     keys: tuple[str, ...]
@@ -168,7 +176,6 @@ class FactDelta(Message):
 class RosterOffer(Message):
     """My fleet roster is newer than yours, or I have just received it."""
 
-    kind = "roster-offer"
     serial: int
 
 
@@ -176,7 +183,6 @@ class RosterOffer(Message):
 class RosterRequest(Message):
     """Send me your fleet roster: mine has this serial. With a digest: send me the roster of which this is the SHA-256."""
 
-    kind = "roster-request"
     serial: int
     digest: Digest = b""
 
@@ -185,7 +191,6 @@ class RosterRequest(Message):
 class RosterCopy(Message):
     """The fleet roster as the fleet's key signed it."""
 
-    kind = "roster-copy"
     parts: tuple[Frame, ...]
 
 
@@ -196,7 +201,6 @@ class RosterCopy(Message):
 class BlobRequest(Message):
     """Send me chunk `index` of the blob; if you do not have it, and `holders` are named, fetch it from them first."""
 
-    kind = "blob-request"
     digest: Digest
     index: int
     size_bytes: int = 0
@@ -207,7 +211,6 @@ class BlobRequest(Message):
 class BlobChunk(Message):
     """One chunk."""
 
-    kind = "blob-chunk"
     digest: Digest
     index: int
     data: tuple[Frame, ...]
@@ -217,7 +220,6 @@ class BlobChunk(Message):
 class BlobMissing(Message):
     """I do not have that blob, or no longer."""
 
-    kind = "blob-missing"
     digest: Digest
 
 
@@ -228,7 +230,6 @@ class BlobMissing(Message):
 class Relay(Message):
     """A message that one peer carries from `origin` to `target`; signed by the origin, opened by the target only."""
 
-    kind = "relay"
     origin: Name
     target: Name
     signature: bytes

@@ -5,11 +5,11 @@ The verb of a report is its word in logs and in ``events.jsonl`` (docs/logs.md e
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.messages import hyphenated
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,14 @@ class Report(Effect):
 
     def __init_subclass__(cls, verb: str = "") -> None:
         if "verb" not in cls.__dict__:  # a class with slots is made twice, the second time without the argument
-            cls.verb = verb or re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+            cls.verb = verb or hyphenated(cls.__name__)
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, without those that are None."""
-        kind = type(self)
-        names = _names.get(kind)
+        names = _names.get(type(self))
         if names is None:
-            names = _names[kind] = tuple(field.name for field in fields(self))
+            names = _names[type(self)] = tuple(field.name for field in fields(self))
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

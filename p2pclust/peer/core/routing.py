@@ -52,14 +52,8 @@ def _given(overlay: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, tuple[str
 class Routing:
     """The map of one peer.
 
-    Parameters
-    ----------
-    me : str
-    overlay : mapping of str to sequence of str, optional
-        The neighbours of each peer, as far as they are known from the start; this peer's own at least. Without it the
-        overlay is a full mesh.
-    links : sequence of str, optional
-        This peer's own neighbours now, where they are no longer those of `overlay`.
+    `overlay` has the neighbours of each peer, as far as they are known from the start; this peer's own at least. Without it
+    the overlay is a full mesh. `links` are this peer's own neighbours now, where they are no longer those of `overlay`.
     """
 
     def __init__(
@@ -96,10 +90,6 @@ class Routing:
     def broken(self) -> tuple[str, ...]:
         """The neighbours that live, but do not answer over their links."""
         return tuple(self._broken)
-
-    def near(self, names: Sequence[str]) -> list[str]:
-        """Return those of these peers that are neighbours."""
-        return [name for name in names if self.linked(name)]
 
     def neighbours_of(self, name: str) -> tuple[str, ...]:
         """Return the neighbours of any peer, as far as they are known and alive; meaningless on a full mesh."""
@@ -138,11 +128,6 @@ class Routing:
         if self._reach == 0:
             self._reach = 1 if self.whole else max(1, self._map().radius(self._me))
         return self._reach
-
-    @property
-    def collect(self) -> str:
-        """The default of `collect` on this overlay."""
-        return "star" if self.whole else "tree"
 
     def tree(self, members: Sequence[str]) -> dict[str, str]:
         """Return the parent of each of these peers in a tree of sums with this peer at its root; skip unreachable peers.
@@ -196,13 +181,7 @@ class Routing:
         return paired(left, links).get(self._me, "")
 
     def learn(self, owner: str, claim: bytes) -> None:
-        """Take the links that a peer has published.
-
-        Raises
-        ------
-        WireError
-            If these are not names.
-        """
+        """Take the links that a peer has published; raise `WireError` if these are not names."""
         if len(claim) > _MOST_BYTES:
             raise WireError(f"links of {len(claim)} bytes, at most {_MOST_BYTES} are possible")
         try:
@@ -211,11 +190,8 @@ class Routing:
             raise WireError(f"links: {type(error).__name__}") from None
         if not isinstance(names, list) or not all(type(name) is str for name in names):
             raise WireError("links: no list of names")
-        if (
-            not self.whole
-            and owner != self._me
-            and not (self._knows(owner) and self._claimed_by(owner) == tuple(names))
-        ):
+        known = self._knows(owner) and self._claimed_by(owner) == tuple(names)
+        if not self.whole and owner != self._me and not known:
             self._claim(owner, tuple(names))
 
     def carries(self, name: str, does: bool) -> None:
@@ -237,7 +213,6 @@ class Routing:
         self._changes(owner, (*before, *names))
 
     def _knows(self, name: str) -> bool:
-        """Return whether a peer's links are known."""
         return name in self._claims or name in self._given
 
     def _claimed_by(self, name: str) -> tuple[str, ...]:
@@ -246,7 +221,6 @@ class Routing:
         return self._given.get(name, ()) if own is None else own
 
     def _changes(self, name: str, near: Sequence[str]) -> None:
-        """Note that the links between a peer and these others may differ from now on."""
         self._changed.update(dict.fromkeys((name, *near)))
         if self._ways is not None:
             self._before, self._ways = self._ways, None
@@ -255,9 +229,8 @@ class Routing:
     def _map(self) -> Ways:
         if self._ways is None:
             key = self._claimed, sum(map(_print, self._silent))
-            ways = (
-                _shared.get(key) or self._after_changes() or Ways(mutual({**self._given, **self._claims}), self._silent)
-            )
+            ways = _shared.get(key) or self._after_changes()
+            ways = ways or Ways(mutual({**self._given, **self._claims}), self._silent)
             if self._before is not None:
                 ways.take_over(self._me, self._before, self._changed)
             _shared[key] = self._ways = ways
@@ -269,11 +242,9 @@ class Routing:
         """Return the present map, made from the one before; None if that is not possible."""
         if self._before is None:
             return None
-        near = {name: self._mutual(name) for name in self._changed if self._knows(name)}
+        near: dict[str, list[str]] = {}
+        for name in self._changed:  # links that both ends claim, to peers that carry messages
+            if self._knows(name):
+                others = (other for other in sorted({*self._claimed_by(name)} - {name}) if other not in self._silent)
+                near[name] = [other for other in others if name in self._claimed_by(other)]
         return self._before.changed(near, self._silent)
-
-    def _mutual(self, name: str) -> list[str]:
-        """Return the neighbours of a peer that carry messages: those that both ends claim, sorted."""
-        near = sorted(dict.fromkeys(self._claimed_by(name)))
-        working = (other for other in near if other not in self._silent and other != name)
-        return [other for other in working if name in self._claimed_by(other)]

@@ -110,13 +110,7 @@ PRESETS: Final[dict[str, Timing]] = {
 
 
 def preset(name: str) -> Timing:
-    """The preset of that name.
-
-    Raises
-    ------
-    UsageError
-        If there is none.
-    """
+    """Return the preset of that name; raise `UsageError` if there is none."""
     if name not in PRESETS:
         raise UsageError(f"timing = {name!r}: expected one of {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -8,14 +8,7 @@ from typing import Any, Final
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.timing import PRESETS
 from p2pclust.protocols.engine import exclusions
-from p2pclust.protocols.secure.parameters import (
-    BURNT,
-    KEEPERS,
-    LEAST_COHORT,
-    LEAVE,
-    SecureSums,
-    usual_cohort,
-)
+from p2pclust.protocols.secure.parameters import BURNT, KEEPERS, LEAST_COHORT, LEAVE, SecureSums, usual_cohort
 
 #: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -46,40 +39,6 @@ class Treatment:
 
     In a request, a field left at 0 or empty stands for its default; in a document every field has its final value.
 
-    Parameters
-    ----------
-    missing : {"all", "wait", "drop"}
-        What happens when a peer does not answer.
-    patience_s : float
-        How long a round waits for a silent peer; by default, as the timing preset says.
-    deadline_s : float
-        Of ``missing="drop"``: after so long a round ends as soon as one peer has contributed.
-    aggregator : str
-        Of term 1; by default, elected.
-    collect : {"star", "tree", "gossip"}
-        How contributions come together; by default, as the overlay requires.
-    gossip_tolerance : float
-        Of ``collect="gossip"``, as the next two: how closely all estimates of a sum agree, relative to the sum of absolute
-        values; by default 1e-9.
-    mixing : {"push-sum", "metropolis-hastings"}
-        By default push-sum; with `ticks` metropolis-hastings.
-    ticks : int
-        After which each peer continues from its own estimate, in stages that allow it; 0: never.
-    every_s : float
-        Above 0: repeat the job so long after each end.
-    secure : bool
-        Whether no peer sees what a single other peer contributes (docs/secure-sums.md). What follows is for such jobs.
-    keepers : int
-        How many peers keep pads; by default 3, and 4096 for all.
-    cohort : int
-        The fewest peers whose sum may be revealed; by default 5, in a small fleet 3.
-    burnt, leave : str
-        See :class:`~p2pclust.protocols.secure.parameters.SecureSums`.
-    verify : {"", "all"}
-        ``"all"``: every peer makes each state again from signed contributions before it adopts it (docs/verified-rounds.md).
-    groups : int
-        Of secure sums; see :class:`~p2pclust.protocols.secure.parameters.SecureSums`.
-
     Examples
     --------
     >>> Treatment(missing="drop", patience_s=5.0, collect="star").check()
@@ -88,21 +47,23 @@ class Treatment:
     p2pclust.errors.UsageError: missing = 'drop' needs deadline_s: the round ends at its deadline: set deadline_s above 0
     """
 
-    missing: str = "wait"
-    patience_s: float = 0.0
-    deadline_s: float = 0.0
-    aggregator: str = ""
-    collect: str = ""
+    missing: str = "wait"  # one of `MISSING`
+    patience_s: float = 0.0  # how long a round waits for a silent peer; by default, as the timing preset says
+    deadline_s: float = 0.0  # with missing = "drop": after this long a round ends as soon as one peer has contributed
+    aggregator: str = ""  # of term 1; by default, elected
+    collect: str = ""  # one of `COLLECT`; by default, as the overlay requires
+    #: With collect = "gossip", as the next two: how closely all estimates of a sum agree, relative to the sum of absolute
+    #: values; by default 1e-9.
     gossip_tolerance: float = 0.0
-    mixing: str = ""
-    ticks: int = 0
-    every_s: float = 0.0
-    secure: bool = False
-    keepers: int = 0
-    cohort: int = 0
-    burnt: str = ""
+    mixing: str = ""  # "push-sum" or "metropolis-hastings"; by default push-sum, and with `ticks` metropolis-hastings
+    ticks: int = 0  # after which each peer continues from its own estimate, in stages that allow it; 0: never
+    every_s: float = 0.0  # above 0: repeat the job this long after each end
+    secure: bool = False  # whether no peer sees what a single other peer contributes (docs/secure-sums.md)
+    keepers: int = 0  # of secure sums: how many peers keep pads; by default 3, and 4096 for all
+    cohort: int = 0  # of secure sums: the fewest peers whose sum may be revealed; by default 5, in a small fleet 3
+    burnt: str = ""  # of secure sums, as `leave` and `groups`: see `SecureSums`
     leave: str = ""
-    verify: str = ""
+    verify: str = ""  # one of `VERIFY`
     groups: int = 0
 
     @property
@@ -128,13 +89,7 @@ class Treatment:
         return asdict(self)
 
     def check(self) -> None:
-        """Check a treatment in which every field has its final value.
-
-        Raises
-        ------
-        UsageError
-            If a field has an impossible value, or two fields contradict each other.
-        """
+        """Raise `UsageError` if a final value is impossible, or if two contradict each other."""
         if self.missing not in MISSING:
             raise UsageError(f"missing = {self.missing!r}: expected one of {', '.join(MISSING)}")
         if self.collect not in COLLECT:
@@ -147,16 +102,13 @@ class Treatment:
         exclusions.refuse(self.options)
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
-        if type(self.secure) is not bool or not all(type(number) is int for number in self._numbers):
+        numbers = (self.keepers, self.cohort, self.groups)
+        if type(self.secure) is not bool or not all(type(number) is int for number in numbers):
             raise UsageError("secure, keepers, cohort, groups: expected true or false, and whole numbers")
         if type(self.every_s) is not float:
             raise UsageError("every_s: expected seconds")
         if self.every_s and (flaw := every_flaw(self.every_s)):
             raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
-
-    @property
-    def _numbers(self) -> tuple[int, int, int]:
-        return self.keepers, self.cohort, self.groups
 
     @property
     def options(self) -> exclusions.JobOptions:

@@ -1,6 +1,6 @@
 """The allow-list of a running peer: the signed fleet roster in force, without expired keys.
 
-The shell's half of `p2pclust.peer.core.members.enrolment`. It verifies rosters, hands them to links and signer, and removes
+The shell's half of `p2pclust.peer.core.enrolment`. It verifies rosters, hands them to links and signer, and removes
 peers whose keys have expired. Nothing else in a peer reads the wall clock.
 """
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.effects import CheckRoster, Send, SendRoster, TakeRoster
+from p2pclust.peer.core.enrolment import BEFORE, CURRENT, TABLE, fleet_rosters, rows_in_force
 from p2pclust.peer.core.events import Expired, RosterRead
 from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName
-from p2pclust.peer.core.members.enrolment import BEFORE, CURRENT, TABLE, fleet_rosters, rows_in_force
 from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.store import Store

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from p2pclust.errors import UsageError
+from p2pclust.peer.core.document import roster_for
 from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters, RosterName
+from p2pclust.peer.core.treatment import Treatment
 
 PEERS = ("a", "b")
 
@@ -63,9 +65,9 @@ def test_in_a_fleet_without_keys_documents_name_none() -> None:
     assert (
         rosters.problem_with(roster(1).name, PEERS, met=False) == "it names a fleet roster, and this fleet has no keys"
     )
-    assert rosters.name_for(("a", "x")) is None
+    assert roster_for(rosters, Treatment(), ("a", "x")) is None
     with pytest.raises(UsageError, match="not on the fleet roster of this peer: x"):
-        HeldRosters(roster(1)).name_for(("a", "x"))
+        roster_for(HeldRosters(roster(1)), Treatment(), ("a", "x"))
 
 
 def test_another_key_or_none_bars_a_peer_from_the_jobs_that_know_the_key_before() -> None:

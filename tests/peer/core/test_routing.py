@@ -45,7 +45,7 @@ def test_on_a_full_mesh_everybody_is_a_neighbour() -> None:
 def test_a_neighbour_is_spoken_to_and_others_through_one() -> None:
     routing = Routing("a", LINE)
     assert [routing.hop(name) for name in "bcd"] == ["b", "b", "b"]
-    assert routing.near(["b", "c", "d"]) == ["b"]
+    assert [routing.linked(name) for name in "bcd"] == [True, False, False]
     assert routing.others("d") == []
     assert Routing("a", RING).others("b") == [], "d is farther away, and may send it back"
 
@@ -78,7 +78,7 @@ def test_who_knows_only_its_own_links_learns_the_others() -> None:
 def test_nobody_tells_this_peer_its_own_links() -> None:
     routing = Routing("a", LINE)
     routing.learn("a", claim("d"))
-    assert routing.near(["b", "d"]) == ["b"]
+    assert [routing.linked(name) for name in "bd"] == [True, False]
 
 
 def test_a_claim_of_links_that_are_not_there_draws_no_traffic() -> None:

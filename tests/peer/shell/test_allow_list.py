@@ -11,8 +11,8 @@ import pytest
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.effects import CheckRoster, Effect, Send, SendRoster, TakeRoster
+from p2pclust.peer.core.enrolment import rows_in_force
 from p2pclust.peer.core.events import Event, Expired, RosterRead
-from p2pclust.peer.core.members.enrolment import rows_in_force
 from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.store import Store

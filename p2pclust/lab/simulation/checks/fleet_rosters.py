@@ -15,9 +15,9 @@ from p2pclust.lab.simulation.world.peer import Peer, read_paper
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Effect, Send
+from p2pclust.peer.core.enrolment import BEFORE, CURRENT, TABLE
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads
-from p2pclust.peer.core.members.enrolment import BEFORE, CURRENT, TABLE
 from p2pclust.peer.core.reports import DocumentHeld, JobBegun
 from p2pclust.peer.core.tasks import CombineRound
 from p2pclust.tools.bit_sets import members_of, unpacked

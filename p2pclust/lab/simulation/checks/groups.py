@@ -8,7 +8,7 @@ import numpy as np
 
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
-from p2pclust.peer.core.members.enrolment import TABLE as ROSTER
+from p2pclust.peer.core.enrolment import TABLE as ROSTER
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState

@@ -9,8 +9,7 @@ from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.reports import ForgedFact
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.spread.facts import Fact, facts_of
+from p2pclust.peer.core.spread.facts import CANCEL, Fact, facts_of
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.world.world import World

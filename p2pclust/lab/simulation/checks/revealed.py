@@ -10,6 +10,8 @@ import msgpack
 from p2pclust.lab.simulation.world.peer import Peer, read_paper
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.enrolment import CURRENT
+from p2pclust.peer.core.enrolment import TABLE as ROSTER
 from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
@@ -24,8 +26,6 @@ from p2pclust.peer.core.job_messages import (
     Synced,
     VoteReply,
 )  # fmt: skip
-from p2pclust.peer.core.members.enrolment import CURRENT
-from p2pclust.peer.core.members.enrolment import TABLE as ROSTER
 from p2pclust.peer.core.messages import (
     Ack,
     FactDelta,
@@ -37,7 +37,7 @@ from p2pclust.peer.core.messages import (
     RosterOffer,
     RosterRequest,
 )  # fmt: skip
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.spread.facts import CANCEL
 from p2pclust.peer.core.spread.tombstones import ENDED
 
 #: The kinds of messages that may speak of a row.

@@ -9,7 +9,7 @@ import numpy as np
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.fleet_roster import RosterName
-from p2pclust.peer.core.jobs.announcements import JOB
+from p2pclust.peer.core.spread.facts import JOB
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet

@@ -25,7 +25,7 @@ from p2pclust.peer.core.ledger import Register
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.spread.facts import CANCEL
 from p2pclust.peer.work.states import job_of
 from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import secure_rounds

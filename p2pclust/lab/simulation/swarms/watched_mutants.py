@@ -9,12 +9,12 @@ from typing import Any, Final
 from p2pclust.peer.core.context import Elapsed
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
+from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.jobs import announcements
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Acceptance, Submissions
 from p2pclust.peer.core.ledger import Ledger
-from p2pclust.peer.core.members.enrolment import Enrolment
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.follower import Follower
@@ -146,7 +146,7 @@ WATCHED_MUTANTS: Final[dict[str, dict[str, tuple[_Patch, ...]]]] = {
     },
     "any": {
         "child-counted-twice": ((OpenRound, "_usable", _counts_children_twice),),
-        "store-ids-asked-for-once": ((Submissions, "_go_on", without_timer(Submissions._go_on)),),
+        "store-ids-asked-for-once": ((Submissions, "go_on", without_timer(Submissions.go_on)),),
         "day-without-end": ((Elapsed, "begin", without_timer(Elapsed.begin)),),
         "ended-jobs-forgotten": ((announcements, "_MOST_KEPT", 0),),
     },

@@ -10,8 +10,7 @@ from p2pclust.lab.simulation.world.peer import FLEET, Peer, device_key
 from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, SendRoster, TakeRoster
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.spread.facts import Fact
+from p2pclust.peer.core.spread.facts import CANCEL, Fact
 from p2pclust.peer.shell.performer import Row
 from p2pclust.transport.links import Lane
 from p2pclust.transport.roster import fleet_id_of

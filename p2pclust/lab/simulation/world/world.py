@@ -28,8 +28,7 @@ from p2pclust.lab.simulation.world.traffic import Traffic
 from p2pclust.lab.simulation.world.workers import Workers
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, Send, SendRoster, TakeRoster
-from p2pclust.peer.core.events import Computed, Event, Leave, LinkChecked, Linked, Started, Woken
-from p2pclust.peer.core.members.enrolment import (
+from p2pclust.peer.core.enrolment import (
     BEFORE,
     CURRENT,
     TABLE,
@@ -37,6 +36,7 @@ from p2pclust.peer.core.members.enrolment import (
     in_force,
     rows_in_force,
 )
+from p2pclust.peer.core.events import Computed, Event, Leave, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.core.tasks import Outcome, StateMade
 from p2pclust.peer.core.timing import Limits, Timing

@@ -1,11 +1,9 @@
 """Which jobs this peer announces to the fleet, and which it keeps.
 
 Facts are not on disk, so a restarted peer announces its jobs again: the submitter, and other peers that knew a document,
-may have lost it. A running job is announced as long as it runs, and a finished one for a day of this peer's uptime. Of the
-finished jobs the newest 500 are kept; a forgotten job leaves a tombstone, so that it never begins here again. A peer that
-asks about a job which another peer has forgotten is informed of that.
-
-A peer that submitted a job without taking part cannot know when it ends: it announces the job for a day.
+may have lost it. A running job is announced as long as it runs, and a finished one for a day of this peer's uptime. A peer
+that submitted a job without taking part cannot know when it ends: it announces the job for a day. Of the finished jobs the
+newest 500 are kept.
 """
 
 from __future__ import annotations
@@ -18,13 +16,9 @@ from p2pclust.peer.core.context import Context, Elapsed
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.spread.facts import Facts
-from p2pclust.peer.core.spread.series import PREFIX as SERIES
+from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
 
-#: Of the fact's key; the job's id follows. Its value is the document.
-JOB: Final = "job/"
 #: The table of the part of the day that is over, and the kind of its timers.
 TOLD: Final = "told"
 _TELL_S: Final = 86_400.0
@@ -48,9 +42,8 @@ class Announcements:
         documents = self._table.submitted()
         self._days.keep_only(document.id for document in documents)
         for document in documents:
-            if not self._days.over(document.id):
-                self.tell(document)
-                self.look_at(document)
+            self.tell(document)
+            self.look_at(document)
         return self._oldest()
 
     def tell(self, document: Document) -> None:
@@ -60,7 +53,8 @@ class Announcements:
 
     def look_at(self, document: Document) -> None:
         """Begin a job's day if it has ended here, or if this peer submitted it without taking part."""
-        if document.turn is None and not document.parent and not self._table.runs(document.id):
+        announced = document.turn is None and not document.parent and not self._days.over(document.id)
+        if announced and not self._table.runs(document.id):
             self._days.begin(document.id, _TELL_S)
 
     def ended(self, document: Document) -> list[Document]:
@@ -88,11 +82,10 @@ class Announcements:
 
     def _stands(self, key: str, value: bytes) -> bool:
         """Return whether this peer still claims a fact of its own that other peers hold."""
-        if key.startswith((JOB, CANCEL)):
-            job_id = key.partition("/")[2]
-            return not self._tombstones.ended(job_id) and not self._days.over(job_id)
-        if key.startswith(SETS):
-            return not self._tombstones.ended(key.partition("/")[2])
+        job_id = key.partition("/")[2]
+        if key.startswith((JOB, CANCEL, SETS)):
+            day_over = not key.startswith(SETS) and self._days.over(job_id)
+            return not self._tombstones.ended(job_id) and not day_over
         if key.startswith(SERIES):
             try:
                 return not self._tombstones.forbids(Document.decode(value))

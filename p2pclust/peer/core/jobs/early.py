@@ -76,7 +76,6 @@ class HeldDocuments:
         self._held: dict[str, _Held] = {}  # by job id
 
     def __contains__(self, job_id: str) -> bool:
-        """Return whether the document of that job waits here."""
         return job_id in self._held
 
     def admits(self, owner: str, document: Document, *, agreed: bool = False) -> bool:
@@ -86,24 +85,19 @@ class HeldDocuments:
         """
         rosters, named, job_id = self._ctx.rosters, document.fleet_roster, document.id
         problem = rosters.problem_with(named, document.roster, met=agreed or job_id in self._held)
-        if not problem and not rosters.has(named):
-            self._hold(owner, document)
+        if not problem and named is not None and not rosters.has(named):
+            if job_id not in self._held:
+                mine = [held_id for held_id, held in self._held.items() if held.owner == owner]
+                for oldest in mine[: max(0, len(mine) + 1 - _MOST_HELD)]:
+                    del self._held[oldest]
+                self._held[job_id] = _Held(document, owner, self._ctx.now)
+                self._ctx.report(DocumentHeld(job=job_id, owner=owner, serial=named.serial))
+            self._want()
             return False
         self._held.pop(job_id, None)
         if problem:
             self._ctx.report(BadDocument(owner=owner, reason=problem))
         return not problem
-
-    def _hold(self, owner: str, document: Document) -> None:
-        job_id, named = document.id, document.fleet_roster
-        assert named is not None
-        if job_id not in self._held:
-            mine = [held_id for held_id, held in self._held.items() if held.owner == owner]
-            for oldest in mine[: max(0, len(mine) + 1 - _MOST_HELD)]:
-                del self._held[oldest]
-            self._held[job_id] = _Held(document, owner, self._ctx.now)
-            self._ctx.report(DocumentHeld(job=job_id, owner=owner, serial=named.serial))
-        self._want()
 
     def take_all(self) -> list[tuple[str, Document]]:
         """Return the documents whose roster came, or is known now to be another, with the peers that published them."""

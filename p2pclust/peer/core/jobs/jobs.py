@@ -6,38 +6,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core import reports
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document, has_majority
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
-from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
+from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
-from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted, not_again
+from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import (
-    Abstains,
-    BadDocument,
-    CancelKnown,
-    JobAccepted,
-    JobBegun,
-    JobGone,
-    JobRefused,
-    JobSubmitted,
-    TooLarge,
-)
 from p2pclust.peer.core.rounds.election import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.cancels import Cancels
-from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
-from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Contribute, NoResult, Offered, Outcome
 from p2pclust.peer.core.tokens import JobToken
@@ -45,33 +33,6 @@ from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.gossip.job import GossipJob
-
-
-#: Reasons that are not worth a report.
-_NO_EVENT: Final = (NOT_ASKED, NOT_DRAWN)
-
-
-class Abstentions:
-    """Reports why this peer contributes nothing to a job, once per job, so that an operator can mend it."""
-
-    def __init__(self, context: Context) -> None:
-        self._ctx = context
-        self._said: dict[str, None] = {}
-
-    def computed(self, document: Document, token: JobToken, outcome: Outcome) -> None:
-        """Report an abstention. Skip child jobs: abstaining from one is normal."""
-        if token.kind != Contribute.kind or document.id in self._said or document.parent:
-            return
-        if isinstance(outcome, NoResult):
-            reason = outcome.reason
-        else:
-            reason = outcome.offer.answer.abstains if isinstance(outcome, Offered) else ""
-        if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
-            self._said[document.id] = None
-            self._ctx.report(Abstains(*document.named, reason=reason))
-
-    def forget(self, job_id: str) -> None:
-        self._said.pop(job_id, None)
 
 
 #: Prefixes of the keys of facts that concern jobs.
@@ -95,27 +56,24 @@ class Jobs:
         self._submissions = Submissions(context, membership)
         self._acceptance = Acceptance(context)
         self.table = JobTable()
-        self._abstentions = Abstentions(context)
+        self._abstains: dict[str, None] = {}  # jobs that this peer has been reported to abstain from
         self._early = EarlyMessages()
         self._held = HeldDocuments(context)
         self._refused: dict[str, None] = {}  # documents that were too large, or whose fleet roster is not right
         self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
-        self.series = Series(
-            context, membership, facts, self.table, self.cancels, self._tombstones, stored.get(PAUSES, {})
-        )
+        pauses = stored.get(PAUSES, {})
+        self.series = Series(context, membership, facts, self.table, self.cancels, self._tombstones, pauses)
         self._announcements = Announcements(context, facts, self._tombstones, self.table, stored.get(TOLD, {}))
         #: In the order in which this peer learnt of them; those whose number a crash lost come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
-        for job_id, data in sorted(
-            stored.get("job", {}).items(), key=lambda item: (self._numbers.get(item[0], 0), item[0])
-        ):
-            ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
-            document = Document.decode(data)
-            self.table.documents[job_id] = document
+        documents = stored.get("job", {})
+        for job_id in sorted(documents, key=lambda job_id: (self._numbers.get(job_id, 0), job_id)):
+            rows = (stored.get(table, {}).get(job_id) for table in ("ballot", "register", "note", PADS))
+            ballot, register, note, pads = rows
+            document = self.table.documents[job_id] = Document.decode(documents[job_id])
             if context.me in document and context.rosters.has(document.fleet_roster):
-                note, pads = stored.get("note", {}).get(job_id), stored.get(PADS, {}).get(job_id)
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note, pads)
 
     def start(self) -> None:
@@ -146,14 +104,19 @@ class Jobs:
         known = self.table.requested(event.request)
         if known is None:
             return False
-        if reason := not_again(event, known, self._ctx.me):
-            self._refuse(event.asked, reason)
-            return True
-        self._ctx.report(JobSubmitted(known.id, list(known.roster), event.asked or None, known.series))
-        if known.number or self.table.ended(known.id):
-            self._ctx.report(JobAccepted(job=known.id))
+        request, first = f"{event.request!r}", known.number == 0
+        if first and known.job != event.job:  # later turns are other documents, and any peer may have made them
+            is_another = f"is already the id of {known.id}, which is another job: choose another id"
+            self._refuse(event.asked, f"{request} {is_another}")
+        elif first and known.submitter != self._ctx.me:  # only that peer learns which peers have the document
+            is_there = f"was already submitted, at {known.submitter}, as {known.id}: ask there, or watch that job"
+            self._refuse(event.asked, f"{request} {is_there}")
         else:
-            self._await(known)
+            self._ctx.report(reports.JobSubmitted(known.id, list(known.roster), event.asked or None, known.series))
+            if known.number or self.table.ended(known.id):
+                self._ctx.report(reports.JobAccepted(job=known.id))
+            else:
+                self._await(known)
         return True
 
     def _await(self, document: Document) -> None:
@@ -163,26 +126,20 @@ class Jobs:
         self._tell(document.id)
 
     def _submitted(self, jobs: list[Submitted]) -> None:
-        """Keep the documents of submitted jobs, and announce them."""
-        for job in jobs:
-            document = job.document
-            if self._submitted_again(job.event):  # it came twice while this peer asked for store ids
+        for event, made in jobs:
+            if self._submitted_again(event):  # it came twice while this peer asked for store ids
                 continue
-            reason = job.reason if document is None else self._ctx.too_large(document.job, len(document.roster))
-            if document is None or reason:
-                self._refuse(job.event.asked, reason)
-                continue
-            if not self._facts.has_room(JOB + document.id, document.encode()):
-                self._refuse(
-                    job.event.asked,
-                    "this peer announces as many jobs, those of the last day too, as others keep of one peer: submit "
-                    "this one at another peer",
-                )
-                continue
-            self._store(document)  # before any client knows the job's id
-            self._ctx.report(JobSubmitted(document.id, list(document.roster), job.event.asked or None, document.series))
-            self._await(document)
-            self._announcements.look_at(document)
+            reason = made if isinstance(made, str) else self._ctx.too_large(made.job, len(made.roster))
+            if isinstance(made, str) or reason:
+                self._refuse(event.asked, reason)
+            elif not self._facts.has_room(JOB + made.id, made.encode()):
+                full = "this peer announces as many jobs, those of the last day too, as others keep of one peer"
+                self._refuse(event.asked, f"{full}: submit this one at another peer")
+            else:
+                self._store(made)  # before any client knows the job's id
+                self._ctx.report(reports.JobSubmitted(made.id, list(made.roster), event.asked or None, made.series))
+                self._await(made)
+                self._announcements.look_at(made)
 
     def _tell(self, job_id: str) -> None:
         """Announce a submitted document, repeatedly until a majority of its roster has it on disk."""
@@ -195,31 +152,26 @@ class Jobs:
     def cancel(self, event: Cancel) -> None:
         """Cancel a job, and its series if it is part of one."""
         document, job = self.table.documents.get(event.job), self.jobs.get(event.job)
-        reason = ""
         if document is None:
-            reason = f"this peer does not know the job {event.job}"
+            self._refuse(event.asked, f"this peer does not know the job {event.job}")
         elif document.parent:
-            reason = f"this job is part of a round of {document.parent}: cancel that one"
+            self._refuse(event.asked, f"this job is part of a round of {document.parent}: cancel that one")
         elif job is not None and job.ledger.finished and document.turn is None:
-            reason = "too late: the job has ended"
-        if reason or document is None:
-            self._refuse(event.asked, reason)
-            return
-        named = event.job if document.turn is None else document.turn.series
-        self.cancels.ask(named, event.by)
-        self._cancelled(named)
+            self._refuse(event.asked, "too late: the job has ended")
+        else:
+            named = document.series or event.job
+            self.cancels.ask(named, event.by)
+            self._cancelled(named)
 
     def _cancelled(self, named: str) -> None:
-        """Act on a new cancel of a job or series."""
-        self._ctx.report(CancelKnown(job=named, by=self.cancels.by(named)))
+        self._ctx.report(reports.CancelKnown(job=named, by=self.cancels.by(named)))
         ended = [named, *(document.id for document in self.table.turns(named))]
         for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
             job.cancelled()
         self.series.cancelled(named)
 
     def _refuse(self, asked: str, reason: str) -> None:
-        """Report why a request was refused."""
-        self._ctx.report(JobRefused(reason, asked or None))
+        self._ctx.report(reports.JobRefused(reason, asked or None))
 
     def learn(self, fact: Fact) -> None:
         """Take a fact about a job: its document, or its cancel."""
@@ -233,9 +185,9 @@ class Jobs:
             document = Document.decode(fact.value)
             named = document.id
         except (WireError, UsageError) as error:
-            self._ctx.report(BadDocument(owner=fact.owner, reason=str(error)))
+            self._ctx.report(reports.BadDocument(owner=fact.owner, reason=str(error)))
             return
-        key = JOB + named if document.turn is None else SERIES + document.turn.series
+        key = JOB + named if document.series is None else SERIES + document.series
         # A document without a submitter is derived from what was agreed on, and never sent.
         if fact.key == key and document.submitter:
             self._admit(fact.owner, document)
@@ -250,38 +202,27 @@ class Jobs:
             return False
         if document.turn is None:
             self._keep(document)
-        else:
-            self._take_turn(document)
+        elif document.id in self.table.documents or not self._too_large(document):
+            older = self.series.advance(document)
+            if older is not None:
+                self._forget(older)
+                self._keep(document)
         return True
 
     def roster_came(self) -> None:
         """Look again at the documents that wait for a fleet roster."""
         for owner, document in self._held.take_all():
-            if self._admit(owner, document) and self.series.tells_first(document):
-                self.series.tell(document)
-
-    def named_rosters(self) -> list[bytes]:
-        """Return the digests of the fleet rosters that documents name."""
-        named = [document.fleet_roster for document in self.table.documents.values()]
-        return [roster.digest for roster in named if roster is not None]
-
-    def _take_turn(self, document: Document) -> None:
-        """Go over to a newer document of a series."""
-        if document.id not in self.table.documents and self._too_large(document):
-            return
-        older = self.series.advance(document)
-        if older is not None:
-            self._forget(older)
-            self._keep(document)
+            if self._admit(owner, document):
+                self.series.tell_first(document)
 
     def _turn_ended(self, document: Document) -> None:
         """Continue after a turn, or after a census: with the document that its roster agreed on."""
         if not document.census:
             self.series.ended(document)
-        elif (following := self.series.decided(document)) is not None:
-            kept = self._admit(document.parent, following, agreed=True)
-            if kept and self.series.tells_first(following):
-                self.series.tell(following)
+            return
+        following = self.series.decided(document)
+        if following is not None and self._admit(document.parent, following, agreed=True):
+            self.series.tell_first(following)
 
     def _keep(self, document: Document) -> None:
         job_id = document.id
@@ -302,7 +243,7 @@ class Jobs:
         """Return whether a new job would take too much of this device's memory; report each once."""
         reason = self._ctx.too_large(document.job, len(document.roster))
         if reason and self._note_refused(document.id):
-            self._ctx.report(TooLarge(job=document.id, owner=document.submitter, reason=reason))
+            self._ctx.report(reports.TooLarge(job=document.id, owner=document.submitter, reason=reason))
         return bool(reason)
 
     def _note_refused(self, job_id: str) -> bool:
@@ -325,12 +266,12 @@ class Jobs:
 
     def _begin(self, document: Document) -> None:
         assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"
-        self._ctx.report(JobBegun(*document.named, roster=list(document.roster)))
+        self._ctx.report(reports.JobBegun(*document.named, roster=list(document.roster)))
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
         self.cancels.begun(document.id)
-        if document.turn is not None:
-            self.cancels.begun(document.turn.series)
+        if document.series is not None:
+            self.cancels.begun(document.series)
         self.series.begins(document)
         job.start(fresh=True)
         for name, early in self._early.take_all(document.id, document.roster):
@@ -379,7 +320,7 @@ class Jobs:
     def look(self) -> None:
         """Check whether a workspace, or a submission, has what it waited for."""
         if self._submissions.waiting:
-            self._submitted(self._submissions.look())
+            self._submitted(self._submissions.go_on(again=False))
         for job in [job for job in self.jobs.values() if isinstance(job, AggregatedJob)]:
             if job.workspace.busy:
                 job.look()
@@ -395,7 +336,7 @@ class Jobs:
         self._tombstones.bury(self.table.documents[job_id])
         job = self.jobs.pop(job_id, None)
         self.table.ledgers.pop(job_id, None)
-        self._abstentions.forget(job_id)
+        self._abstains.pop(job_id, None)
         if job is not None:
             job.forget()
         else:
@@ -426,8 +367,9 @@ class Jobs:
             self._on_ended(source, job_id)
             return
         if self._tombstones.ended(job_id) or job_id in self._refused:
-            # The questions of a peer that was away, or that has a job which the others refuse.
-            if isinstance(message, PreVote | Join):
+            if isinstance(
+                message, PreVote | Join
+            ):  # of a peer that was away, or that has a job which the others refuse
                 self._ctx.send(source, Ended(job_id))
             return
         if job_id not in self.jobs and (census := self.series.expects(job_id)) is not None:
@@ -449,13 +391,13 @@ class Jobs:
         others = [name for name in roster if self._membership.present(name) and name != self._ctx.me]
         left = [name for name in roster if name not in said and name not in self._ctx.barred]
         if all(name in said for name in others) or not has_majority(left, roster):
-            self._ctx.report(JobGone(job=job_id, peers=list(said)))
+            self._ctx.report(reports.JobGone(job=job_id, peers=list(said)))
             self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:
         """Handle a timer of a job."""
         if key[0] == "submit" and not key[1]:
-            self._submitted(self._submissions.fire())
+            self._submitted(self._submissions.go_on(again=True))
         elif key[0] == "submit":
             self._tell(key[1])
         elif key[0] == TOLD:
@@ -470,15 +412,21 @@ class Jobs:
         """Return whether any job runs here."""
         return any(not job.ledger.finished for job in self.jobs.values())
 
-    def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that any job needs."""
-        return [digest for job in self.jobs.values() for digest in job.blobs_in_use()]
-
     def computed(self, token: JobToken, outcome: Outcome) -> None:
         """Pass on the outcome of a task."""
-        if token.job in self.jobs:  # otherwise it was forgotten meanwhile
-            self._abstentions.computed(self.table.documents[token.job], token, outcome)
-            self.jobs[token.job].computed(token, outcome)
+        if token.job not in self.jobs:
+            return  # it was forgotten meanwhile
+        document = self.table.documents[token.job]
+        # Why this peer contributes nothing is reported once per job, so that an operator can mend it; in a child job that is
+        # normal.
+        if token.kind == Contribute.kind and token.job not in self._abstains and not document.parent:
+            reason = outcome.reason if isinstance(outcome, NoResult) else ""
+            if isinstance(outcome, Offered):
+                reason = outcome.offer.answer.abstains
+            if reason and reason not in (NOT_ASKED, NOT_DRAWN) and not reason.startswith(CANCELLED):
+                self._abstains[token.job] = None
+                self._ctx.report(reports.Abstains(*document.named, reason=reason))
+        self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for a blob."""
@@ -493,12 +441,10 @@ class Jobs:
         for document in list(self.table.documents.values()):
             if document.submitter == name and document.turn is None:
                 self._announcements.tell(document)
-        for job in list(self.jobs.values()):
-            if isinstance(job, AggregatedJob) and name in job.document:
-                job.revoked(name)
+        self.renewed(name)
 
     def renewed(self, name: str) -> None:
-        """Discard what a peer with new keys sent in the jobs that know it by the keys before."""
+        """Discard what a peer sent in the jobs that bar it: it was revoked, or they know it by the keys before."""
         for job in list(self.jobs.values()):
             if isinstance(job, AggregatedJob) and name in job.document and job.bars(name):
                 job.revoked(name)

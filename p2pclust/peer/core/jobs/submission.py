@@ -16,15 +16,6 @@ from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """A submitted job: its document, or why it was refused."""
-
-    event: Submit
-    document: Document | None = None
-    reason: str = ""
-
-
 @dataclass
 class _Waiting:
     event: Submit
@@ -32,15 +23,8 @@ class _Waiting:
     until: float  # when the submission continues without them
 
 
-def not_again(event: Submit, known: Document, me: str) -> str:
-    """Return why a submission cannot be answered with the job that has its request id; empty if it can."""
-    if known.number:
-        return ""  # later turns are other documents, and any peer may have made them
-    if known.job != event.job:
-        return f"{event.request!r} is already the id of {known.id}, which is another job: choose another id"
-    if known.submitter != me:  # only that peer learns which peers have the document
-        return f"{event.request!r} was already submitted, at {known.submitter}, as {known.id}: ask there, or watch that job"
-    return ""
+#: A submission, and the document of its job, or why it is refused.
+Submitted = tuple[Submit, Document | str]
 
 
 class Submissions:
@@ -49,90 +33,77 @@ class Submissions:
     def __init__(self, context: Context, membership: Membership) -> None:
         self._ctx = context
         self._membership = membership
-        self._waiting: list[_Waiting] = []
+        #: The submissions that wait for store ids.
+        self.waiting: list[_Waiting] = []
 
     def take(self, event: Submit) -> list[Submitted]:
-        """Take a submission; this and the next two return the jobs that are submitted or refused now."""
+        """Take a submission; this and `go_on` return the jobs that are submitted or refused now."""
         members = self._membership
         asked = [name for name in event.roster or members.alive() if members.present(name)]
         until = self._ctx.now + self._ctx.timing.patience_s + 4 * self._ctx.timing.retry_s
-        self._waiting.append(_Waiting(event, asked, until))
-        return self.fire()
+        self.waiting.append(_Waiting(event, asked, until))
+        return self.go_on(again=True)
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a submission waits for store ids."""
-        return bool(self._waiting)
-
-    def look(self) -> list[Submitted]:
-        """Check whether all store ids are known now."""
-        return self._go_on(again=False)
-
-    def fire(self) -> list[Submitted]:
-        """Ask the peers whose store id is unknown again."""
-        return self._go_on(again=True)
-
-    def _go_on(self, *, again: bool) -> list[Submitted]:
-        members, waiting, over = self._membership, self._waiting, []
-        self._waiting = []
+    def go_on(self, *, again: bool) -> list[Submitted]:
+        """Check whether all store ids are known now; ask `again` the peers whose store id is not."""
+        members, waiting = self._membership, self.waiting
+        over: list[Submitted] = []
+        self.waiting = []
         for job in waiting:
             while job.asked and (members.store_id(job.asked[-1]) or not members.present(job.asked[-1])):
                 job.asked.pop()
             if not job.asked or self._ctx.now >= job.until:
-                over.append(self._made(job.event))
+                try:
+                    over.append((job.event, self._document(job.event)))
+                except UsageError as error:
+                    over.append((job.event, str(error)))
                 continue
-            self._waiting.append(job)
-            if again:
-                members.call([name for name in job.asked if not members.store_id(name)])
-        if self._waiting and again:
+            self.waiting.append(job)
+            for name in job.asked if again else ():
+                if not members.store_id(name):
+                    members.greet(name)
+        if self.waiting and again:
             self._ctx.set_timer(("submit", ""), self._ctx.timing.retry_s)
         return over
 
-    def _made(self, event: Submit) -> Submitted:
+    def _document(self, event: Submit) -> Document:
+        """Return the document of a submitted job; raise `UsageError` if it is refused."""
         members = self._membership
         alive = [name for name in members.alive() if members.store_id(name)]
         n_enrolled = len(members.members) + 1
         if not event.roster and len(alive) < majority(n_enrolled):
             here = f"only {len(alive)} of {n_enrolled} enrolled peers are here"
-            reason = f"{here}: start others, or name the peers that take part (--roster NAME,...)"
-            return Submitted(event, reason=reason)
+            raise UsageError(f"{here}: start others, or name the peers that take part (--roster NAME,...)")
         roster = tuple(sorted(event.roster or alive))
-        unseen = [name for name in roster if not members.store_id(name)]
-        if unseen:
+        if unseen := [name for name in roster if not members.store_id(name)]:
             # A peer whose store id is unknown could never count for a majority.
-            return Submitted(event, reason=f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
-        try:
-            document = self._document(event, roster)
-            document.encode()
-        except UsageError as error:
-            return Submitted(event, reason=str(error))
-        return Submitted(event, document)
-
-    def _document(self, event: Submit, roster: tuple[str, ...]) -> Document:
+            raise UsageError(f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
         ctx, treatment = self._ctx, event.treatment
         if treatment.patience_s and not treatment.patience_s >= LEAST_PATIENCE_S:
             raise UsageError(f"patience_s = {treatment.patience_s:g}: expected at least {LEAST_PATIENCE_S:g} s")
+        star = treatment.verify or treatment.groups or ctx.routing.whole
         treatment = replace(
             treatment, patience_s=float(treatment.patience_s or ctx.timing.patience_s),
             deadline_s=float(treatment.deadline_s), every_s=float(treatment.every_s),
-            collect=treatment.collect or ("star" if treatment.verify or treatment.groups else ctx.routing.collect),
+            collect=treatment.collect or ("star" if star else "tree"),
         )  # fmt: skip
         if treatment.collect == "gossip":
             from p2pclust.protocols.gossip.push_sum import usual_mixing  # noqa: PLC0415
 
-            tolerance, mixing = (
-                treatment.gossip_tolerance or TOLERANCE,
-                treatment.mixing or usual_mixing(treatment.ticks),
-            )
-            treatment = replace(treatment, gossip_tolerance=float(tolerance), mixing=mixing)
+            treatment = replace(
+                treatment, gossip_tolerance=float(treatment.gossip_tolerance or TOLERANCE),
+                mixing=treatment.mixing or usual_mixing(treatment.ticks),
+            )  # fmt: skip
         treatment = treatment.secured_for(len(roster)) if treatment.secure else treatment
         stores = tuple(self._membership.store_id(name) for name in roster)
         nonce = f"{int(ctx.rng.integers(2**62)):x}" + (f":{event.request}" if event.request else "")
         turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
-        return Document(
+        document = Document(
             event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
             roster_for(ctx.rosters, treatment, roster),
         )  # fmt: skip
+        document.encode()
+        return document
 
 
 class Acceptance:
@@ -140,34 +111,34 @@ class Acceptance:
 
     def __init__(self, context: Context) -> None:
         self._ctx = context
-        self._documents: dict[str, Document] = {}
-        self._synced: dict[str, dict[str, None]] = {}
+        self._documents: dict[str, tuple[Document, dict[str, None]]] = {}  # by id, with the peers that have it on disk
 
     def await_(self, document: Document) -> None:
         """Wait for a majority of a job's roster."""
-        self._documents[document.id], self._synced[document.id] = document, {}
+        self._documents[document.id] = document, {}
 
     def repeat(self, job_id: str) -> Document | None:
         """Return a document that must be sent again, and arm the timer for the next time; None if it is accepted."""
-        if job_id in self._documents:
-            self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
-        return self._documents.get(job_id)
+        if job_id not in self._documents:
+            return None
+        self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
+        return self._documents[job_id][0]
 
     def synced(self, name: str, job_id: str) -> None:
         """Note that a peer has the document on disk."""
         if job_id not in self._documents:
             return
-        self._synced[job_id][name] = None
-        if has_majority(self._synced[job_id], self._documents[job_id].roster):
+        document, synced = self._documents[job_id]
+        synced[name] = None
+        if has_majority(synced, document.roster):
             self.forget(job_id)
             self._ctx.report(JobAccepted(job=job_id))
 
     def revoked(self, name: str) -> None:
         """Do not count a revoked peer."""
-        for synced in self._synced.values():
+        for _, synced in self._documents.values():
             synced.pop(name, None)
 
     def forget(self, job_id: str) -> None:
         """Stop waiting."""
         self._documents.pop(job_id, None)
-        self._synced.pop(job_id, None)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.effects import CheckLink
 from p2pclust.peer.core.messages import Update
+from p2pclust.peer.core.reports import LinkBroken, LinkMended
 
 #: A peer refutes a claim with a higher incarnation, and numbers its facts from it on, so a liar must not be able to use the
 #: numbers up. No peer has so many lives; beyond it, what others say of a peer is believed in small steps only.
 _MOST_LIVES: Final = 2**32
 _STEP: Final = 16
+_MOST_TOLD: Final = 16  # claims in one message
+_TELLINGS: Final = 3  # of a claim to each neighbour, on a sparse overlay
 
 
 @dataclass(slots=True)
@@ -49,16 +53,8 @@ class Member:
 class MemberMap(Mapping[str, Member]):
     """The members by name, sorted. Each is made when it is first looked at, or begins to differ from what is assumed.
 
-    Along a sparse overlay a peer looks at few members, and hears of few.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The fleet roster.
-    me : str
-        The peer on it that is not a member, because the table is its own.
-    make : callable
-        Makes the member of that name about which nothing was heard.
+    Along a sparse overlay a peer looks at few members, and hears of few. `names` is the fleet roster; `me` is not a member,
+    because the table is its own; `make` makes the member of that name about which nothing was heard.
     """
 
     def __init__(self, names: tuple[str, ...], me: str, make: Callable[[str], Member]) -> None:
@@ -118,8 +114,71 @@ def _sorted(names: tuple[str, ...]) -> Mapping[str, None]:
     return dict.fromkeys(sorted(names))
 
 
+@dataclass(slots=True)
+class _Claim:
+    """A claim that is being passed on."""
+
+    update: Update
+    left: int  # how often it is still to be sent, to any peer
+    told: dict[str, int] = field(default_factory=dict)  # how often it was sent to each neighbour
+
+
+class News:
+    """The newest claim about each member that may not have reached all peers, whatever it says.
+
+    On a full mesh a claim is sent often enough to reach all peers by some way. On a sparse overlay this peer may be a
+    neighbour's only source, so it sends each claim to every neighbour a few times: messages get lost. `neighbours` returns
+    those that are alive or suspect; `whole` says whether the overlay is a full mesh.
+    """
+
+    def __init__(self, members: Sized, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
+        self._whole = whole
+        self._members = members
+        self._neighbours = neighbours
+        self._claims: dict[str, _Claim] = {}  # by the member that they are about
+
+    def __bool__(self) -> bool:
+        return bool(self._claims)
+
+    def forget(self, name: str) -> None:
+        """Drop the claim about a peer that is no longer a member."""
+        self._claims.pop(name, None)
+
+    def add(self, update: Update) -> None:
+        """Begin to pass on a claim, in place of an earlier one about the same member."""
+        n_digits = len(str(len(self._members) + 1))  # ceil(log10(N + 1)) for the N that matter
+        self._claims[update.name] = _Claim(update, 4 * n_digits)
+
+    def tell(self, to: str) -> list[Update]:
+        """Return the claims to send to that member now, the least-sent first, and count them as sent."""
+        claims = [self._claims[name] for name in self.least_sent(to)[:_MOST_TOLD]]
+        for claim in claims:
+            claim.left -= 1
+            claim.told[to] = claim.told.get(to, 0) + 1
+            if self._spent(claim):
+                del self._claims[claim.update.name]
+        return [claim.update for claim in claims]
+
+    def drop_spent(self) -> None:
+        """Drop claims that were sent often enough; their receivers may be gone."""
+        for name in [name for name, claim in self._claims.items() if self._spent(claim)]:
+            del self._claims[name]
+
+    def least_sent(self, to: str) -> list[str]:
+        """Return the members that there are claims about to send to that member, the least-sent first."""
+        names = sorted(self._claims, key=lambda name: -self._claims[name].left)
+        if self._whole:
+            return names
+        return [name for name in names if name != to and self._claims[name].told.get(to, 0) < _TELLINGS]
+
+    def _spent(self, claim: _Claim) -> bool:
+        if self._whole:
+            return claim.left <= 0
+        return all(claim.told.get(name, 0) >= _TELLINGS for name in self._neighbours() if name != claim.update.name)
+
+
 class MemberTable:
-    """The members by name, and questions about them. Nothing here changes a member."""
+    """The members by name, questions about them, and what is said of them. Nothing here changes a member."""
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         self._ctx = context
@@ -127,13 +186,13 @@ class MemberTable:
         self._addresses: Mapping[str, str] = {}  # of the configuration
         self._first = frozenset(context.routing.own)  # the neighbours at the start
         self.members = MemberMap(roster, context.me, self._unheard)
+        self._news = News(self.members, self.neighbours, whole=context.routing.whole)
+        self.links_changed = False  # whether a link broke or works again; the core takes note and clears it
 
     def _unheard(self, name: str) -> Member:
-        """Return a member of which nothing was heard."""
         return Member(name, self._assumed(name), address=self._addresses.get(name, ""))
 
     def _assumed(self, name: str) -> str:
-        """Return the status of a member of which nothing was heard."""
         return "alive" if self._ctx.routing.mapped and name not in self._first else "unknown"
 
     @property
@@ -178,10 +237,6 @@ class MemberTable:
         """Return the neighbours that are alive or suspect; on a full mesh every peer is a neighbour."""
         return self._near("alive", "suspect")
 
-    def incarnation_of(self, name: str) -> int:
-        """Return the newest known incarnation of a member."""
-        return self.members[name].incarnation
-
     def store_id(self, name: str) -> str:
         """Return the id of the member's store, empty if unknown."""
         if name == self._ctx.me:
@@ -196,7 +251,6 @@ class MemberTable:
         return [other for other in names if other not in (name, self._ctx.me)]
 
     def _near(self, *statuses: str) -> list[str]:
-        """Return the neighbours with one of these statuses."""
         return [member.name for member in self._linked() if member.status in statuses]
 
     def _linked(self) -> list[Member]:
@@ -204,10 +258,24 @@ class MemberTable:
             return list(self.members.values())
         return self.members.among(self._ctx.routing.own)
 
-    def _expected(self, member: Member) -> bool:
-        """Return True if all peers assume that the member is alive, so that a first claim of it adds nothing."""
-        unheard = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
-        return self._ctx.routing.mapped and unheard
+    def claims_for(self, to: str) -> tuple[Update, ...]:
+        """Return this peer's claim, a claim that the receiver must refute or has forgotten, then the least-sent news."""
+        claims = [self._me.update()]
+        about = self.members[to]
+        if about.behind or about.status in ("suspect", "dead", "left"):
+            claims.append(about.update())
+        return (*claims, *(self._news.tell(to) if self._ctx.routing.linked(to) else ()))
+
+    def look(self, name: str) -> None:
+        """Try to connect, if there is a link."""
+        if self._ctx.routing.linked(name):
+            self._ctx.effects.append(CheckLink(name))
+
+    def link_works(self, name: str, works: bool) -> None:
+        """Note whether a neighbour that is alive answers over its link; on a sparse overlay messages go around it if not."""
+        if self._ctx.routing.works(name, works):
+            self._ctx.report(LinkMended(neighbour=name) if works else LinkBroken(neighbour=name))
+            self.links_changed = True
 
     def _table(self) -> tuple[Update, ...]:
         known = self.members.looked_at()

@@ -2,71 +2,40 @@
 
 This module changes what this peer believes of the members, and spreads it. `Probes` detects members that do not answer,
 `Suspicions` decides how long a suspicion lasts, `Refusals` looks whether a process listens, and `OwnLife` has what this peer
-claims of itself.
+claims of itself. `docs/peer/membership.md` lists the rules.
 
 A member is `unknown` (on the fleet roster, never heard of), `alive`, `suspect`, `dead` or `left`, with an incarnation that
 only the member itself raises. The claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. A peer that
 is not on the fleet roster (any more) is `revoked`.
 
-Two departures from the papers, both measured:
-
-- *The suspect is informed.* A peer sends its suspicion to the suspect when it begins, and again after a third and two
-  thirds of its shortest duration. With message loss, false verdicts become about thirty times rarer; detection is as fast.
-- *A refused connection means death.* If a plain TCP connect is refused, no process listens there. Two such observations
-  (one in a fleet of up to three) are a verdict at once; silence goes through suspicion.
+Two departures from the papers, both measured: the suspect is informed, so that with message loss false verdicts are about
+thirty times rarer, and detection is as fast; and a refused connection means that no process listens, which is a verdict.
 
 Membership is a hint: it says which peers to try, and which not to wait for. No majority is counted with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from heapq import nsmallest
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import Connect, Disconnect
 from p2pclust.peer.core.members.member_table import Member, MemberTable
-from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.members.own_life import OwnLife, Twins
 from p2pclust.peer.core.members.probes import Probes
-from p2pclust.peer.core.members.verdicts import Refusals, Suspicions
+from p2pclust.peer.core.members.verdicts import AnswerPace, Refusals, Suspicions
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
-from p2pclust.peer.core.reports import LinkBroken, LinkMended, MemberChanged, NoAnswer
+from p2pclust.peer.core.reports import MemberChanged, NoAnswer
 
-_MOST_GREETED: Final = 16  # in one period
-
-
-class Greetings:
-    """Chooses at most `_MOST_GREETED` members per period, in turns.
-
-    While a large fleet starts, each peer awaits nearly all others. If it greeted all of them in every period, a fleet of 60
-    would send some ten thousand greetings a second, and be too busy with them to connect.
-
-    Examples
-    --------
-    >>> greetings = Greetings()
-    >>> names = [f"{number:02d}" for number in range(20)]
-    >>> greetings.next(names)[0], greetings.next(names)[:5], greetings.next(names[:3])
-    ('00', ['16', '17', '18', '19', '00'], ['00', '01', '02'])
-    """
-
-    def __init__(self) -> None:
-        self._last = ""  # the member that was greeted last
-
-    def next(self, awaited: list[str]) -> list[str]:
-        """Return the members to greet now."""
-        if len(awaited) <= _MOST_GREETED:
-            return awaited
-        awaited = sorted(awaited)
-        after = [name for name in awaited if name > self._last]
-        chosen = [*after, *awaited][:_MOST_GREETED]
-        self._last = chosen[-1]
-        return chosen
-
-
+#: In one period. While a large fleet starts, each peer awaits nearly all others. If it greeted all of them in every period,
+#: a fleet of 60 would send some ten thousand greetings a second, and be too busy with them to connect.
+_MOST_GREETED: Final = 16
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3
+_LOOKERS: Final = 16  # peers that check a suspect
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
@@ -76,40 +45,31 @@ class Membership(MemberTable):
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         super().__init__(context, roster, address, incarnation)
-        self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
-        self._probes = Probes(context, self, len(self.members) if context.routing.whole else len(context.routing.own))
-        self._suspicions = Suspicions(context, self, self._probes.pace)
-        self.refusals = Refusals(context, self, self._suspicions, self._dies)
-        self._greetings = Greetings()
+        #: How long answers take.
+        self.pace = AnswerPace(len(self.members) if context.routing.whole else len(context.routing.own))
+        self._probes = Probes(context, self, self.pace, self._no_answer)
+        self.suspicions = Suspicions(context, self, self.pace)
+        self.refusals = Refusals(context, self, self.suspicions, self._dies)
+        self._greeted_last = ""
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
         #: Names that two processes use.
         self.twins = Twins(context, self._me)
         #: What this peer claims of itself.
         self.own = OwnLife(context, self._me, self._spread, self.twins.claimed)
-        self._links_changed = False
-        self._changes: list[tuple[str, str]] = []
-
-    def call(self, names: Sequence[str]) -> None:
-        """Ping peers so that they announce themselves."""
-        for name in names:
-            self._greet(name)
-
-    def take_changes(self) -> list[tuple[str, str]]:
-        """Return the members whose status changed since the last call, with the status before, oldest first."""
-        changes, self._changes = self._changes, []
-        return changes
+        #: The members whose status changed, with the status before, oldest first; the core empties it.
+        self.changes: list[tuple[str, str]] = []
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self, addresses: Mapping[str, str]) -> None:
         """Link to the addresses that the configuration names, and begin to probe."""
-        self.own.begin()
+        self.own.began_at = self._ctx.now
         self._addresses = addresses
         if not self.own.is_first:
             self._probes.count_on(int(self._ctx.rng.integers(2**40)))
         for member in self.members.looked_at():  # others are made with their address
             member.address = addresses.get(member.name, member.address)
-        neighbours = self._ctx.routing.near(list(self.members))
+        neighbours = [name for name in self.members if self._ctx.routing.linked(name)]
         for name in neighbours:
             if name in addresses:
                 self._link(name, addresses[name])
@@ -120,12 +80,12 @@ class Membership(MemberTable):
         self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._sync_s)
         self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.preset.dead_probe_s)
         for name in neighbours:
-            self._greet(name)
+            self.greet(name)
 
     def leave(self) -> None:
         """Announce that this peer leaves on purpose."""
         claim = self.own.leave()
-        for name in self._near("alive", "suspect"):
+        for name in self.neighbours():
             self._ctx.send(name, Gossip((claim,)))
 
     def fire(self, key: TimerKey) -> None:
@@ -138,55 +98,44 @@ class Membership(MemberTable):
             case "suspicion":
                 self._dies(key[2])
             case "tell":
-                self._tell(key[2])
+                self._ctx.send(key[2], Gossip((self.members[key[2]].update(),)))
             case "gossip":
                 self._gossip()
             case "sync":
-                self._sync()
+                self._sync_s = min(2 * self._sync_s, self._ctx.preset.sync_period_s)
+                self._compare_tables(key, self.neighbours(), self._sync_s, 4 * self.slack_s())
             case "dead":
-                self._try_dead()
-            case "hint":
-                self._hint_over(key[2])
+                self._compare_tables(key, self._near("dead"), self._ctx.preset.dead_probe_s)
+            case "hint":  # it led to no answer: return to the known address
+                member = self.members.known(key[2])
+                if member is not None and not self.present(key[2]) and member.address:  # it may be revoked meanwhile
+                    self._link(key[2], member.address)
 
     def receive(self, source: str, message: Message) -> None:
         """A membership message came."""
-        if source not in self.members:
-            return
+        member = self.members[source]
         if isinstance(message, Ping | MemberSync) and message.updates and message.updates[0].name == source:
-            self._follow(self.members[source], message.updates[0].address)
+            own = message.updates[0]
+            if own.address and own.address != member.address:
+                # A member that lost its store counts incarnations from the start again, so its claim loses here; only an
+                # answer at its new address makes it raise them.
+                member.address = own.address
+                self._link(source, own.address)
+            if isinstance(message, Ping):
+                self.twins.pinged(own, message.seq)
+        if isinstance(message, Ping | Ack | PingRequest | Gossip | MemberSync):
+            self._merge(message.updates, source, table=isinstance(message, MemberSync))
         match message:
             case Ping():
-                if message.updates and message.updates[0].name == source:
-                    self.twins.pinged(message.updates[0], message.seq)
-                self._merge(message.updates, source)
                 self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)), direct=True)
             case Ack():
-                self._merge(message.updates, source)
-                if self._probes.of_this_life(message.seq):
-                    self.members[source].replied = True
                 self._probes.answered(source, message)
-            case PingRequest():
-                self._merge(message.updates, source)
-                if message.target in self.members:
-                    self._probes.help(source, message)
-            case Gossip():
-                self._merge(message.updates, source)
-            case MemberSync():
-                self._merge(message.updates, source, table=True)
-                if not message.answer:
-                    self._ctx.send(source, MemberSync(True, self._table(), self._ctx.serial))
+            case PingRequest() if message.target in self.members:
+                self._probes.help(source, message)
+            case MemberSync() if not message.answer:
+                self._send_table(source, answer=True)
             case Refusal():
                 self.refusals.heard(message.name, message.incarnation, source)
-
-    def _follow(self, member: Member, address: str) -> None:
-        """Answer a member at the address that its own message gives.
-
-        A member that lost its store counts incarnations from the start again, so its claim loses here; only an answer at
-        its new address makes it raise them.
-        """
-        if address and address != member.address:
-            member.address = address
-            self._link(member.name, address)
 
     def _link(self, name: str, address: str) -> None:
         if self._ctx.routing.linked(name):
@@ -205,14 +154,8 @@ class Membership(MemberTable):
         window_s = self._ctx.preset.dead_probe_s
         member.hint_at = self._ctx.now + _HINT_TURNS * window_s
         self._link(name, address)
-        self._greet(name)
+        self.greet(name)
         self._ctx.set_timer(("member", "hint", name), window_s)
-
-    def _hint_over(self, name: str) -> None:
-        """The hint led to no answer: return to the known address."""
-        member = self.members.known(name)
-        if member is not None and not self.present(name) and member.address:  # it may be revoked meanwhile
-            self._link(name, member.address)
 
     def link_appeared(self, name: str) -> None:
         """Connect to a new neighbour, and exchange membership tables.
@@ -221,7 +164,7 @@ class Membership(MemberTable):
         """
         if self.members[name].address:
             self._link(name, self.members[name].address)
-        self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
+        self._send_table(name)
 
     def link_vanished(self, name: str) -> None:
         """Disconnect from a peer that is no longer a neighbour; from now on its silence proves nothing.
@@ -237,7 +180,6 @@ class Membership(MemberTable):
         """Add a peer to the fleet."""
         if name not in self.members and name != self._ctx.me:
             self.members.enrol(Member(name))
-            self._news.resize(len(self.members) + 1)
 
     def renew(self, name: str) -> None:
         """Open the link to a peer again, with its new keys."""
@@ -251,16 +193,15 @@ class Membership(MemberTable):
         member = self.members.expel(name)
         if member is None:
             return
-        self._suspicions.end(member)
+        self.suspicions.end(member)
         self.link_vanished(name)
         self._probes.help_no_more(name)
         self._news.forget(name)
         self.twins.forget(name)
-        self._news.resize(len(self.members) + 1)
         for other in self.members.looked_at():
             other.refused_by.pop(name, None)
             other.confirmed_by.pop(name, None)
-        self._changes.append((name, member.status))
+        self.changes.append((name, member.status))
 
     # -- probing ----------------------------------------------------------------------------------------------------
 
@@ -268,26 +209,24 @@ class Membership(MemberTable):
         """Once per period: greet members that have never answered, and probe one of the others."""
         period_s = self._ctx.preset.probe_period_s * self._ctx.uniform(0.9, 1.1)
         self._ctx.set_timer(("member", "probe"), period_s + self.slack_s())
-        for name in self._greetings.next([member.name for member in self._linked() if self._awaited(member)]):
-            if self._ctx.timers.armed(("member", "hint", name)):
-                self._greet(name)
-            else:
-                self._greet_again(self.members[name])
+        armed = self._ctx.timers.armed
+        near = self._linked()
+        awaited = [m for m in near if armed(("member", "hint", m.name)) or (m.status == "unknown" and m.address)]
+        if len(awaited) > _MOST_GREETED:  # in turns
+            awaited = nsmallest(_MOST_GREETED, awaited, lambda member: (member.name <= self._greeted_last, member.name))
+            self._greeted_last = awaited[-1].name
+        for member in awaited:
+            self.greet(member.name)
+            if armed(("member", "hint", member.name)):
+                continue
+            member.greetings += 1
+            if member.greetings % _COMPLAIN_AFTER == 0:
+                self._ctx.report(NoAnswer(member.name, member.address))
+                if self._ctx.routing.mapped:  # other peers believe it alive until they are informed
+                    self._accept(Update(member.name, "dead", 0, "", "", ""))
         self._probes.next()
 
-    def _awaited(self, member: Member) -> bool:
-        """Return whether a member is to be greeted until it answers."""
-        return self._ctx.timers.armed(("member", "hint", member.name)) or (
-            member.status == "unknown" and bool(member.address)
-        )
-
-    def link_works(self, name: str, works: bool) -> None:
-        """Note whether a neighbour that is alive answers over its link; on a sparse overlay messages go around it if not."""
-        if self._ctx.routing.works(name, works):
-            self._ctx.report(LinkMended(neighbour=name) if works else LinkBroken(neighbour=name))
-            self._links_changed = True
-
-    def no_answer(self, name: str, incarnation: int) -> None:
+    def _no_answer(self, name: str, incarnation: int) -> None:
         """Suspect a member: neither it nor a helper answered a probe of that incarnation in time."""
         target = self.members[name]
         if target.incarnation != incarnation:
@@ -297,29 +236,10 @@ class Membership(MemberTable):
         elif target.status == "suspect":
             self._confirm(target, self._ctx.me)
 
-    def _greet_again(self, member: Member) -> None:
-        self._greet(member.name)
-        member.greetings += 1
-        if member.greetings % _COMPLAIN_AFTER == 0:
-            self._ctx.report(NoAnswer(member.name, member.address))
-            if self._ctx.routing.mapped:
-                self._accept(
-                    Update(member.name, "dead", 0, "", "", "")
-                )  # other peers believe it alive until they are informed
-
-    def _greet(self, name: str) -> None:
+    def greet(self, name: str) -> None:
         """Ping a member without expecting an answer."""
         if name in self.members:
             self._probes.greet(name)
-
-    def _welcome(self, name: str, *, greet: bool) -> None:
-        """A neighbour appeared."""
-        if greet:
-            self._greet(name)
-        if not self._ctx.routing.whole:
-            # On a full mesh other peers send it the news. Elsewhere this peer may be its only link, and news from before
-            # it appeared is no longer sent.
-            self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 
     # -- claims -----------------------------------------------------------------------------------------------------
 
@@ -340,30 +260,22 @@ class Membership(MemberTable):
         """Return whether a neighbour may be promised something; if not, ping it: see `OwnLife.may_promise`."""
         if not self._ctx.routing.linked(name) or self.own.may_promise(self.members[name]):
             return True
-        self._greet(name)
+        self.greet(name)
         return False
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether `take_changes`, `take_links_changed` or `own.take_forgot` has something to return."""
-        return bool(self._changes) or self.own.has_forgotten or self._links_changed
-
-    def take_links_changed(self) -> bool:
-        """Return whether a link broke or works again since the last call."""
-        changed, self._links_changed = self._links_changed, False
-        return changed
 
     def _accept(self, update: Update, *, own: bool = False, passed_on: bool = False) -> None:
         """Take a claim: the member's `own`, or news that another peer has `passed_on`."""
         member = self.members[update.name]
         newer = update.incarnation > member.incarnation or member.status == "unknown"
-        expected = update.status == "alive" and not passed_on and self._expected(member)
-        if update.status == "suspect" == member.status and update.incarnation == member.incarnation:
+        # All peers assume this: so a first claim of it adds nothing.
+        assumed = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
+        expected = update.status == "alive" and not passed_on and self._ctx.routing.mapped and assumed
+        same = update.incarnation == member.incarnation
+        if update.status == "suspect" == member.status and same:
             self._confirm(member, update.by)
             return
-        if update.status == "unknown" or update.incarnation < member.incarnation:
-            return
-        if update.incarnation == member.incarnation and _RANK[update.status] <= _RANK[member.status]:
+        older = update.incarnation < member.incarnation or (same and _RANK[update.status] <= _RANK[member.status])
+        if update.status == "unknown" or older:
             return
         before = member.status
         member.status, member.incarnation, member.changed_at = update.status, update.incarnation, self._ctx.now
@@ -375,44 +287,37 @@ class Membership(MemberTable):
         if update.address and update.address != member.address:
             member.address = update.address
             self._link(member.name, update.address)
-        self._suspicions.end(member)
+        self.suspicions.end(member)
         if update.status == "suspect":
-            self._suspicions.begin(member, update.by)
-            self.refusals.look_at_suspect(member.name)
-            self._tell(member.name)
+            self.suspicions.begin(member, update.by)
+            # Other peers try to connect too: in a large fleet some of them are enough.
+            if len(self.members) <= _LOOKERS or self._ctx.uniform(0.0, len(self.members)) < _LOOKERS:
+                self.look(member.name)
+            self._ctx.send(member.name, Gossip((member.update(),)))
         if before != member.status:
-            self._changes.append((member.name, before))
-            self._ctx.report(
-                MemberChanged(member=member.name, status=member.status, before=before, incarnation=member.incarnation)
-            )
+            self.changes.append((member.name, before))
+            self._ctx.report(MemberChanged(member.name, member.status, before, member.incarnation))
         if not expected:
             self._spread(member.update())
         if update.status == "alive" and before != "suspect" and self._ctx.routing.linked(member.name):
-            # A member that announced itself has just been answered, or has answered.
-            self._welcome(member.name, greet=before == "unknown" and not own)
-
-    def overslept(self, passed_s: float) -> None:
-        """Prolong the suspicions: this peer was stopped for so long, and could hear no refutation."""
-        self._suspicions.overslept(passed_s)
-
-    def was_late(self, by_s: float) -> None:
-        """Allow more time for answers: a timer of this peer was late, and so are its answers and those of others to it."""
-        self._probes.pace.was_late(by_s, self._ctx.timing)
+            if before == "unknown" and not own:  # one that announced itself has just been answered, or has answered
+                self.greet(member.name)
+            if not self._ctx.routing.whole:
+                # On a full mesh other peers send it the news. Elsewhere this peer may be its only link, and news from
+                # before it appeared is no longer sent.
+                self._send_table(member.name)
 
     def slack_s(self) -> float:
         """Return how much slower than usual to continue, because processors are short."""
-        return self._probes.pace.more_s(self._ctx.timing)
+        return self.pace.more_s(self._ctx.timing)
 
     def answer_s(self) -> float:
         """Return how long an answer of the farthest peer usually takes at present."""
-        return self._probes.pace.usual_s * max(1, self._ctx.routing.reach)
+        return self.pace.usual_s * max(1, self._ctx.routing.reach)
 
     def _confirm(self, member: Member, by: str) -> None:
-        if self._suspicions.confirm(member, by):
+        if self.suspicions.confirm(member, by):
             self._spread(replace(member.update(), status="suspect", by=by))
-
-    def _tell(self, name: str) -> None:
-        self._ctx.send(name, Gossip((self.members[name].update(),)))
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
@@ -420,10 +325,6 @@ class Membership(MemberTable):
         """Check whether a member's process lives."""
         if name in self.members and self.present(name):
             self.look(name)
-
-    def look(self, name: str) -> None:
-        """Try to connect, if there is a link."""
-        self.refusals.look(name)
 
     def _dies(self, name: str) -> None:
         self._accept(Update(name, "dead", self.members[name].incarnation, "", "", ""))
@@ -435,16 +336,8 @@ class Membership(MemberTable):
         if not self._ctx.timers.armed(("member", "gossip")):
             self._ctx.set_timer(("member", "gossip"), 0.0)
 
-    def claims_for(self, to: str) -> tuple[Update, ...]:
-        """Return this peer's claim, a claim that the receiver must refute or has forgotten, then the least-sent news."""
-        claims = [self._me.update()]
-        about = self.members[to]
-        if about.behind or about.status in ("suspect", "dead", "left"):
-            claims.append(about.update())
-        return (*claims, *(self._news.tell(to) if self._ctx.routing.linked(to) else ()))
-
     def _gossip(self) -> None:
-        near = [name for name in self.neighbours() if self._news.waits_for(name)]
+        near = [name for name in self.neighbours() if self._news.least_sent(name)]
         for name in self._ctx.choose(near, _FANOUT):
             if self._news:
                 self._ctx.send(name, Gossip(self.claims_for(name)))
@@ -452,13 +345,11 @@ class Membership(MemberTable):
         if self._news:
             self._ctx.set_timer(("member", "gossip"), self._ctx.preset.gossip_period_s + self.slack_s() / 4)
 
-    def _sync(self) -> None:
-        self._sync_s = min(2 * self._sync_s, self._ctx.preset.sync_period_s)
-        self._ctx.set_timer(("member", "sync"), self._sync_s * self._ctx.uniform(0.9, 1.1) + 4 * self.slack_s())
-        for name in self._ctx.choose(self.neighbours(), 1):
-            self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
+    def _compare_tables(self, timer: TimerKey, names: list[str], period_s: float, more_s: float = 0.0) -> None:
+        """Exchange tables with one of these members, and again after about a period."""
+        self._ctx.set_timer(timer, period_s * self._ctx.uniform(0.9, 1.1) + more_s)
+        for name in self._ctx.choose(names, 1):
+            self._send_table(name)
 
-    def _try_dead(self) -> None:
-        self._ctx.set_timer(("member", "dead"), self._ctx.preset.dead_probe_s * self._ctx.uniform(0.9, 1.1))
-        for name in self._ctx.choose(self._near("dead"), 1):
-            self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
+    def _send_table(self, to: str, *, answer: bool = False) -> None:
+        self._ctx.send(to, MemberSync(answer, self._table(), self._ctx.serial))

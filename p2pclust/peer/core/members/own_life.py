@@ -32,16 +32,8 @@ _WORSE = ("suspect", "dead", "left")
 class OwnLife:
     """This peer's claim about itself, which only this peer raises.
 
-    Parameters
-    ----------
-    context : Context
-        This peer.
-    me : Member
-        Its own entry; it is changed here.
-    spread : callable
-        Passes a claim on.
-    elsewhere : callable
-        Takes a claim that this peer is another process.
+    `me` is its own entry, which is changed here; `spread` passes a claim on; `elsewhere` takes a claim that this peer is
+    another process.
     """
 
     def __init__(
@@ -51,23 +43,13 @@ class OwnLife:
         self._me = me
         self._spread = spread
         self._elsewhere = elsewhere
-        self._began_at = 0.0
-        self._first = me.incarnation <= 1
-        self._left = self._forgot = False
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the store has had no earlier life."""
-        return self._first
-
-    @property
-    def has_forgotten(self) -> bool:
-        """Whether `take_forgot` has something to return."""
-        return self._forgot
-
-    def begin(self) -> None:
-        """Note when this life begins."""
-        self._began_at = self._ctx.now
+        #: When this life began: the membership sets it.
+        self.began_at = 0.0
+        #: Whether the store has had no earlier life.
+        self.is_first = me.incarnation <= 1
+        self._left = False
+        #: Whether the store has a new id; the core takes note of it and clears it.
+        self.has_forgotten = False
 
     def leave(self) -> Update:
         """Return the claim that this peer leaves; from now on it refutes nothing."""
@@ -102,12 +84,7 @@ class OwnLife:
         self._ctx.persist("self", "store_id", store_id.encode())
         self._ctx.store_id = self._me.store_id = store_id
         self._announce(self._me.incarnation + 1)
-        self._forgot = True
-
-    def take_forgot(self) -> bool:
-        """Return whether the store id changed since the last call."""
-        forgot, self._forgot = self._forgot, False
-        return forgot
+        self.has_forgotten = True
 
     def may_promise(self, member: Member) -> bool:
         """Return whether a neighbour has had the occasion to report a later life of this peer's store.
@@ -115,11 +92,11 @@ class OwnLife:
         Its answer to a ping of this life reports it. Until then this peer promises that neighbour nothing: it could break
         a promise of that later life.
         """
-        return self._first or member.replied or self._late()
+        return self.is_first or member.replied or self._late()
 
     def _late(self) -> bool:
         """Return whether other peers' word about an earlier life is no longer believed."""
-        return self._ctx.now - self._began_at > self._ctx.timing.patience_s
+        return self._ctx.now - self.began_at > self._ctx.timing.patience_s
 
     def _announce(self, incarnation: int) -> None:
         self._me.incarnation = incarnation
@@ -141,9 +118,6 @@ class _Process:
     store_id: str
     incarnation: int
     seq: int  # of its newest ping
-
-    def is_of(self, claim: Update) -> bool:
-        return (claim.address, claim.store_id) == (self.address, self.store_id)
 
 
 @dataclass(slots=True)
@@ -184,7 +158,8 @@ class Twins:
     def pinged(self, claim: Update, seq: int) -> None:
         """Take what the sender of a ping of that number claims of itself."""
         signs = self._signs.setdefault(claim.name, _Signs())
-        found = next((process for process in signs.processes if process.is_of(claim)), None)
+        who = (claim.address, claim.store_id)
+        found = next((process for process in signs.processes if (process.address, process.store_id) == who), None)
         if found is None:
             signs.processes = [*signs.processes[-1:], _Process(claim.address, claim.store_id, claim.incarnation, seq)]
             signs.count = 0

@@ -7,46 +7,19 @@ it allows more time for each answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.members.member_table import MemberTable
 from p2pclust.peer.core.members.verdicts import AnswerPace
-from p2pclust.peer.core.messages import Ack, Ping, PingRequest, Update
+from p2pclust.peer.core.messages import Ack, Ping, PingRequest
 
 _HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
 _BROKEN: Final = 3  # probes in a row that only helpers got an answer to: the link is broken, not the member
 _MAX_HEALTH: Final = 8  # Lifeguard's S
 _REMEMBERED: Final = 64  # probes without an answer: one that comes late says how slow answers are
-
-
-class Members(Protocol):
-    """What the failure detector needs of the membership."""
-
-    def neighbours(self) -> list[str]:
-        """Return the members that can be probed."""
-
-    def present(self, name: str) -> bool:
-        """Return whether the member is alive or suspect."""
-
-    def witnesses(self, name: str) -> Sequence[str]:
-        """Return the peers that can also check a member."""
-
-    def incarnation_of(self, name: str) -> int:
-        """Return the newest known incarnation of a member."""
-
-    def claims_for(self, to: str) -> tuple[Update, ...]:
-        """Return the claims that a message to that member carries."""
-
-    def look(self, name: str) -> None:
-        """Try to connect."""
-
-    def link_works(self, name: str, works: bool) -> None:
-        """Note whether a member that is alive answers over its link."""
-
-    def no_answer(self, name: str, incarnation: int) -> None:
-        """Suspect a member: neither it nor a helper answered a probe of that incarnation in time."""
 
 
 @dataclass(slots=True)
@@ -59,46 +32,44 @@ class _Probe:
 
 
 class Probes:
-    """Probes one member per period, and reports those that do not answer."""
+    """Probes one member per period; `silent` takes those that do not answer, and the incarnation that was probed."""
 
-    def __init__(self, context: Context, members: Members, n_links: int) -> None:
+    def __init__(
+        self, context: Context, table: MemberTable, pace: AnswerPace, silent: Callable[[str, int], None]
+    ) -> None:  # fmt: skip
         self._ctx = context
-        self._members = members
+        self._table = table
+        self._pace = pace
+        self._silent = silent
         self._turn: list[str] = []  # still to be probed in this turn
         self._seq = self._before = 0  # of the newest ping, and of the last that another life may have sent
         self._waiting: dict[int, _Probe] = {}
         self._helping: dict[int, tuple[str, int]] = {}  # our ping for another peer -> (that peer, its number)
         self._health = 0
         self._sent_at: dict[int, tuple[str, float]] = {}  # targets of the newest probes, also of those given up
-        #: How long answers take.
-        self.pace = AnswerPace(n_links)
         self._by_helpers: dict[str, int] = {}  # the probes of a member in a row that only helpers got an answer to
 
     def count_on(self, seq: int) -> None:
         """Number pings from here on, so that an answer to a ping of an earlier life is known as one."""
         self._seq = self._before = seq
 
-    def of_this_life(self, seq: int) -> bool:
-        """Return whether this life sent the ping of that number."""
-        return self._before < seq <= self._seq
-
     def next(self) -> None:
         """Probe the next member of the turn."""
-        while self._turn and not self._members.present(self._turn[-1]):
+        while self._turn and not self._table.present(self._turn[-1]):
             self._turn.pop()
         if not self._turn:  # every member once per turn, in an order of its own each time: detection is bounded
-            names = self._members.neighbours()
+            names = self._table.neighbours()
             self._turn = [names[i] for i in self._ctx.rng.permutation(len(names))]
         if not self._turn:
             return
-        self.pace.forget()
+        self._pace.forget()
         target, timing = self._turn.pop(), self._ctx.preset
         seq = self.greet(target)
-        self._waiting[seq] = _Probe(target, self._members.incarnation_of(target))
+        self._waiting[seq] = _Probe(target, self._table.members[target].incarnation)
         self._sent_at[seq] = (target, self._ctx.now)
         if len(self._sent_at) > _REMEMBERED:
             del self._sent_at[next(iter(self._sent_at))]
-        scale, more_s = 1 + self._health, self.pace.more_s(timing)
+        scale, more_s = 1 + self._health, self._pace.more_s(timing)
         self._ctx.set_timer(("member", "direct", str(seq)), timing.probe_timeout_s * scale + more_s)
         # Helpers need two round trips.
         self._ctx.set_timer(("member", "verdict", str(seq)), 0.9 * timing.probe_period_s * scale + 2 * more_s)
@@ -106,7 +77,7 @@ class Probes:
     def greet(self, name: str) -> int:
         """Ping a member and return the number of the ping; no answer is awaited."""
         self._seq += 1
-        self._ctx.send(name, Ping(self._seq, self._members.claims_for(name)), direct=True)
+        self._ctx.send(name, Ping(self._seq, self._table.claims_for(name)), direct=True)
         return self._seq
 
     def fire(self, key: TimerKey) -> None:
@@ -114,9 +85,18 @@ class Probes:
         seq = int(key[2])
         match key[1]:
             case "direct":
-                self._ask_helpers(seq, self._waiting[seq])
+                probe = self._waiting[seq]
+                self._table.look(probe.target)
+                others = [name for name in self._table.witnesses(probe.target) if self._table.present(name)]
+                for helper in self._ctx.choose(others, _HELPERS):
+                    probe.silent_helpers += 1
+                    self._ctx.send(helper, PingRequest(seq, probe.target, self._table.claims_for(helper)))
             case "verdict":
-                self._give_up(seq)
+                probe = self._waiting[seq]
+                if probe.silent_helpers > 0:
+                    self._health = min(_MAX_HEALTH, self._health + 1)
+                self._forget(seq)
+                self._silent(probe.target, probe.incarnation)
             case "helping":
                 source, theirs = self._helping.pop(seq)
                 self._ctx.send(source, Ack(theirs, False, ()))
@@ -129,14 +109,16 @@ class Probes:
 
     def answered(self, source: str, message: Ack) -> None:
         """Handle an answer to a probe of this peer's own, or to one for another peer."""
+        if self._before < message.seq <= self._seq:  # this life sent that ping
+            self._table.members[source].replied = True
         target, sent_at = self._sent_at.get(message.seq, ("", 0.0))
         if source == target:
             del self._sent_at[message.seq]
-            self.pace.answered(self._ctx.now - sent_at)
+            self._pace.answered(self._ctx.now - sent_at)
         if message.seq in self._helping:
             self._ctx.timers.cancel(("member", "helping", str(message.seq)))
             asker, theirs = self._helping.pop(message.seq)
-            self._ctx.send(asker, Ack(theirs, True, self._members.claims_for(asker)))
+            self._ctx.send(asker, Ack(theirs, True, self._table.claims_for(asker)))
         elif message.seq in self._waiting:
             if message.reached:
                 self._health = max(0, self._health - 1)
@@ -159,20 +141,6 @@ class Probes:
             self._ctx.timers.cancel(("member", "helping", str(seq)))
             del self._helping[seq]
 
-    def _ask_helpers(self, seq: int, probe: _Probe) -> None:
-        self._members.look(probe.target)
-        others = [name for name in self._members.witnesses(probe.target) if self._members.present(name)]
-        for helper in self._ctx.choose(others, _HELPERS):
-            probe.silent_helpers += 1
-            self._ctx.send(helper, PingRequest(seq, probe.target, self._members.claims_for(helper)))
-
-    def _give_up(self, seq: int) -> None:
-        probe = self._waiting[seq]
-        if probe.silent_helpers > 0:
-            self._health = min(_MAX_HEALTH, self._health + 1)
-        self._forget(seq)
-        self._members.no_answer(probe.target, probe.incarnation)
-
     def _try_link(self, name: str, *, works: bool) -> None:
         """Note whether a member answered over its link or only through a helper; then it is probed again at once.
 
@@ -184,7 +152,7 @@ class Probes:
         if 0 < count < _BROKEN:
             self._turn.append(name)
         else:
-            self._members.link_works(name, works)
+            self._table.link_works(name, works)
 
     def _forget(self, seq: int) -> None:
         self._ctx.timers.cancel(("member", "direct", str(seq)))

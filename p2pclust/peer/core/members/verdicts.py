@@ -18,7 +18,6 @@ from math import log
 from typing import Final
 
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.effects import CheckLink
 from p2pclust.peer.core.members.member_table import Member, MemberTable
 from p2pclust.peer.core.messages import Refusal
 from p2pclust.peer.core.timing import Timing
@@ -50,28 +49,24 @@ class AnswerPace:
     """
 
     def __init__(self, n_links: int) -> None:
-        self._usual_s = _START_S * max(0, n_links - _FEW)
+        #: How long an answer usually takes at present; less than the truth rather than more.
+        self.usual_s = _START_S * max(0, n_links - _FEW)
 
     def answered(self, after_s: float) -> None:
         """Take note of how long a member took to answer a probe, in time or not."""
-        self._usual_s += _GAIN * (after_s - self._usual_s)
+        self.usual_s += _GAIN * (after_s - self.usual_s)
 
     def was_late(self, by_s: float, timing: Timing) -> None:
         """Take note that a timer of this peer was late: answers are at least as late."""
-        self._usual_s = max(self._usual_s, min(by_s, _MOST_LATE * timing.probe_period_s))
+        self.usual_s = max(self.usual_s, min(by_s, _MOST_LATE * timing.probe_period_s))
 
     def forget(self) -> None:
         """Give former observations less weight; to be called with each probe. If answers no longer come, none is slow."""
-        self._usual_s *= _KEPT
-
-    @property
-    def usual_s(self) -> float:
-        """How long an answer usually takes at present; less than the truth rather than more."""
-        return self._usual_s
+        self.usual_s *= _KEPT
 
     def more_s(self, timing: Timing) -> float:
         """Return how much longer than usual to wait for an answer; 0 if answers come well within `probe_timeout_s`."""
-        more_s = _ROUND_TRIPS * self._usual_s - timing.probe_timeout_s
+        more_s = _ROUND_TRIPS * self.usual_s - timing.probe_timeout_s
         return min(max(0.0, more_s), _MOST_PERIODS * timing.probe_period_s)
 
 
@@ -133,23 +128,13 @@ class Suspicions:
         return max(1.0, 4.0 - 3.0 * log(len(member.confirmed_by) + 1) / log(expected + 1))
 
 
-_LOOKERS: Final = 16  # peers that check a suspect
 _SMALL_FLEET: Final = 3  # in fleets up to this size one refused connection proves a death
 
 
 class Refusals:
     """Checks members by plain connects, and counts those that are refused.
 
-    Parameters
-    ----------
-    context : Context
-        This peer.
-    table : MemberTable
-        The members.
-    suspicions : Suspicions
-        Their duration is how long an observation counts.
-    dies : callable
-        Is called with the name of a member of which the observations prove that it is dead.
+    An observation counts for the duration of a suspicion. When observations prove that a member is dead, `dies` is called.
     """
 
     def __init__(
@@ -159,17 +144,6 @@ class Refusals:
         self._table = table
         self._suspicions = suspicions
         self._dies = dies
-
-    def look(self, name: str) -> None:
-        """Try to connect, if there is a link."""
-        if self._ctx.routing.linked(name):
-            self._ctx.effects.append(CheckLink(name))
-
-    def look_at_suspect(self, name: str) -> None:
-        """Try to connect to a suspect, which other peers do too: in a large fleet some of them are enough."""
-        n_members = len(self._table.members)
-        if n_members <= _LOOKERS or self._ctx.uniform(0.0, n_members) < _LOOKERS:
-            self.look(name)
 
     def checked(self, name: str, refused: bool) -> None:
         """Take the result of a connect."""
@@ -190,12 +164,9 @@ class Refusals:
         member.refused_by[by] = self._ctx.now
         lately = self._ctx.now - self._suspicions.planned_s
         witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
-        if len(witnesses) >= self._needed(name):
+        # Two are a verdict, or one where there are too few witnesses.
+        few = len(self._table.witnesses(name)) < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1)
+        if len(witnesses) >= (1 if few else 2):
             self._dies(name)
         elif first and by != self._ctx.me:
-            self.look(name)
-
-    def _needed(self, name: str) -> int:
-        """Return how many refused connects are a verdict: two, or one where there are too few witnesses."""
-        others = len(self._table.witnesses(name))
-        return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
+            self._table.look(name)

@@ -149,10 +149,7 @@ class Blobs:
     def made(self, digest: bytes) -> None:
         """Note a blob that this peer's worker stored, and stop fetching it."""
         self._ctx.effects += [SendChunk(name, digest, index) for name, index in self._askers.pop(digest, {})]
-        self._stop(digest)
-        self._verifying.pop(digest, None)
-        self._partial.pop(digest, None)
-        self._recovered.pop(digest, None)
+        self._drop(digest)
         self._complete[digest] = None
 
     def any(self) -> bool:
@@ -172,12 +169,15 @@ class Blobs:
                 self._forget(digest)
 
     def _forget(self, digest: bytes) -> None:
-        self._stop(digest)
-        self._recovered.pop(digest, None)
+        self._drop(digest)
         self._complete.pop(digest, None)
-        self._partial.pop(digest, None)
-        self._verifying.pop(digest, None)
         self._ctx.effects.append(DropBlob(digest))
+
+    def _drop(self, digest: bytes) -> None:
+        """Forget a blob that is on its way or was."""
+        self._stop(digest)
+        for held in (self._verifying, self._partial, self._recovered):
+            held.pop(digest, None)
 
     def pull(self, digest: bytes, size_bytes: int, sources: list[str]) -> None:
         """Fetch the blob from the given peers, in this order; `verified` is called when it is here.
@@ -290,27 +290,28 @@ class Blobs:
 
     def fire(self, key: TimerKey) -> None:
         """Ask the next source after a time-out, when other waiting blobs have had their turn."""
-        if len(key) > 2:
-            self._ask_once_more(bytes.fromhex(key[1]), key[2])
+        digest = bytes.fromhex(key[1])
+        pull = self._pulls.get(digest)
+        if pull is None:
             return
-        pull = self._pulls.pop(bytes.fromhex(key[1]), None)
-        if pull is not None:
-            self._pace.timed_out(dict.fromkeys(source for source, _ in pull.asked.values()))
-            pull.silent = True
-            pull.again.update(dict.fromkeys(pull.asked))
-            pull.asked.clear()
-            pull.turn += 1
-            if pull.digest in self._spoiled and pull.came_from:
-                self._begin_again(pull)
-            pull.begun = False
-            self._pulls[pull.digest] = pull
-            self._go_on()
-
-    def _begin_again(self, pull: Pull) -> None:
-        """Forget what came of a blob: another source is asked for all of it."""
-        pull.missing, pull.came_from = dict.fromkeys(range(pull.n_chunks)), {}
-        self._partial[pull.digest] = {}
-        self._ctx.effects.append(DropBlob(pull.digest))
+        if len(key) > 2:  # a source that did not have the blob may have it now
+            if key[2] in pull.lacking:
+                self._ctx.send(key[2], BlobRequest(digest, next(iter(pull.missing))))
+                self._expect(pull, key[2])
+            return
+        del self._pulls[digest]
+        self._pace.timed_out(dict.fromkeys(source for source, _ in pull.asked.values()))
+        pull.silent = True
+        pull.again.update(dict.fromkeys(pull.asked))
+        pull.asked.clear()
+        pull.turn += 1
+        if digest in self._spoiled and pull.came_from:  # another source is asked for all of it
+            pull.missing, pull.came_from = dict.fromkeys(range(pull.n_chunks)), {}
+            self._partial[digest] = {}
+            self._ctx.effects.append(DropBlob(digest))
+        pull.begun = False
+        self._pulls[digest] = pull
+        self._go_on()
 
     def link_vanished(self, name: str) -> None:
         """Ask another source for what a lost neighbour was asked for, and drop its own requests."""
@@ -357,8 +358,14 @@ class Blobs:
         if asked == source and message.index not in pull.again:
             self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
         pull.doubtful = False
-        if source in pull.lacking:
-            self._has_it_now(pull, source)
+        if (
+            source in pull.lacking
+        ):  # it has the blob by now: it is asked for everything that doubtful ones were asked for
+            del pull.lacking[source]
+            pull.sources = [source, *(name for name in pull.sources if name != source)]
+            for index in [index for index, (of, _) in pull.asked.items() if self._pace.doubts(of)]:
+                del pull.asked[index]
+                pull.again[index] = None
         if pull.silent:
             pull.silent = False
             self._pace.late(source)
@@ -392,23 +399,8 @@ class Blobs:
         """Ask a source that did not have a blob again soon, if the other sources may be out of reach."""
         routing = self._ctx.routing
         if routing.whole and self._pace.doubts(self._way(pull, pull.sources)[0]):
-            self._ctx.set_timer(
-                ("blob", pull.digest.hex(), source), self._pace.usual * self._ctx.timing.chunk_timeout_s
-            )
-
-    def _ask_once_more(self, digest: bytes, source: str) -> None:
-        pull = self._pulls.get(digest)
-        if pull is not None and source in pull.lacking:
-            self._ctx.send(source, BlobRequest(digest, next(iter(pull.missing))))
-            self._expect(pull, source)
-
-    def _has_it_now(self, pull: Pull, source: str) -> None:
-        """Ask a source for everything that doubtful ones were asked for: it has the blob by now."""
-        del pull.lacking[source]
-        pull.sources = [source, *(name for name in pull.sources if name != source)]
-        for index in [index for index, (of, _) in pull.asked.items() if self._pace.doubts(of)]:
-            del pull.asked[index]
-            pull.again[index] = None
+            wait_s = self._pace.usual * self._ctx.timing.chunk_timeout_s
+            self._ctx.set_timer(("blob", pull.digest.hex(), source), wait_s)
 
     def _ask(self, pull: Pull, most: int) -> int:
         """Ask for at most so many chunks; return for how many."""

@@ -17,13 +17,11 @@ from typing import Final
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.ledger import JobTable
-from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.spread.facts import CANCEL, Fact, Facts
 from p2pclust.peer.core.tasks import EndRules
 from p2pclust.protocols.engine.reasons import MAX_REASON
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 
-#: Prefix of the fact's key; the job's id follows. The value is who cancelled it.
-PREFIX: Final = "cancel/"
 #: Cancels kept for jobs that are unknown here, or not known yet.
 _MOST_EARLY: Final = 256
 
@@ -56,38 +54,35 @@ class Cancels:
 
     def by(self, job_id: str) -> str:
         """Return who cancelled a job; empty if no cancel is known here."""
-        known = self._known.get(job_id)
-        return "" if known is None else known.name
+        return self._known[job_id].name if job_id in self._known else ""
 
     def of(self, document: Document) -> CancelProof | None:
         """Return the cancel of a job or its series; None if neither is cancelled. A census decides about that itself."""
         if document.census:
             return None
-        series = "" if document.turn is None else document.turn.series
-        return self._known.get(document.id) or self._known.get(series)
+        return self._known.get(document.id) or self._known.get(document.series or "")
 
     def rules(self, document: Document) -> EndRules | None:
         """Return what a worker must know to check who ends a job; None in a fleet whose facts are not signed."""
         rosters = self._ctx.rosters
         if not self._ctx.signs_facts or rosters.in_force is None:
             return None
-        keys = (PREFIX + document.id, *([] if document.turn is None else [PREFIX + document.turn.series]))
+        keys = tuple(CANCEL + name for name in (document.id, document.series) if name is not None)
         waits = document.treatment.missing == "all"
         revoked = tuple(
-            name
-            for name in document.roster
+            name for name in document.roster
             if waits and (name in self._ctx.barred or rosters.other_key(document.fleet_roster, name))
-        )
+        )  # fmt: skip
         return EndRules(self._ctx.me, keys, rosters.in_force.devices, revoked)
 
     def ask(self, job_id: str, by: str) -> None:
         """Store a cancel, then publish it."""
-        self._keep(job_id, CancelProof(PREFIX + job_id, self._ctx.me, 0, by[:MAX_REASON].encode()))
+        self._keep(job_id, CancelProof(CANCEL + job_id, self._ctx.me, 0, by[:MAX_REASON].encode()))
         self._publish(job_id)
 
     def learn(self, fact: Fact, *, known: bool) -> str:
         """Take a fact; return the job's id if its cancel is new here, otherwise an empty string."""
-        job_id = fact.key.removeprefix(PREFIX)
+        job_id = fact.key.removeprefix(CANCEL)
         # This peer signs its own again, whatever its version.
         version, signature = (0, b"") if fact.owner == self._ctx.me else (fact.version, fact.signature)
         proof = CancelProof(fact.key, fact.owner, version, fact.value, signature)
@@ -113,4 +108,4 @@ class Cancels:
 
     def _publish(self, job_id: str) -> None:
         """Publish a cancel as this peer's own fact, whichever peer was asked."""
-        self._facts.publish(PREFIX + job_id, self._known[job_id].name.encode())
+        self._facts.publish(CANCEL + job_id, self._known[job_id].name.encode())

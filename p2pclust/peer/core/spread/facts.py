@@ -7,26 +7,22 @@ an owner, the highest version `v`, as long as
 
 So facts of one owner come in ascending order, as a delta that says after which version it starts; a delta that starts above
 what is known is not applied but answered with a request. A change is pushed at once, on a sparse overlay from neighbour to
-neighbour; anti-entropy with a random neighbour repairs whatever was lost. Facts that no peer waits for are not pushed on
-along a sparse overlay: so each peer gets them about once, and not over each of its links. For the same reason a large fact,
-such as the document of a job of hundreds of peers, is not passed on but named: a delta without facts, after the version of
-the large one, is above what a neighbour knows that lacks it, and so is answered with a request.
+neighbour; anti-entropy with a random neighbour repairs losses. Facts that no peer waits for are not pushed on along a sparse
+overlay: so each peer gets them about once, and not over each of its links. For the same reason a large fact, such as the
+document of a job of hundreds of peers, is not passed on but named: a neighbour that lacks it answers a delta without facts,
+after the version of the large one, with a request.
 
 An owner retracts facts with one key, the *floor*: all its facts with versions below that of its floor are void. It publishes
-the floor first and then, above it, the facts that are still true. So the keys of an owner are those facts, and a few that
-wait for the next floor.
-
-In a fleet whose roster says so, each fact has its owner's signature, which is kept and passed on with it. The performer
-signs this peer's facts as it sends them, and cuts off what another peer forged before a delta comes here.
+the floor first and then, above it, the facts that are still true.
 
 An owner that lost its store may publish before others remind it of its former facts; then `v` does not describe what a peer
 knows. So digests also carry a checksum of all keys and versions, and two peers with the same `v` that differ exchange
-everything.
+everything. `docs/peer/facts.md` lists the keys, and says who signs facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -37,6 +33,12 @@ from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
 from p2pclust.peer.core.reports import FactsCleared, TooManyFacts
 from p2pclust.transport.wire import MAX_FRAMES
 
+#: Prefixes of keys. The id of a job follows, and the value is its document.
+JOB: Final = "job/"
+#: The name of a series follows, and the value is its newest document.
+SERIES: Final = "series/"
+#: The id of a job, or the name of a series, follows; the value is who cancelled it.
+CANCEL: Final = "cancel/"
 #: The key of the fact with a peer's fitness, in hundredths.
 FITNESS: Final = "fitness"
 #: The key of the fact with the best kernel that a peer has. Those that publish one also round what they receive.
@@ -90,7 +92,7 @@ def facts_of(delta: FactDelta) -> tuple[Fact, ...]:
 
 
 class Facts:
-    """Holds all facts. `take_news` returns those that arrived since its last call."""
+    """Holds all facts."""
 
     def __init__(self, context: Context, membership: Membership, incarnation: int) -> None:
         self._ctx = context
@@ -103,7 +105,8 @@ class Facts:
         self._seen: dict[str, None] = {}  # which of the facts that no peer waits for were ever held, of any owner
         # The random part keeps a life that lost its store from using the same numbers as a former one.
         self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
-        self._news: list[Fact] = []
+        #: The facts of others that came, and own ones of a former life, oldest first; the core empties it.
+        self.news: list[Fact] = []
         self._void: dict[str, None] = {}  # own keys that are retracted with the next floor
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
@@ -175,12 +178,9 @@ class Facts:
             return
         if source and sum(map(len, delta.values)) > _NAMED_BYTES:
             delta = self._delta_of(delta.owner, max(delta.versions), ())
-        for name in self._neighbours():
+        for name in self._membership.neighbours():
             if name != source:
                 self._ctx.send(name, delta)
-
-    def _neighbours(self) -> list[str]:
-        return self._membership.neighbours()
 
     def get(self, owner: str, key: str) -> Fact | None:
         """Return the newest known version of a key, or None."""
@@ -194,16 +194,6 @@ class Facts:
         """Return all facts that are held."""
         return [fact for known in self._known.values() for fact in known.values()]
 
-    @property
-    def has_news(self) -> bool:
-        """Whether facts came since the last call of `take_news`."""
-        return bool(self._news)
-
-    def take_news(self) -> list[Fact]:
-        """Return the facts that came since the last call, oldest first."""
-        news, self._news = self._news, []
-        return news
-
     def forget(self, owner: str) -> None:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
         for held in (self._known, self._highest, self._bytes, self._passed_over):
@@ -214,20 +204,14 @@ class Facts:
         """Exchange facts with a new member at once.
 
         On a full mesh peers that meet many others in a short time, because a large fleet starts or a cut heals, compare
-        everything with the first of them only. The others send each other their own facts: no peer needs to hear those of
-        all peers from all peers.
+        everything with the first of them only. The others send each other their own facts, or if they are large, name the
+        newest: no peer needs to hear those of all peers from all peers.
         """
         self._welcomed += 1
+        me = self._ctx.me
         if not self._ctx.routing.whole or self._welcomed <= _WELCOMES:
             self.greet(name)
-        else:
-            self._introduce(name)
-
-    def _introduce(self, name: str) -> None:
-        """Send a member this peer's own facts, or if they are large, name the newest: the member asks if it lacks it."""
-        me = self._ctx.me
-        own = self._known.get(me, {})
-        if sum(len(fact.value) for fact in own.values()) <= _NAMED_BYTES:
+        elif sum(len(fact.value) for fact in self._known.get(me, {}).values()) <= _NAMED_BYTES:
             self._send_newer(name, me, 0)
         else:
             self._ctx.send(name, self._delta_of(me, self._highest[me], ()))
@@ -244,7 +228,7 @@ class Facts:
         if self._floor_next:
             self._raise_floor()
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
-        for name in self._ctx.choose(self._neighbours(), 1):
+        for name in self._ctx.choose(self._membership.neighbours(), 1):
             self.greet(name)
 
     def receive(self, source: str, message: Message) -> None:
@@ -276,33 +260,22 @@ class Facts:
         return whole
 
     def _compare(self, source: str, digest: FactDigest) -> None:
-        theirs = dict(zip(digest.owners, digest.versions, strict=False))
+        highest, theirs = self._highest, dict(zip(digest.owners, digest.versions, strict=False))
         differ = {
-            owner: None
-            for owner, version, printed in zip(digest.owners, digest.versions, digest.prints, strict=False)
-            if version == self._highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
-        }
-        for owner, after in self._lacks(
-            {owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}
-        ):
-            self._send_newer(source, owner, after)
-        behind = any(
-            version > self._highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner)
-        )
+            owner for owner, version, printed in zip(digest.owners, digest.versions, digest.prints, strict=False)
+            if version == highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
+        }  # fmt: skip
+        after = {owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}
+        lacking = sorted(owner for owner in after if highest.get(owner, 0) > after[owner])
+        if self._ctx.routing.whole and len(lacking) > _MOST_OWNERS:  # the owners and others send theirs too
+            own = [owner for owner in lacking if owner == self._ctx.me]
+            others = [owner for owner in lacking if owner != self._ctx.me]
+            lacking = sorted([*self._ctx.choose(others, _MOST_OWNERS), *own])
+        for owner in lacking:
+            self._send_newer(source, owner, after[owner])
+        behind = any(version > highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner))
         if (behind or differ) and not digest.answer:
             self._ctx.send(source, self._digest(answer=True))
-
-    def _lacks(self, after: Mapping[str, int]) -> list[tuple[str, int]]:
-        """Return the owners of whose facts a peer lacks some, with the version after which it lacks them.
-
-        On a full mesh no more than `_MOST_OWNERS` besides this peer, because the owners and others send theirs too.
-        """
-        me = self._ctx.me
-        lacking = sorted(owner for owner in after if self._highest.get(owner, 0) > after[owner])
-        if self._ctx.routing.whole and len(lacking) > _MOST_OWNERS:
-            others = [owner for owner in lacking if owner != me]
-            lacking = sorted([*self._ctx.choose(others, _MOST_OWNERS), *(owner for owner in lacking if owner == me)])
-        return [(owner, after[owner]) for owner in lacking]
 
     def _delta_of(self, owner: str, after: int, facts: Sequence[Fact]) -> FactDelta:
         signatures = tuple(fact.signature for fact in facts)
@@ -314,33 +287,38 @@ class Facts:
     def _send_newer(self, to: str, owner: str, after: int) -> None:
         newer = sorted((f for f in self._known.get(owner, {}).values() if f.version > after), key=lambda f: f.version)
         while newer:
-            batch = [newer.pop(0)]
-            size = len(batch[0].value)
-            while newer and len(batch) < _PER_DELTA and size + len(newer[0].value) <= _DELTA_BYTES:
-                size += len(newer[0].value)
-                batch.append(newer.pop(0))
-            self._ctx.send(to, self._delta_of(owner, after, batch))
-            after = batch[-1].version
+            n, size = 1, len(newer[0].value)
+            while n < min(len(newer), _PER_DELTA) and (size := size + len(newer[n].value)) <= _DELTA_BYTES:
+                n += 1
+            self._ctx.send(to, self._delta_of(owner, after, newer[:n]))
+            after, newer = newer[n - 1].version, newer[n:]
 
     def _apply(self, source: str, delta: FactDelta) -> None:
-        facts = facts_of(delta)
+        facts, owner, now = facts_of(delta), delta.owner, self._ctx.now
         if len(facts) != len(delta.keys):
             return
         # No owner counts that far: a liar wants it to run out of numbers. Half of them are reserved for the owner.
         if max(delta.versions, default=0) > (_MAX_VERSION // 2 if delta.owner == self._ctx.me else _MAX_VERSION):
             return
-        if delta.owner == self._ctx.me:
+        if owner == self._ctx.me:
             self._remember(facts)
             return
-        if not self._is_owner(delta.owner):
+        if not self._is_owner(owner):
             return
-        if delta.after > self._highest.get(delta.owner, 0):
-            self._ask(source, delta)
+        if delta.after > self._highest.get(owner, 0):
+            # Facts that are only named are not asked for while another neighbour's answer may be under way.
+            if delta.keys or now >= self._asked_until.get(owner, 0.0):
+                if not delta.keys:
+                    self._asked_until[owner] = now + self._ctx.preset.probe_timeout_s
+                self._ctx.send(source, self._digest(answer=True))
             return
         learnt = [fact for fact in facts if self._learn(fact)]
         if learnt and not self._ctx.routing.whole:
-            # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
-            self._push(self._as_held(delta), source)
+            # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link:
+            # the facts as they are held here, because others in the delta are older, and may be forged.
+            known, newest = self._known[owner], max(delta.versions)
+            held = [known[key] for key in dict.fromkeys(delta.keys) if key in known and known[key].version <= newest]
+            self._push(self._delta_of(owner, delta.after, sorted(held, key=lambda fact: fact.version)), source)
 
     def _learn(self, fact: Fact) -> bool:
         """Keep a fact of another peer if it is newer, and if there is room; return whether it is kept."""
@@ -359,7 +337,7 @@ class Facts:
         if key == _FLOOR:
             self._clear_below(owner)
         else:
-            self._news.append(fact)
+            self.news.append(fact)
         return True
 
     def _holds(self, delta: FactDelta) -> bool:
@@ -369,20 +347,6 @@ class Facts:
             return False
         pairs = zip(delta.keys, delta.versions, strict=False)
         return all(key in known and version <= known[key].version for key, version in pairs)
-
-    def _ask(self, source: str, delta: FactDelta) -> None:
-        """Ask for what is missing; for facts that are only named not while another neighbour's answer may be under way."""
-        if not delta.keys:
-            if self._ctx.now < self._asked_until.get(delta.owner, 0.0):
-                return
-            self._asked_until[delta.owner] = self._ctx.now + self._ctx.preset.probe_timeout_s
-        self._ctx.send(source, self._digest(answer=True))
-
-    def _as_held(self, delta: FactDelta) -> FactDelta:
-        """Return the delta with the facts that are held here: others in it are older, and may be forged."""
-        known, newest = self._known[delta.owner], max(delta.versions)
-        held = [known[key] for key in dict.fromkeys(delta.keys) if key in known and known[key].version <= newest]
-        return self._delta_of(delta.owner, delta.after, sorted(held, key=lambda fact: fact.version))
 
     def _remember(self, told: tuple[Fact, ...]) -> None:
         """Publish facts of a former life, which other peers still hold, under new versions."""
@@ -406,7 +370,7 @@ class Facts:
         said = {key: fact.value for key, fact in own.items()} if outbid else {}
         for fact in lost:
             said[fact.key] = fact.value
-            self._news.append(fact)
+            self.news.append(fact)
         for key, value in said.items():
             self.publish(key, value)
 

@@ -6,8 +6,6 @@ document, and with a single state. The elected aggregator proposes the next docu
 mathematics made from the last result; a majority adopts the proposal like any final state. So there is one next document,
 even if peers die or several try at once. A census may also agree that the series is over.
 
-Only uptime counts for the pause between turns: the part that is over is on disk, in sixteenths, so a restarted peer waits
-for the rest, or until another peer begins.
 Of each series a peer keeps the present turn, the one before, and the census between them.
 """
 
@@ -25,13 +23,11 @@ from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import BadDocument, NoNext, NotReloaded, SeriesEnded
 from p2pclust.peer.core.spread.cancels import Cancels
-from p2pclust.peer.core.spread.facts import Facts
+from p2pclust.peer.core.spread.facts import SERIES, Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import ContinueJob, Task
 from p2pclust.peer.core.treatment import Treatment
 
-#: Prefix of the key of the fact with the newest document of a series; the series' name follows.
-PREFIX: Final = "series/"
 #: The table of the part of each pause that is over, and the kind of its timers.
 PAUSES: Final = "pause"
 #: The state of a census that ends the series.
@@ -67,20 +63,19 @@ class Series:
         self._pauses = Elapsed(context, PAUSES, waited)  # by job: the pause after that turn
         self._expected: dict[str, Document] = {}  # by id of the expected census: the turn before it
         self._complained: dict[str, str] = {}
-        self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census at the latest
+        self.waits_until = self._pauses.until  # by job: when this peer takes the census at the latest
 
     def start(self) -> list[Document]:
         """Continue after a restart; return the turns and censuses that have ended here."""
-        turns = [document.turn for document in self._table.documents.values() if not document.census]
-        names = list(dict.fromkeys(turn.series for turn in turns if turn is not None))
-        self._pauses.keep_only(document.id for series in names for document in self._table.turns(series))
+        names = dict.fromkeys(document.series for document in self._table.documents.values() if not document.census)
+        turns = [document for series in names if series is not None for document in self._table.turns(series)]
+        self._pauses.keep_only(document.id for document in turns)
         over = []
-        for series in names:
-            for document in self._table.turns(series):
-                if document.turn and document.turn.number == self._tombstones.newest(series):
-                    self.tell(document)
-                if self._table.ended(document.id):
-                    over.append(document)
+        for document in turns:
+            if document.number == self._tombstones.newest(document.series or ""):
+                self.tell(document)
+            if self._table.ended(document.id):
+                over.append(document)
         return over
 
     def begins(self, document: Document) -> None:
@@ -98,13 +93,12 @@ class Series:
         if turn is None or self._tombstones.forbids(document) or self._cancels.by(turn.series):
             return
         self._expected[census_of(document).id] = document
-        self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, document.treatment.every_s)
+        self._pauses.begin(document.id, document.treatment.every_s)
 
     def fire(self, job_id: str) -> Document | None:
         """Handle the timer of the pause after a turn; return the census that begins now."""
         if not self._pauses.fire(job_id):
             return None
-        self.waits_until.pop(job_id, None)
         for census_id, document in self._expected.items():
             if document.id == job_id and document.turn and not self._cancels.by(document.turn.series):
                 return self.expects(census_id)
@@ -116,19 +110,16 @@ class Series:
         if document is None:
             return None
         self._pauses.end(document.id)
-        self.waits_until.pop(document.id, None)
         return census_of(document)
 
     # -- the next document ----------------------------------------------------------------------------------------------
 
     def continues(self, census: Document) -> Task | None:
         """Return the task that makes the mathematics of the next turn, or None if this peer no longer has the last turn."""
-        before = self._before(census)
-        if before is None:
+        if (before := self._before(census)) is None:
             return None
-        return ContinueJob(
-            before.job, len(before.roster), self._table.state(before.id), keys=before.keys(self._ctx.rosters)
-        )
+        state, keys = self._table.state(before.id), before.keys(self._ctx.rosters)
+        return ContinueJob(before.job, len(before.roster), state, keys=keys)
 
     def _before(self, census: Document) -> Document | None:
         assert census.turn is not None
@@ -145,10 +136,7 @@ class Series:
         if stores is None:
             return None
         roster, treatment = tuple(stores), replace(before.treatment, aggregator="")
-        for job in (
-            mathematics or before.job,
-            before.job,
-        ):  # where the last centers make it too large, it begins as before
+        for job in (mathematics or before.job, before.job):  # too large with the last centers: it begins as before
             try:
                 document = replace(
                     before, job=job, roster=roster, store_ids=tuple(stores.values()), submitter=self._ctx.me,
@@ -197,16 +185,17 @@ class Series:
         self._complained.pop(census.id, None)
         return document if document.turn == census.turn else None
 
-    def tells_first(self, document: Document) -> bool:
-        """Return whether this peer is one of those that publish a new document at once."""
-        return self._ctx.me in document.roster[:_TELLERS]
-
     # -- spreading --------------------------------------------------------------------------------------------------------
 
     def tell(self, document: Document) -> None:
         """Publish the newest document of a series, always under the same key, so that old turns take up no memory."""
         if document.turn is not None and not document.census:
-            self._facts.publish(PREFIX + document.turn.series, document.encode())
+            self._facts.publish(SERIES + document.turn.series, document.encode())
+
+    def tell_first(self, document: Document) -> None:
+        """Publish a new document if this peer is one of those that do so at once."""
+        if self._ctx.me in document.roster[:_TELLERS]:
+            self.tell(document)
 
     def advance(self, document: Document) -> list[Document] | None:
         """Go over to a newer document of a series; return the older ones to forget, or None if it is not newer."""
@@ -214,25 +203,18 @@ class Series:
         if turn is None or self._tombstones.forbids(document):
             return None
         self._tombstones.advance(turn.series, turn.number)  # before older rows are deleted
-        said = self._facts.get(self._ctx.me, PREFIX + turn.series)
+        said = self._facts.get(self._ctx.me, SERIES + turn.series)
         if said is not None and said.value != document.encode():
             self.tell(document)  # otherwise other peers would repeat this peer's old turn indefinitely
         turns = [(d, d.turn.number) for d in self._table.turns(turn.series) if d.turn is not None]
         older = [d for d, number in turns if number < turn.number - (0 if d.census else 1)]
         expected = [d for d in self._expected.values() if d.turn and d.turn.series == turn.series]
         for before in [*older, *(d for d in expected if d.id != document.id)]:
-            self._settle(before.id)
+            self._pauses.end(before.id)
+            self._expected = {census_id: d for census_id, d in self._expected.items() if d.id != before.id}
         return older
-
-    def _settle(self, job_id: str) -> None:
-        """Stop expecting a census after a turn."""
-        self._pauses.end(job_id)
-        self.waits_until.pop(job_id, None)
-        for census_id in [census_id for census_id, d in self._expected.items() if d.id == job_id]:
-            del self._expected[census_id]
 
     def cancelled(self, series: str) -> None:
         """Stop the pauses of a cancelled series."""
         for document in self._table.turns(series):
             self._pauses.end(document.id)
-            self.waits_until.pop(document.id, None)

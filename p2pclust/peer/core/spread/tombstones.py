@@ -1,8 +1,8 @@
 """Tombstones: one rule, in one place, for all who delete a job: it must never begin again at this peer.
 
-One rule for the whole core: before a ballot or register is deleted, or in the same batch, a tombstone is on disk. A job
-that began again would vote in a term in which this store has voted, and could end a second time with other bits. Facts of
-old jobs live as long as any peer repeats them, so the document of a forgotten job may come at any time.
+Before a ballot or register is deleted, or in the same batch, a tombstone is on disk. A job that began again would vote in a
+term in which this store has voted, and could end a second time with other bits. Facts of old jobs live as long as any peer
+repeats them, so the document of a forgotten job may come at any time.
 
 - Of a series one number is kept: no turn below it, and no census that proposes one, begins here.
 - Of any other job that is forgotten its id is kept.

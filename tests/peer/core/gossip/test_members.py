@@ -8,12 +8,13 @@ import pytest
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, pack_links
+from p2pclust.peer.core.document import Document, links_of
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.job_messages import Join
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 
@@ -23,10 +24,16 @@ STORES = tuple(f"s-{name}" for name in ROSTER)
 
 
 def document(missing: str = "wait", links: bytes | None = None, **more: object) -> Document:
-    packed = pack_links(ROSTER, RING) if links is None else links
     given = {"collect": "gossip", "gossip_tolerance": 1e-9, "mixing": "push-sum"} | more
     treatment = Treatment(missing, 1.0, **given)  # type: ignore[arg-type]
+    packed = links_of(Routing("a", RING), treatment, ROSTER) if links is None else links
     return Document(b"job", ROSTER, STORES, treatment, "a", "n", packed)
+
+
+def test_links_are_pairs_of_roster_indices_and_those_to_others_are_left_out() -> None:
+    overlay = {"a": ["b"], "b": ["a", "c"], "c": ["b", "z"], "z": ["c"]}
+    packed = links_of(Routing("a", overlay), Treatment(collect="gossip"), ("a", "b", "c"))
+    assert list(packed) == [0, 0, 1, 0, 1, 0, 2, 0]
 
 
 class Members:

@@ -371,7 +371,7 @@ def test_two_refusals_that_are_far_apart_are_no_death() -> None:
     """The peer may have been restarted twice, and hung in between. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(5)
     core.step(1.0, LinkChecked("p2", True))
-    later = 1.1 + core.membership._suspicions.shortest_s
+    later = 1.1 + core.membership.suspicions.shortest_s
     core.step(later, Arrived("p2", Gossip(())))
     core.step(later, Arrived("p3", Refusal("p2", 1)))
     assert core.membership.status("p2") == "alive"

@@ -4,27 +4,26 @@ Membership tables and digests of facts carry the serial of their sender's roster
 for that roster; a peer that receives a lower one offers its own. The shell checks the fleet's signature before anything
 changes here; until then a roster is opaque bytes. In a fleet without rosters (serial 0) none of this happens.
 
-A peer that is no longer on the roster is *revoked*: nothing is sent to it and nothing from it is heard, neither directly
-nor through others; its votes and acknowledgements are discarded. It stays on the rosters of running jobs, whose majorities
-are counted over all peers that were there at the start.
-
-The documents of jobs name fleet rosters (:mod:`p2pclust.peer.core.fleet_roster`). A peer keeps the roster in force, the one
-before it, and those that its jobs name. It asks peers for one that it lacks, and for a newer one first.
+A peer keeps the roster in force, the one before it, and those that its jobs name (:mod:`p2pclust.peer.core.fleet_roster`).
+It asks peers for one that it lacks, and for a newer one first. `docs/peer/keys.md` says what a revoked peer loses.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import CheckRoster, SendRoster, TakeRoster
 from p2pclust.peer.core.events import RosterRead
 from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName
+from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message, RosterCopy, RosterOffer, RosterRequest
 from p2pclust.peer.core.reports import KeysExpired, RosterRefused, RosterTaken
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.spread.facts import Facts
 
 #: The table of rosters, each by the SHA-256 of its file in hexadecimal digits; two rows have those digits of the roster in
 #: force and of the one before it.
@@ -36,25 +35,6 @@ _GRACE_S: Final = 60.0  # in which a peer with another roster may pass on facts 
 _MOST_OFFERS: Final = 256
 _MOST_EXPLAINED: Final = 48 * 1024  # bytes of a roster that is sent on the control lane, over links that end
 _TIMER: Final[TimerKey] = ("roster", "ask")
-
-
-class Changes(Protocol):
-    """What a new roster changes at this peer."""
-
-    def enrolled(self, name: str) -> None:
-        """Add a peer to the fleet."""
-
-    def renewed(self, name: str) -> None:
-        """Use a peer's new keys."""
-
-    def revoked(self, name: str) -> None:
-        """Remove a peer from the fleet."""
-
-    def named_rosters(self) -> Iterable[bytes]:
-        """Return the digests of the rosters that the documents of jobs name."""
-
-    def roster_came(self) -> None:
-        """Look at the documents that wait for a roster."""
 
 
 def in_force(rows: Mapping[str, bytes]) -> bytes | None:
@@ -75,18 +55,22 @@ def rows_in_force(data: bytes, current: bytes | None) -> list[tuple[str, str, by
 
 
 class Enrolment:
-    """Keeps the fleet rosters.
+    """Keeps the fleet rosters, and changes the other machines as a new one says.
 
     `peers` are those of the first roster, each with a text that changes with its keys; `stored` the rows of the table.
     """
 
     def __init__(
-        self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str],
+        self, context: Context, membership: Membership, facts: Facts, blobs: Blobs, jobs: Jobs, peers: Mapping[str, str],
         stored: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
-        self._changes = changes
+        self._facts = facts
+        self._blobs = blobs
+        self._jobs = jobs
+        #: Peers that were enrolled in this life, so they are on no map from the start.
+        self.newcomers: dict[str, None] = {}
         self._peers = peers  # replaced, never changed
         self._current = stored.get(CURRENT)
         self._rows = dict.fromkeys(key for key in stored if key not in (CURRENT, BEFORE))
@@ -133,9 +117,7 @@ class Enrolment:
         """Handle a message about rosters."""
         match message:
             case RosterOffer():
-                if (
-                    message.serial > self._ctx.serial
-                ):  # a lower one is not answered: two peers would continue indefinitely
+                if message.serial > self._ctx.serial:  # on a lower one two peers would exchange offers indefinitely
                     self.heard(source, message.serial)
             case RosterRequest() if message.digest:
                 relays = self._ctx.relays_to(source)
@@ -158,7 +140,7 @@ class Enrolment:
         if not self._asked_for:
             self._offers.pop(self._asked, None)
         self._asked, self._checks = "", False
-        self._changes.roster_came()  # what waits for it may have waited for too long
+        self._jobs.roster_came()  # what waits for it may have waited for too long
         self._ask()
 
     def _ask(self) -> None:
@@ -168,17 +150,17 @@ class Enrolment:
         self._offers = {name: serial for name, serial in offers.items() if self._membership.present(name)}
         if self._offers:
             self._asked, self._asked_for = max(self._offers, key=lambda name: self._offers[name]), b""
-            self._ctx.send(self._asked, RosterRequest(self._ctx.serial))
-            self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
         elif wanted := list(self._ctx.rosters.wanted.items()):
             # Each time another of the rosters, and another of the peers that may have it.
             self._asked_for, names = wanted[self._turn % len(wanted)]
             able = [name for name in names if self._membership.present(name) and self._trusts(name)]
             self._asked = able[self._turn // len(wanted) % len(able)] if able else ""
             self._turn += 1
-            if self._asked:
-                self._ctx.send(self._asked, RosterRequest(self._ctx.serial, self._asked_for))
-            self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
+        else:
+            return
+        if self._asked:
+            self._ctx.send(self._asked, RosterRequest(self._ctx.serial, self._asked_for))
+        self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
 
     def look(self) -> None:
         """Ask for a roster that a document names, unless this peer waits for an answer."""
@@ -206,12 +188,12 @@ class Enrolment:
 
     def _hold(self, event: RosterRead, devices: Mapping[str, bytes]) -> None:
         """Keep an older roster, if a document names it."""
-        roster = FleetRoster(RosterName(event.serial, hashlib.sha256(event.data).digest()), devices)
+        roster = _named(event, devices)
         if roster.name.digest in self._ctx.rosters.wanted:
             self._write((TABLE, roster.name.digest.hex(), event.data))
             self._ctx.rosters.hold(roster)
             self._ctx.barred.update(dict.fromkeys(name for name in devices if name not in self._peers))
-            self._changes.roster_came()
+            self._jobs.roster_came()
 
     def _write(self, *rows: tuple[str, str, bytes]) -> None:
         for row in rows:  # on the disk in this order, all of them with the last one
@@ -230,45 +212,39 @@ class Enrolment:
         rows = rows_in_force(event.data, last)
         self._write(*rows)
         self._current = rows[-1][-1]
-        self._explain([*gone, *renewed], event.data)
+        for name in (*gone, *renewed) if len(event.data) <= _MOST_EXPLAINED else ():
+            # It refuses their keys: they learn why before their links end.
+            if name != ctx.me and self._membership.present(name) and ctx.routing.linked(name):
+                ctx.send(name, RosterCopy((event.data,)))
         ctx.effects.append(TakeRoster(event.data))
         ctx.serial, self._peers = event.serial, dict(event.peers)
         self._since = ctx.now
         self._ahead.clear()
         if event.devices is not None:
-            ctx.rosters.take(FleetRoster(RosterName(event.serial, hashlib.sha256(event.data).digest()), event.devices))
-        self._tidy([bytes.fromhex(row.decode()) for row in (self._current, last) if row is not None])
+            ctx.rosters.take(_named(event, event.devices))
+        kept = {row.decode(): bytes.fromhex(row.decode()) for row in (self._current, last) if row is not None}
+        named = [document.fleet_roster for document in self._jobs.table.documents.values()]
+        kept |= {roster.digest.hex(): roster.digest for roster in named if roster is not None}
+        ctx.rosters.keep_only(kept.values())
+        for key in [key for key in self._rows if key not in kept]:
+            del self._rows[key]
+            ctx.persist(TABLE, key, None, sync=False)
         new = sorted(name for name in self._peers if name not in before)
-        ctx.report(
-            RosterTaken(
-                serial=event.serial, enrolled=new, revoked=gone, renewed=renewed, by=event.source or "this device"
-            )
-        )
+        ctx.report(RosterTaken(event.serial, new, gone, renewed, by=event.source or "this device"))
         self._revoke(gone)
         for name in new:
             ctx.barred.pop(name, None)
-            self._changes.enrolled(name)
+            self.newcomers[name] = None
+            self._membership.enrol(name)
         for name in renewed:
-            self._changes.renewed(name)
-        self._changes.roster_came()
+            self._membership.renew(name)
+            self._jobs.renewed(name)
+            if ctx.signs_facts:
+                self._facts.forget(name)  # its old key signed them; it publishes them again: new keys need a restart
+        self._jobs.roster_came()
         for name in ctx.choose(self._membership.neighbours(), _FANOUT):
             if name != event.source:
                 ctx.send(name, RosterOffer(event.serial))
-
-    def _tidy(self, needed: list[bytes]) -> None:
-        """Delete the rosters that are neither needed nor named by a job."""
-        kept = [*needed, *self._changes.named_rosters()]
-        self._ctx.rosters.keep_only(kept)
-        digits = {digest.hex() for digest in kept}
-        for key in [key for key in self._rows if key not in digits]:
-            del self._rows[key]
-            self._ctx.persist(TABLE, key, None, sync=False)
-
-    def _explain(self, names: list[str], data: bytes) -> None:
-        """Send the roster to devices whose keys it refuses, before their links end: so they learn why."""
-        for name in names if len(data) <= _MOST_EXPLAINED else ():
-            if name != self._ctx.me and self._membership.present(name) and self._ctx.routing.linked(name):
-                self._ctx.send(name, RosterCopy((data,)))
 
     def expired(self, names: tuple[str, ...]) -> None:
         """Treat peers with expired keys as revoked."""
@@ -284,4 +260,12 @@ class Enrolment:
             self._offers.pop(name, None)
             self._ctx.barred[name] = None
         for name in others:
-            self._changes.revoked(name)
+            self.newcomers.pop(name, None)
+            self._membership.expel(name)
+            self._blobs.link_vanished(name)
+            self._facts.forget(name)
+            self._jobs.revoked(name)
+
+
+def _named(event: RosterRead, devices: Mapping[str, bytes]) -> FleetRoster:
+    return FleetRoster(RosterName(event.serial, hashlib.sha256(event.data).digest()), devices)

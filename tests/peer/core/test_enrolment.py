@@ -506,12 +506,12 @@ def test_all_revoked_peers_are_barred_before_the_end_of_the_first_makes_this_pee
     net = fleet(5)
     core = net.core("p1")
     barred: list[list[str]] = []
-    revoked = core.revoked
+    revoked = core.jobs.revoked
 
     def look(name: str) -> None:
         barred.append(sorted(core.barred))
         revoked(name)
 
-    monkeypatch.setattr(core, "revoked", look)
+    monkeypatch.setattr(core.jobs, "revoked", look)
     core.enrolment.read(read_paper("", paper_roster(2, FIRST)))
     assert barred == [["p4", "p5"], ["p4", "p5"]]
