@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Token(ABC):
+class Token:
     """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
 
-    @abstractmethod
     def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
+        """Return the token as traces record it: the machine, and the fields."""
+        machine = "job" if isinstance(self, JobToken) else "blob"
+        return (machine, *(_word(getattr(self, field.name)) for field in fields(self)))
+
+
+def _word(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +25,6 @@ class VerifyToken(Token):
     """A blob is verified."""
 
     digest: bytes
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("blob", self.digest.hex())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,6 @@ class TermToken(JobToken):
 
     term: int
 
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, str(self.term))
-
 
 @dataclass(frozen=True, slots=True)
 class SumToken(JobToken):
@@ -53,7 +50,6 @@ class SumToken(JobToken):
     round: int
 
     def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
         return ("job", self.job, self.kind, f"{self.term}.{self.round}")
 
 
@@ -64,20 +60,12 @@ class AnswerToken(JobToken):
     state: bytes  # its digest
     proposer: int
 
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, self.state.hex(), str(self.proposer))
-
 
 @dataclass(frozen=True, slots=True)
 class CheckToken(JobToken):
     """A follower checks a state before it adopts it."""
 
     state: bytes  # its digest
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, self.state.hex())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +76,10 @@ class PadsToken(JobToken):
     state: bytes  # its digest
     members: int
 
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, str(self.term), self.state.hex(), str(self.members))
-
 
 @dataclass(frozen=True, slots=True)
 class EndToken(JobToken):
     """The job has ended here."""
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +88,3 @@ class GossipToken(JobToken):
 
     state: bytes  # its digest; empty before the first state
     within: str  # the outcome counts only within this epoch, or for these members; empty: always
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, self.state.hex(), self.within)

@@ -21,18 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.gossip.members import GossipMembership
+from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import JobFinished
 from p2pclust.peer.core.round_reports import (
     AnswerMalformed,
     Averaged,
@@ -42,8 +41,7 @@ from p2pclust.peer.core.round_reports import (
     StateTaken,
     Unable,
 )
-from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import (
     BeginJob,
@@ -58,6 +56,7 @@ from p2pclust.peer.core.tasks import (
     StateMade,
     StateTask,
     Task,
+    blobs_of,
 )
 from p2pclust.peer.core.tokens import GossipToken, JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, REVOKED
@@ -66,70 +65,33 @@ from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
 
-class GossipWork:
-    """Hands tasks to the worker."""
+class Version(NamedTuple):
+    """A state, ordered by round, then by the epoch in which it was adopted."""
 
-    def __init__(self, context: Context, document: Document) -> None:
-        self._ctx = context
-        self._document = document
-        self._me = document.index(context.me)
-        self._running: dict[GossipToken, None] = {}
+    round: int
+    epoch: int
+    digest: bytes
 
-    def describe(self, ref: Ref | None) -> None:
-        """Ask what the core may know about a state, or about the job's first state if there is none yet."""
-        job, n_peers = self._document.job, len(self._document.roster)
-        self._ask("", BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
-
-    def offer(self, ref: Ref, members: tuple[int, ...], within: str) -> None:
-        """Ask for this peer's offer to the round that starts from the state."""
-        self._ask(within, MakeOffer(self._document.job, len(self._document.roster), ref, self._me, members))
-
-    def close(self, ref: Ref, ended: Averaging, *, within: str, own: bool) -> None:
-        """Ask for the state after a round; `own`: the estimate is this peer's alone."""
-        task = CloseGossipRound(
-            self._document.job, len(self._document.roster), ref,
-            answers=tuple(answer for _, answer in sorted(ended.answers.items())),
-            estimate=ended.estimate if ended.size else None,
-            tolerance=inf if own else self._document.treatment.gossip_tolerance,
-        )  # fmt: skip
-        self._ask(within, task)
-
-    def _ask(self, within: str, task: Task) -> None:
-        state = task.state.digest if isinstance(task, StateTask) else b""
-        token = GossipToken(self._document.id, task.kind, state, within)
-        if token not in self._running:
-            self._running[token] = None
-            self._ctx.effects.append(Compute(token, task))
-
-    def ended(self, token: GossipToken) -> None:
-        """A task ended."""
-        self._running.pop(token, None)
+    @classmethod
+    def of(cls, message: HeldState) -> Version:
+        """Return the version that a message offers."""
+        return cls(message.entry_round, message.entry_epoch, message.digest)
 
 
 _TOLD = 100  # a report is made after so many ticks
 
 
-class GossipJob:
+class GossipJob(PeerJob):
     """One gossip job at one peer, with the methods of an `AggregatedJob`."""
 
     def __init__(self, job: JobContext, note: bytes | None) -> None:
-        context, document = job.context, job.document
-        self._ctx = context
-        self._membership = job.membership
-        self._bars = job.bars
+        super().__init__(job)
         self._cancels = job.cancels
-        self._children = job.children
-        self.document = document
-        self.suspicions = job.suspicions
-        self.ledger = job.ledger
-        self.id = document.id
-        self._me = document.index(context.me)
         self.workspace = JobWorkspace(job, note)  # always empty
-        self.circles = GossipMembership(context, job.membership, document, job.ledger, self)
-        self._exchange = Ticks(context, self._tell)
-        self._handover = Handover(context, job.blobs, document)
-        self._work = GossipWork(context, document)
-        self._timer: TimerKey = ("job", document.id, "mix")
+        self.circles = GossipMembership(job, self)
+        self._exchange = Ticks(job.context, self._tell)
+        self._timer: TimerKey = ("job", self.id, "mix")
+        self._computing: dict[GossipToken, None] = {}
         self._version: Version | None = None  # of the present state
         self._ref: Ref | None = None
         self._final = False
@@ -140,6 +102,9 @@ class GossipJob:
         self._round: Averaging | None = None
         self._half_way = False  # of the end
         self._taken: Version | None = None  # a state of another peer that the worker reads
+        self._asked_at = float("-inf")  # when this peer asked for another state
+        self._waiting: HeldState | Close | None = None  # for the blob of a state
+        self._refused: dict[bytes, None] = {}  # digests that are not valid states
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or continue after a restart."""
@@ -148,7 +113,7 @@ class GossipJob:
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
         if self._cancels.of(self.document):
             self.circles.settle()
-        self._work.describe(self.ledger.register.ref)
+        self._describe(self.ledger.register.ref)
         if fresh:
             self.circles.begin()
         else:
@@ -162,7 +127,7 @@ class GossipJob:
             case Close():
                 self._on_close(source, message)
             case Mix() | Join() | AskState() if self.ledger.finished:
-                self._ctx.send(source, close_message(self.id, self.ledger.register))
+                self._ctx.send(source, self._close_message())
             case _ if self.ledger.finished:
                 pass
             case Mix():
@@ -202,23 +167,20 @@ class GossipJob:
         return "closing" if self._final else "mixing", "", self._exchange.waits_for()
 
     def forget(self) -> None:
-        """Delete the timer and rows of this job."""
         self._ctx.timers.cancel(self._timer)
-        for table in ("job", "ballot", "register"):
-            self._ctx.persist(table, self.id, None, sync=False)
+        super().forget()
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this job needs."""
-        refs = [ref for ref in (self.ledger.register.ref, self._ref) if ref is not None and ref.payload is None]
-        return [ref.digest for ref in refs] + self._handover.in_use()
+        waiting = [] if self._waiting is None else [self._waiting.digest]
+        return blobs_of((self.ledger.register.ref, self._ref)) + waiting
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for this blob."""
-        message = None if self.ledger.finished else self._handover.ready(digest)
-        if isinstance(message, Close):
-            self._on_close("", message)
-        elif message is not None:
-            self._on_held("", message)
+        message = self._waiting
+        if message is not None and message.digest == digest and not self.ledger.finished:
+            self._waiting = None
+            self.receive("", message)
 
     # -- ticks ------------------------------------------------------------------------------------------------------
 
@@ -249,9 +211,8 @@ class GossipJob:
             return
         theirs = Version(message.entry_round, message.entry_epoch, message.entry_digest)
         if theirs.digest != self._entry.digest:
-            if theirs.rank > self._entry.rank:
-                assert self.circles.circle is not None
-                self._handover.ask(source, self.circles.circle.epoch, theirs)
+            if theirs > self._entry:
+                self._ask_for(source, theirs)
             elif message.word:
                 self.greet(source)
             return
@@ -295,7 +256,7 @@ class GossipJob:
     def entered(self) -> None:
         """Begin again in a new epoch."""
         self._round, self._taken, self._half_way = None, None, False
-        self._handover.forget()
+        self._waiting = None
         self._entry = self._version
         self._exchange.enter(self._near(), (self._version.round if self._version else 0, 0))
         if self._version is not None:
@@ -320,24 +281,27 @@ class GossipJob:
 
     def _open(self) -> None:
         assert self._version is not None
-        assert self.circles.circle is not None
         phase = "closing" if self._final else "adopting"
-        self._ctx.report(
-            PhaseBegun(*self.document.named, phase=phase, term=self.circles.circle.epoch, round=self._version.round)
-        )
+        self._ctx.report(PhaseBegun(*self.document.named, phase, self._circle.epoch, self._version.round))
         if self._final:
             self._mix(self._present)
         elif self._whom in self._offers:
             self._mix(self._offers[self._whom])
         else:
             assert self._ref is not None
-            self._work.offer(self._ref, self.circles.circle.members, self._whom)
+            job, n_peers, members = self.document.job, len(self.document.roster), self._circle.members
+            self._compute(self._whom, MakeOffer(job, n_peers, self._ref, self._me, members))
+
+    @property
+    def _circle(self) -> GossipMembers:
+        circle = self.circles.circle
+        assert circle is not None
+        return circle
 
     @property
     def _whom(self) -> str:
         """What an offer depends on beside the state: where one peer is asked, it depends on the members."""
-        assert self.circles.circle is not None
-        return self.circles.circle.mask.hex() if self._one else ""
+        return self._circle.mask.hex() if self._one else ""
 
     def cancelled(self) -> None:
         """Let this peer's next answer say that the job is cancelled."""
@@ -348,7 +312,7 @@ class GossipJob:
         assert self.circles.links is not None
         cancel = None if self._final else self._cancels.of(self.document)
         instead = "" if cancel is None else f"{CANCELLED}{cancel.by}"[:MAX_REASON]
-        instead = instead or (REVOKED if self._bars(self._ctx.me) else "")
+        instead = instead or (REVOKED if self.bars(self._ctx.me) else "")
         if instead and not self._final:
             nothing = None if offer.mass is None else np.zeros_like(offer.mass)
             offer = Offer(Answer(self._me, instead), nothing)
@@ -363,8 +327,7 @@ class GossipJob:
             self._go_on()
 
     def _end_round(self, ended: Averaging) -> None:
-        circle, version = self.circles.circle, self._version
-        assert circle is not None
+        circle, version = self._circle, self._version
         assert version is not None
         self._round = None
         if not ended.complete:  # a peer withheld answers of others
@@ -381,18 +344,36 @@ class GossipJob:
         self._ctx.report(Averaged(*named, round_, circle.epoch, ticks=ended.tick, reached=ended.reached))
         self._ctx.report(PhaseBegun(*named, "combining", circle.epoch, round_))
         assert self._ref is not None
-        self._work.close(self._ref, ended, within=str(circle.epoch), own=self._ticks > 0)
+        task = CloseGossipRound(
+            self.document.job, len(self.document.roster), self._ref,
+            answers=tuple(answer for _, answer in sorted(ended.answers.items())),
+            estimate=ended.estimate if ended.size else None,
+            tolerance=inf if self._ticks else self.document.treatment.gossip_tolerance,
+        )  # fmt: skip
+        self._compute(str(circle.epoch), task)
+
+    def _describe(self, ref: Ref | None) -> None:
+        """Ask what the core may know about a state, or about the job's first state if there is none yet."""
+        job, n_peers = self.document.job, len(self.document.roster)
+        self._compute("", BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
+
+    def _compute(self, within: str, task: Task) -> None:
+        state = task.state.digest if isinstance(task, StateTask) else b""
+        token = GossipToken(self.id, task.kind, state, within)
+        if token not in self._computing:
+            self._computing[token] = None
+            self._ctx.effects.append(Compute(token, task))
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
         """Continue after a task of this job."""
         assert isinstance(token, GossipToken), token
-        self._work.ended(token)
+        self._computing.pop(token, None)
         if self.ledger.finished:
             return
         if isinstance(outcome, NoResult):  # another version of the software, say
             self._ctx.report(Unable(*self.document.named, task=token.kind, reason=outcome.reason))
             if self._taken is not None and self._taken.digest == token.state:
-                self._handover.refuse(self._taken.digest)
+                self._refused[self._taken.digest] = None
                 self.entered()  # with what it had
             return
         if isinstance(outcome, StateMade) and token.kind != CloseGossipRound.kind:
@@ -419,29 +400,61 @@ class GossipJob:
 
     def _combined(self, made: StateMade) -> None:
         assert self._version is not None
-        assert self.circles.circle is not None
-        epoch, round_, roster = self.circles.circle.epoch, self._version.round, self.document.roster
+        epoch, round_, roster = self._circle.epoch, self._version.round, self.document.roster
         self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
-        if self._me == self.circles.circle.members[0]:  # all members report the same, so one does
+        if self._me == self._circle.members[0]:  # all members report the same, so one does
             contributors = [roster[index] for index in made.info.contributors]
             self._ctx.report(RoundCombined(*self.document.named, epoch, round_, contributors, made.info, roster))
         self._work_on(Version(round_ + 1, epoch, made.ref.digest), made.ref, made.info)
 
     # -- states of others -------------------------------------------------------------------------------------------
 
+    def _ask_for(self, source: str, version: Version) -> None:
+        """Ask a neighbour in the same epoch for the state that it entered with, unless as new a one is being fetched.
+
+        An older one may never come: its holders may have taken the newer state meanwhile, and dropped it.
+        """
+        if self._awaits_older(version) and self._ctx.now - self._asked_at >= self._ctx.timing.heartbeat_s:
+            self._asked_at = self._ctx.now
+            self._ctx.send(source, AskState(self.id, self._circle.epoch))
+
+    def _awaits_older(self, version: Version) -> bool:
+        waiting = self._waiting
+        return waiting is None or (isinstance(waiting, HeldState) and Version.of(waiting) < version)
+
     def _on_ask(self, source: str, message: AskState) -> None:
         circle, entry, ref = self.circles.circle, self._entry, self._ref
-        held = entry is not None and ref is not None and entry.digest == ref.digest
-        if held and circle is not None and circle.epoch == message.epoch:
-            self._handover.give(source, circle.epoch, entry, ref)  # type: ignore[arg-type] # they are not None
+        if (
+            entry is None
+            or ref is None
+            or entry.digest != ref.digest
+            or circle is None
+            or circle.epoch != message.epoch
+        ):
+            return
+        held = HeldState(self.id, circle.epoch, entry.epoch, entry.round, ref.digest, ref.size_bytes, ref.frames)
+        self._ctx.send(source, held, bulk=sum(map(len, ref.frames)) > MAX_CONTROL_BYTES // 2)
+
+    def _resolve(self, source: str, message: HeldState | Close) -> Ref | None:
+        """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
+        for ref in (self.ledger.register.ref, self._ref):
+            if ref is not None and ref.digest == message.digest:
+                return ref
+        if message.digest in self._refused:
+            return None
+        ref = self._state_of(message, source, self.document.roster)
+        newer = isinstance(message, Close) or self._awaits_older(Version.of(message))
+        if newer and not message.state and self._blobs.fetching(message.digest):
+            self._waiting = message
+        return ref
 
     def _on_held(self, source: str, message: HeldState) -> None:
-        version = Version(message.entry_round, message.entry_epoch, message.digest)
+        version = Version.of(message)
         if self.circles.circle is None or self.circles.circle.epoch != message.epoch:
             return
-        if self._entry is None or version.rank <= self._entry.rank:
+        if self._entry is None or version <= self._entry:
             return
-        ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))
+        ref = self._resolve(source, message)
         if ref is None:
             return
         # Not on disk yet: a round with all members shows first that all of them have this state.
@@ -449,7 +462,7 @@ class GossipJob:
         self._entry = self._taken = version
         self._exchange.enter(self._near(), (version.round, 0), again=True)
         self._ctx.report(StateTaken(*self.document.named, peer=source, round=version.round))
-        self._work.describe(ref)
+        self._describe(ref)
 
     def _near(self) -> list[str]:
         """Return the neighbours that are members."""
@@ -462,8 +475,7 @@ class GossipJob:
         """Continue after as many ticks as hops: all members have the state, or, the second time, have it on disk."""
         assert self._version is not None
         assert self._ref is not None
-        assert self.circles.circle is not None
-        position = (self.circles.circle.epoch, self._version.round)
+        position = (self._circle.epoch, self._version.round)
         if not self._half_way:
             self._half_way = True
             if self.ledger.register.position != position or not self.ledger.register.final:
@@ -479,18 +491,14 @@ class GossipJob:
         """This peer's answer to the final state: the id of its store."""
         return Offer(Answer(self._me, payload=self._ctx.store_id.encode()), None)
 
-    def _finish(self, epoch: int, round_: int, ref: Ref) -> None:
-        self.ledger.finish(epoch, round_, ref)
+    def _stop(self) -> None:
         self._ctx.timers.cancel(self._timer)
-        self._round = None
-        self._handover.forget()
-        self._ctx.report(JobFinished(*self.document.named, term=epoch, round=round_, digest=ref.digest.hex()))
-        self._children.ended(self.id)
+        self._round = self._waiting = None
 
     def _on_close(self, source: str, message: Close) -> None:
         """Finish: the sender has finished, so a majority has this state."""
         if self.ledger.finished:
             return
-        ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))
+        ref = self._resolve(source, message)
         if ref is not None:
             self._finish(message.term, message.round, ref)

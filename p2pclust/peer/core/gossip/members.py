@@ -25,17 +25,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, majority
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.job_messages import Join
-from p2pclust.peer.core.ledger import Ledger
-from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajority
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import GossipJob
 
 _STORE_BITS = 32
 _MOST_EPOCHS = 2**60
@@ -55,36 +56,17 @@ class GossipMembers:
         return packed(as_mask(self.members))
 
 
-class GossipMembershipHooks(Protocol):
-    """The job that takes part."""
-
-    def entered(self) -> None:
-        """Begin again in a new epoch."""
-
-    def outside(self) -> None:
-        """Stop the round: this peer has left the epoch."""
-
-    def greet(self, name: str) -> None:
-        """Send the present circle to a peer."""
-
-
-class GossipMembership:
+class GossipMembership(JobPart):
     """Which circle this peer is in: at most one at a time. Its epochs are the terms of the job's ledger."""
 
-    def __init__(
-        self, context: Context, membership: Membership, document: Document, ledger: Ledger, hooks: GossipMembershipHooks
-    ) -> None:
-        self._ctx = context
-        self._membership = membership
-        self._document = document
-        self._ledger = ledger
+    def __init__(self, job: JobContext, hooks: GossipJob) -> None:
+        super().__init__(job)
         self._hooks = hooks
-        self._me = document.index(context.me)
-        self._all = document.peers_links
+        self._all = self._document.peers_links
         self.circle: GossipMembers | None = None
         self.links: GossipLinks | None = None  # among the members
-        self._needs_all = document.treatment.missing == "all"
-        self._highest = ledger.term
+        self._needs_all = self._document.treatment.missing == "all"
+        self._highest = self._ledger.term
         self._outside_since = 0.0
         self._asked_at = float("-inf")
         self._proposed_at = float("-inf")

@@ -507,7 +507,7 @@ class Jobs:
         """Stop standing in elections: this peer's store has a new id."""
         for job in self.jobs.values():
             if isinstance(job, AggregatedJob) and not job.ledger.finished:
-                job.election.store_lost()
+                job.election.withdraw()
 
     def member_changed(self, name: str) -> None:
         """React to a new membership status."""

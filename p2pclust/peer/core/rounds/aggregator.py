@@ -11,7 +11,7 @@ state again, and a contribution is a pure function of state and data.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import has_majority
@@ -33,7 +33,7 @@ from p2pclust.peer.core.round_reports import (
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.invitations import Invitations
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
@@ -61,33 +61,20 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 
+if TYPE_CHECKING:
+    from p2pclust.peer.core.rounds.job import AggregatedJob
+
 #: The only state of a census.
 _AGREED: Final = StateInfo(final=True)
 
 
-class TermHooks(Protocol):
-    """What a term needs of the job that it belongs to."""
-
-    def adopt_own(self, term: int, opened: OpenRound) -> None:
-        """Adopt the opened state at this peer, and compute its contribution."""
-
-    def finished(self, term: int, opened: OpenRound) -> None:
-        """End the job: a majority adopted the final state."""
-
-
-class AggregatorTerm:
+class AggregatorTerm(JobPart):
     """One term of aggregation."""
 
     def __init__(
-        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: TermHooks
+        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: AggregatedJob
     ) -> None:  # fmt: skip
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._document = job.document
-        self._ledger = job.ledger
-        self._cancels = job.cancels
-        self._series = job.series
+        super().__init__(job)
         self._election = election
         self._hooks = hooks
         self.term = self._ledger.term
@@ -138,21 +125,16 @@ class AggregatorTerm:
     def _describe(self) -> None:
         """Ask the worker about the newest state: a term begins by opening it again."""
         ref = self._ledger.register.ref
-        if self._document.census:
-            self._take_census(ref)
-            return
         job, n_peers, keys = self._document.job, len(self._document.roster), self._job.keys
-        self._compute(BeginJob(job, n_peers, keys) if ref is None else DescribeState(job, n_peers, ref, keys=keys))
-
-    def _take_census(self, ref: Ref | None) -> None:
-        """Open the only state of a census: what an earlier term may have agreed on, or what this peer proposes."""
-        if ref is not None:
+        if not self._document.census:
+            self._compute(BeginJob(job, n_peers, keys) if ref is None else DescribeState(job, n_peers, ref, keys=keys))
+        elif ref is not None:  # its only state: an earlier term may have agreed on it
             self._open(ref, self._ledger.register.round, _AGREED)
-        elif (task := self._series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
+        elif (task := self._job.series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
             self._compute(task)
 
     def _propose(self, mathematics: bytes) -> None:
-        data = self._series.propose(self._document, mathematics)
+        data = self._job.series.propose(self._document, mathematics)
         self._mathematics = mathematics if data is None else None
         if data is not None:
             self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
@@ -171,7 +153,11 @@ class AggregatorTerm:
         elif isinstance(outcome, Summed):
             self._secure.summed(outcome)
         elif isinstance(outcome, TooFew):
-            self._wait_for_more(outcome.reason)
+            opened = self._round  # of keys: it stays open
+            assert opened is not None
+            opened.combining, opened.too_few = False, dict(opened.contributions)
+            self._ctx.report(TooFewKeys(*self._document.named, self.term, opened.round, outcome.reason))
+            self.look()
         elif isinstance(outcome, StateMade):
             self._state_made(token, outcome)
 
@@ -201,14 +187,6 @@ class AggregatorTerm:
     def _made_before(self, info: StateInfo) -> bool:
         """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
         return info.secure is not None and not info.secure.wants_keys
-
-    def _wait_for_more(self, reason: str) -> None:
-        """Keep a round of keys open: too few peers have answered."""
-        opened = self._round
-        assert opened is not None
-        opened.combining, opened.too_few = False, dict(opened.contributions)
-        self._ctx.report(TooFewKeys(*self._document.named, term=self.term, round=opened.round, reason=reason))
-        self.look()
 
     def _open(self, ref: Ref, round_: int, info: StateInfo) -> None:
         opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now, info.secure)
@@ -270,8 +248,8 @@ class AggregatorTerm:
         if message.busy:
             here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
             (self._patience.computes if here else self._patience.works)(source)  # without the state, it fetches it
-        if self._round is not None and message.register_term == self.term:
-            self._go_on(self._answers.heartbeat(self._round, source, message))
+        if opened is not None and message.register_term == self.term:
+            self._go_on(self._answers.heartbeat(opened, source, message))
 
     def blob_ready(self, digest: bytes) -> None:
         """Take the contributions whose blob is complete now."""
@@ -298,7 +276,7 @@ class AggregatorTerm:
     def member_changed(self, name: str) -> None:
         """React to a new membership status of a roster peer."""
         opened = self._round
-        self._secure.member_changed()
+        self._secure.look()
         if self._membership.gone(name):
             self._patience.comes_through(name)
         if opened is None:
@@ -308,7 +286,9 @@ class AggregatorTerm:
         elif self._membership.gone(name) and opened.tree is not None:
             # The peer that would have handed on their answers is gone.
             below = opened.tree.without(self._document.index(name))
-            self._invitations.send_present(opened, [self._document.roster[index] for index in below])
+            for other in (self._document.roster[index] for index in below):
+                if other not in opened.answered and not self._membership.gone(other):
+                    self._invitations.send(opened, other)
         self.look()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -330,7 +310,7 @@ class AggregatorTerm:
             self._headway.reached(opened.round)
         if opened.final:
             self._hooks.finished(self.term, opened)
-        elif cancel := self._cancels.of(self._document) or self._revocation(opened):
+        elif cancel := self._job.cancels.of(self._document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
                 self._cancel(opened, cancel)
             elif self._reported(opened):  # what was revealed is to be in the last state
@@ -351,7 +331,7 @@ class AggregatorTerm:
         """Make the final state of a cancelled job, without waiting for contributions."""
         opened.combining = True
         self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=cancel.by))
-        document, ends = self._document, self._cancels.rules(self._document)
+        document, ends = self._document, self._job.cancels.rules(self._document)
         self._compute(CancelJob(document.job, len(document.roster), opened.ref, cancel, ends, keys=self._job.keys))
 
     def _complete(self, opened: OpenRound) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.round_reports import NotChecked, RefutesState
-from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.tasks import CheckState, NoResult, Outcome, Ref, StateChecked, StateRefuted
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.tasks import CheckState, NoResult, Outcome, Ref, StateChecked, StateRefuted, blobs_of
 from p2pclust.peer.core.tokens import CheckToken
 
 _MOST_REMEMBERED: Final = 16
@@ -22,19 +22,15 @@ _MOST_REMEMBERED: Final = 16
 _Key = tuple[bytes, bytes]
 
 
-class CheckedStates:
+class CheckedStates(JobPart):
     """Asks the worker of one peer to check the states of one job, and remembers what it said.
 
     `leave` is called with each peer that is distrusted, once.
     """
 
     def __init__(self, job: JobContext, leave: Callable[[str], None]) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._document = job.document
-        self._ledger = job.ledger
+        super().__init__(job)
         self._cancels = job.cancels
-        self._suspicions = job.suspicions
         self._good: dict[_Key, bool] = {}  # whether the state is final
         self._leave = leave
         self._refuted: dict[_Key, None] = {}
@@ -113,7 +109,7 @@ class CheckedStates:
             self.distrusted[source] = None
             round_ = self._ledger.register.round
             self._ctx.report(RefutesState(*self._document.named, round=round_, peer=source, reason=reason))
-            self._suspicions.add(source, round_, f"it sent a state that does not follow: {reason}")
+            self._job.suspicions.setdefault(source, (round_, f"it sent a state that does not follow: {reason}"))
             self._leave(source)
 
     def checking(self, digest: bytes) -> bool:
@@ -122,8 +118,7 @@ class CheckedStates:
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that are needed."""
-        refs = [ref for _, ref, _ in self._asked.values()]
-        return [ref.digest for ref in refs if ref.payload is None]
+        return blobs_of(ref for _, ref, _ in self._asked.values())
 
 
 def _forget_oldest(table: dict[_Key, Any]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.tokens import AnswerToken
 
 _MOST_DOUBLINGS: Final = 20
@@ -25,14 +25,11 @@ _BUSY_ANSWERS: Final = 8.0
 _ANSWERS: Final = 4.0
 
 
-class Headway:
+class Headway(JobPart):
     """What this peer has seen of the progress of one job."""
 
     def __init__(self, job: JobContext) -> None:
-        self._ctx = job.context
-        self._document = job.document
-        self._membership = job.membership
-        self._ledger = job.ledger
+        super().__init__(job)
         self._term = 0
         self._aggregator = ""  # of that term
         self._terms = 0  # since the newest state that a majority is known to have adopted

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from p2pclust.peer.core.job_messages import Heartbeat, Open
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience
 
@@ -15,17 +14,12 @@ RELAYS: Final = 3
 _LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 
 
-class Invitations:
+class Invitations(JobPart):
     """The invitations to the rounds of one term."""
 
     def __init__(self, job: JobContext, patience: Patience) -> None:
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
+        super().__init__(job)
         self._patience = patience
-        self._me = job.document.index(job.context.me)
-        self._ledger = job.ledger
         self._term = job.ledger.term
 
     def grow_tree(self, opened: OpenRound) -> None:
@@ -61,12 +55,6 @@ class Invitations:
         message = opened.message(self._document.id, self._term)
         self._ctx.send(name, self._along(opened, self._document.index(name), message))
 
-    def send_present(self, opened: OpenRound, names: Iterable[str]) -> None:
-        """Send the opened state to those of the peers that are present and have not answered."""
-        for name in names:
-            if name not in opened.answered and not self._membership.gone(name):
-                self.send(opened, name)
-
     def send_around(self, opened: OpenRound, name: str) -> list[str]:
         """Send the opened state to a silent peer through others; return these."""
         message = opened.message(self._document.id, self._term)
@@ -94,6 +82,8 @@ class Invitations:
         Each repeat is answered with the whole contribution, so a peer with a slow uplink would otherwise send more than its
         link carries, and its answers to probes would wait behind them.
         """
+        retry_s = self._ctx.timing.retry_s
+        longest_s = max(retry_s, self._document.treatment.patience_s / _LEAST_REPEATS)
         for name in self._document.roster:
             if name == self._ctx.me or name in opened.answered or self._membership.gone(name):
                 continue
@@ -105,12 +95,7 @@ class Invitations:
             if self._patience.works_still(name):
                 continue
             repeats = opened.repeats.get(name, 0)
-            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._pause_s(repeats):
+            pause_s = min(retry_s * 2.0 ** min(repeats, 16), longest_s)
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= pause_s:
                 opened.repeats[name] = repeats + 1
                 self.send(opened, name)
-
-    def _pause_s(self, repeats: int) -> float:
-        """Return how long to wait for an answer that was asked for again so many times."""
-        retry_s = self._ctx.timing.retry_s
-        longest_s = max(retry_s, self._document.treatment.patience_s / _LEAST_REPEATS)
-        return min(retry_s * 2.0 ** min(repeats, 16), longest_s)

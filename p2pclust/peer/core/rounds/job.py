@@ -26,7 +26,6 @@ from p2pclust.peer.core.job_messages import (
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import JobFinished
 from p2pclust.peer.core.round_reports import (
     BadPart,
     CatchesUp,
@@ -40,11 +39,11 @@ from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Fitness, Role
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes, ReportedSets
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import JobKeys, Outcome, Ref
+from p2pclust.peer.core.tasks import JobKeys, Outcome
 from p2pclust.peer.core.tokens import AnswerToken, CheckToken, EndToken, JobToken, PadsToken, SumToken, TermToken
 
 #: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
@@ -61,19 +60,11 @@ _ROUNDS: Final[dict[type[Message], str]] = {Open: "round", HeldState: "entry_rou
 _PROMISES: Final = PreVote | PreVoteReply | RequestVote | VoteReply | Open | Heartbeat
 
 
-class AggregatedJob:
+class AggregatedJob(PeerJob):
     """One job at one peer. Every message of the job passes `receive`, which refuses stale terms before any other check."""
 
     def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self.document = job.document
-        self.suspicions = job.suspicions
-        self.bars = job.bars
-        self.ledger = job.ledger
-        self.id = job.document.id
+        super().__init__(job)
         self._began_at = job.context.now
         self._headway = Headway(job)
         self.election = Election(job, self, fitness, self._headway)
@@ -82,10 +73,11 @@ class AggregatedJob:
         self._notes = PadNotes(job.context, job.document, pads)
         self.reported_sets = ReportedSets(job, self._notes)
         self._follower = Follower(job, self.election, self.workspace, self._headway, self._notes, self._own_term)
-        self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
-        self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
+        #: Senders and messages with a final state, or with a newer register, whose blob is on its way.
+        self._waiting: dict[type[Message], tuple[str, Close | HeldState]] = {}
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
+        self._closing: TimerKey = ("job", self.id, "close")
         self._leapt: dict[str, None] = {}  # peers that sent an impossible term or round
         #: The newest term and round that each peer reported to have adopted in this term, and its store.
         self._adopted: dict[str, tuple[int, int, str]] = {}
@@ -107,7 +99,8 @@ class AggregatedJob:
         """Handle a message of this job from a roster peer."""
         if self._leaps(source, message) or self._leaps_rounds(source, message) or self._distrusts(source, message):
             return
-        if self._too_early(message) or (isinstance(message, _PROMISES) and not self._membership.may_promise(source)):
+        promises = not isinstance(message, _PROMISES) or self._membership.may_promise(source)
+        if self._too_early(message) or not promises:
             return  # it asks again
         if self.ledger.finished or isinstance(message, Close | CloseReply):
             self._about_the_end(source, message)
@@ -117,13 +110,16 @@ class AggregatedJob:
                 self._from_follower(source, message)
             case Heartbeat() | Open():
                 self._from_aggregator(source, message)
-            case Partial():
-                if message.term == self.ledger.term:
-                    self._on_partial(source, message)
+            case Partial() if message.term == self.ledger.term:
+                self._on_partial(source, message)
             case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
                 self.election.receive(source, message)
-            case HeldState() | Unpad() | Pads():
-                self._on_large(source, message)
+            case HeldState():
+                self._on_offer(source, message)
+            case Unpad() if self.document.treatment.secure:
+                self._follower.keeper.on_unpad(source, message)
+            case Pads() if self._term is not None and message.term == self.ledger.term:
+                self._term.on_pads(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.own.forgot("a peer holds a later promise of it")
@@ -133,11 +129,15 @@ class AggregatedJob:
         match message:
             case Close():
                 self._on_close(source, message)
+            case CloseReply() if not self.ledger.finished:
+                pass
+            case CloseReply() if message.needs_state:
+                self._ctx.send(source, self._close_message())
             case CloseReply():
-                self._on_close_reply(source, message)
+                self._unconfirmed.pop(source, None)
             case PreVote() | RequestVote() | Open() | Heartbeat():
                 # A peer that still asks gets the final state; answers to old questions are ignored.
-                self._ctx.send(self._asker(source, message), self._close_message(with_state=True))
+                self._ctx.send(self._asker(source, message), self._close_message())
 
     def _distrusts(self, source: str, message: Message) -> bool:
         """Return whether the message asks this peer to follow, or to vote for, a peer that sent a refuted state."""
@@ -244,34 +244,24 @@ class AggregatedJob:
         try:
             if self._term is not None:
                 self._term.on_partial(source, message)
-            else:
-                self._follower.on_partial(source, message)
+            elif (place := self._follower.place) is not None and place.of(message.term, message.round, message.digest):
+                place.receive(source, message)
         except WireError as error:
             self._ctx.report(BadPart(*self.document.named, peer=source, reason=str(error)))
-
-    def _on_large(self, source: str, message: HeldState | Unpad | Pads) -> None:
-        """Handle an offered register, or a message about pads."""
-        if isinstance(message, HeldState):
-            self._on_offer(source, message)
-        elif isinstance(message, Unpad):
-            if self.document.treatment.secure:
-                self._follower.keeper.on_unpad(source, message)
-        elif self._term is not None and message.term == self.ledger.term:
-            self._term.on_pads(source, message)
 
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""
         position = (message.entry_epoch, message.entry_round)
-        self._offered = None
+        self._waiting.pop(HeldState, None)
         if not self.election.stands or position <= self.ledger.register.position:
             return
         ref = self._follower.resolve(source, message)
         if ref is not None:
             self._ctx.report(CatchesUp(*self.document.named, peer=source, term=position[0], round=position[1]))
             self._follower.learn(*position, ref, final=message.final)
-            self.election.stand_again()
+            self.election.hurry()
         elif self._follower.awaits(message.digest):
-            self._offered = (source, message)
+            self._waiting[HeldState] = (source, message)
 
     def fire(self, key: TimerKey) -> None:
         """Handle a timer of this job."""
@@ -282,8 +272,8 @@ class AggregatedJob:
                 self._term.fire()
             case "close":
                 self._repeat_close()
-            case "gather":
-                self._follower.tick()
+            case "gather" if self._follower.place is not None:
+                self._follower.place.fire()
             # The timer of the workspace only wakes this peer: the workspace is checked after every step.
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
@@ -293,8 +283,8 @@ class AggregatedJob:
         match token:
             case AnswerToken():
                 self._follower.contributed(token, outcome)
-            case SumToken():
-                self._follower.added(token, outcome)
+            case SumToken() if self._follower.place is not None:
+                self._follower.place.added(token, outcome)
             case PadsToken():
                 self._follower.keeper.taken(token, outcome)
             case EndToken():
@@ -307,16 +297,18 @@ class AggregatedJob:
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for this blob."""
-        if self._final is not None and self._final[1].digest == digest:
-            self._on_close(*self._final)
-        if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:
-            self._on_offer(*self._offered)
+        for kind in (Close, HeldState):
+            source, message = self._waiting.get(kind, ("", None))
+            if isinstance(message, Close) and message.digest == digest:
+                self._on_close(source, message)
+            elif isinstance(message, HeldState) and message.digest == digest and not self.ledger.finished:
+                self._on_offer(source, message)
         self._follower.blob_ready(digest)
-        self._follower.pads_ready(digest)
+        self._follower.keeper.blob_ready(digest)
         if self._term is not None:
             self._term.blob_ready(digest)
-        else:
-            self._follower.part_ready(digest)
+        elif self._follower.place is not None:
+            self._follower.place.blob_ready(digest)
 
     def look(self) -> None:
         """Check whether the workspace has all that the contribution needs."""
@@ -326,10 +318,7 @@ class AggregatedJob:
         """Discard what a revoked peer sent."""
         self._unconfirmed.pop(name, None)
         self._follower.revoked(name)
-        if self._final is not None and self._final[0] == name:
-            self._final = None
-        if self._offered is not None and self._offered[0] == name:
-            self._offered = None
+        self._waiting = {kind: waits for kind, waits in self._waiting.items() if waits[0] != name}
         if not self.ledger.finished:
             self.election.revoked(name)
             if self._term is not None:
@@ -342,7 +331,8 @@ class AggregatedJob:
         if self._term is not None:
             self._term.member_changed(name)
             return
-        self._follower.member_changed()
+        if self._follower.place is not None:
+            self._follower.place.look()  # the peer may be below in the tree
         if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
 
@@ -371,11 +361,10 @@ class AggregatedJob:
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this job needs."""
         opened = [] if self._term is None else self._term.blobs_in_use()
-        final = [waits[1].digest for waits in (self._final, self._offered) if waits is not None]
-        return self._follower.blobs_in_use() + final + opened + self.workspace.blobs_in_use()
+        waiting = [message.digest for _, message in self._waiting.values()]
+        return self._follower.blobs_in_use() + waiting + opened + self.workspace.blobs_in_use()
 
     def forget(self) -> None:
-        """Delete the timers and rows of this job."""
         self.election.stop()
         self._follower.end()
         self.deposed()
@@ -384,9 +373,8 @@ class AggregatedJob:
         if not self.ledger.finished:
             self.reported_sets.end()
         self.reported_sets.forget()
-        self._ctx.timers.cancel(("job", self.id, "close"))
-        for table in ("job", "ballot", "register"):
-            self._ctx.persist(table, self.id, None, sync=False)
+        self._ctx.timers.cancel(self._closing)
+        super().forget()
 
     # -- called by the election and the term (Rule and TermHooks) ----------------------------------------------------------
 
@@ -400,16 +388,13 @@ class AggregatedJob:
 
     def offer(self, candidate: str) -> None:
         """Send a candidate this peer's register, which is newer than its own."""
-        register = self.ledger.register
-        if register.ref is not None:
-            state = () if register.ref.payload is None else (register.ref.payload,)
-            self._ctx.send(
-                candidate,
-                HeldState(
-                    self.id, self.ledger.term, register.term, register.round, register.ref.digest,
-                    register.ref.size_bytes, state, register.final,
-                ),
+        register, ref = self.ledger.register, self.ledger.register.ref
+        if ref is not None:
+            held = HeldState(
+                self.id, self.ledger.term, register.term, register.round, ref.digest, ref.size_bytes, ref.frames,
+                register.final,
             )  # fmt: skip
+            self._ctx.send(candidate, held)
 
     def deposed(self) -> None:
         """Stop aggregating."""
@@ -438,25 +423,15 @@ class AggregatedJob:
         for name in self._unconfirmed:
             self._ctx.send(name, self._close_message(with_state=name not in opened.adopted))
         if self._unconfirmed:
-            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)
+            self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
 
-    def _finish(self, term: int, round_: int, ref: Ref) -> None:
-        self.ledger.finish(term, round_, ref)
+    def _stop(self) -> None:
         self.election.stop()
         self._follower.end()
         self.deposed()
         self.workspace.finish()
-        self._final = self._offered = None
+        self._waiting.clear()
         self.reported_sets.end()
-        self._ctx.report(JobFinished(*self.document.named, term=term, round=round_, digest=ref.digest.hex()))
-        self._job.children.ended(self.id)
-
-    def _close_message(self, *, with_state: bool) -> Close:
-        register = self.ledger.register
-        assert register.ref is not None
-        ref = register.ref
-        state = (ref.payload,) if with_state and ref.payload is not None else ()
-        return Close(self.id, register.term, register.round, ref.digest, ref.size_bytes, state)
 
     def _on_close(self, source: str, message: Close) -> None:
         if not self.ledger.finished:
@@ -465,25 +440,17 @@ class AggregatedJob:
             ref = None if running else self._follower.resolve(source, message)
             if ref is None:
                 if message.size_bytes > self._ctx.limits.inline_bytes or self._follower.awaits(message.digest):
-                    self._final = (source, message)
+                    self._waiting[Close] = (source, message)
                 elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))
                 return
             self._finish(message.term, message.round, ref)
         self._ctx.send(source, CloseReply(self.id, False))
 
-    def _on_close_reply(self, source: str, message: CloseReply) -> None:
-        if not self.ledger.finished:
-            return
-        if message.needs_state:
-            self._ctx.send(source, self._close_message(with_state=True))
-        else:
-            self._unconfirmed.pop(source, None)
-
     def _repeat_close(self) -> None:
         self._repeats += 1
         for name in self._unconfirmed:
             if self._membership.present(name):
-                self._ctx.send(name, self._close_message(with_state=True))
+                self._ctx.send(name, self._close_message())
         if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
-            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)
+            self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Partial
 from p2pclust.peer.core.round_reports import AnswerDiffers
-from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.tasks import Given, Ref, SecureInfo
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.tasks import Given, Ref, SecureInfo, blobs_of
 from p2pclust.protocols.engine.reasons import NOT_ASKED, REVOKED
 from p2pclust.tools.bit_sets import as_mask, members_of
 
@@ -80,8 +80,8 @@ class OpenRound:
 
     def message(self, job: str, term: int) -> Open:
         """Return the message that opens the round, for one peer."""
-        state = () if self.ref.payload is None else (self.ref.payload,)
-        return Open(job, term, self.round, self.ref.digest, self.ref.size_bytes, self.final, self.proposer, state)
+        ref = self.ref
+        return Open(job, term, self.round, ref.digest, ref.size_bytes, self.final, self.proposer, ref.frames)
 
     def use(self) -> None:
         """Fix what is combined: the sums from the tree, and the contributions of peers in none of them."""
@@ -116,24 +116,19 @@ class OpenRound:
     def blobs(self) -> list[bytes]:
         """Return the blobs of this round, complete or on their way."""
         sums = [] if self.branches is None else self.branches.refs()
-        refs = [self.ref, *self.contributions.values(), *self.pulling.values(), *sums]
-        return [ref.digest for ref in refs if ref.payload is None]
+        return blobs_of((self.ref, *self.contributions.values(), *self.pulling.values(), *sums))
 
 
 #: Of a peer whose answer to a round differs from its answer before.
 ANSWERED_TWICE: Final = "it answered this round twice, with different numbers"
 
 
-class Answers:
+class Answers(JobPart):
     """Writes the answers of one term into the open round. Most methods return whether the round may end now."""
 
     def __init__(self, job: JobContext, patience: Patience) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._blobs = job.blobs
-        self._document = job.document
+        super().__init__(job)
         self._patience = patience
-        self._suspicions = job.suspicions
 
     def adopted(self, opened: OpenRound, source: str, message: Adopted) -> bool:
         """Take an acknowledgement, with a contribution or an abstention."""
@@ -144,8 +139,7 @@ class Answers:
         ref = None
         signed = bool(message.contribution) and bool(self._document.treatment.verify)
         if (not message.abstains or signed) and not opened.final:
-            payload = message.payload[0] if message.payload else None
-            ref = Ref(message.contribution, message.size_bytes, payload)
+            ref = Ref.of(message.contribution, message.size_bytes, message.payload)
         return self.take(opened, source, ref, message.abstains)
 
     def partial(self, opened: OpenRound, source: str, message: Partial) -> bool:
@@ -175,7 +169,7 @@ class Answers:
         if ref is not None and known is not None and ref.digest != known.digest:
             # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
             self._ctx.report(AnswerDiffers(*self._document.named, round=opened.round, peer=name))
-            self._suspicions.add(name, opened.round, ANSWERED_TWICE)
+            self._job.suspicions.setdefault(name, (opened.round, ANSWERED_TWICE))
         if ref is not None and abstains:
             if ref.payload is not None:
                 opened.refusals[index] = ref

@@ -15,7 +15,7 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.round_reports import ReportsSets
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.tasks import ForgetKeys, KeysForgotten, Outcome, PadsKept
 from p2pclust.peer.core.tokens import EndToken
 from p2pclust.tools.bit_sets import packed, unpacked
@@ -91,14 +91,11 @@ PREFIX: Final = "sets/"
 _MOST_SETS: Final = 64
 
 
-class ReportedSets:
+class ReportedSets(JobPart):
     """One job's keys and sets at one peer, after its end."""
 
     def __init__(self, job: JobContext, notes: PadNotes) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._document = job.document
-        self._ledger = job.ledger
+        super().__init__(job)
         self._facts = job.facts
         self._notes = notes
 

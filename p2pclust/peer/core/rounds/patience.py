@@ -13,7 +13,7 @@ from typing import Final
 
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.tasks import Ref
 
@@ -31,14 +31,11 @@ class Resort(Enum):
     GIVE_UP_BUSY = auto()  # it has reported for too long that it computes
 
 
-class Patience:
+class Patience(JobPart):
     """Which peers were heard in one term, which work, and which are out of reach."""
 
     def __init__(self, job: JobContext, headway: Headway) -> None:
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
+        super().__init__(job)
         self._headway = headway
         self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
         self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
@@ -145,7 +142,7 @@ class Patience:
         How long it may compute depends on how long the others have computed. What came late over a bad link says nothing
         about that.
         """
-        me = self._document.index(self._ctx.me)
+        me = self._me
         if name not in self._works or (me in opened.wanted() and self._ctx.me not in opened.answered):
             return False  # our own answer takes as long
         fetches, now = name in self._fetches, self._ctx.now

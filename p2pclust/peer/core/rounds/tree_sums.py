@@ -21,9 +21,9 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Open, Partial
 from p2pclust.peer.core.round_reports import ContributionsUnread
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed
+from p2pclust.peer.core.tasks import NOTHING, AddUp, Given, Outcome, Ref, Summed
 from p2pclust.peer.core.tokens import SumToken
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
@@ -128,7 +128,7 @@ class Part:
 
 
 def _ref(message: Partial) -> Ref:
-    return Ref(message.contribution, message.size_bytes, message.payload[0] if message.payload else None)
+    return Ref.of(message.contribution, message.size_bytes, message.payload)
 
 
 class Branches:
@@ -209,16 +209,12 @@ class Branches:
         return [(members_of(part.summed), part.ref) for part in parts if part.ref is not None]
 
 
-class TreeSum:
+class TreeSum(JobPart):
     """One peer's place in the tree of one round, from the message that opened it until the next one is opened."""
 
     def __init__(self, job: JobContext, carrier: str, message: Open) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._document = job.document
+        super().__init__(job)
         self.opened = message
-        self._me = self._document.index(self._ctx.me)
         self._tree = branch_of(message.below, self._me, len(self._document.roster))
         if not self._tree.height[self._me] < message.height < len(self._document.roster):
             raise WireError(f"tree: its height is not {message.height}")  # waits follow from it
@@ -380,12 +376,11 @@ class TreeSum:
 
     def _send(self, part: Part) -> None:
         part = self._fitting(part)
-        opened, ref = self.opened, part.ref or Ref(b"", 0, None)
-        payload = () if ref.payload is None else (ref.payload,)
+        opened, ref = self.opened, part.ref or NOTHING
         self._sent = Partial(
             opened.job, opened.term, opened.round, opened.digest, packed(part.answered), packed(part.adopted),
             packed(part.summed), tuple(part.abstained), tuple(part.abstained.values()), part.done,
-            ref.digest, ref.size_bytes, payload,
+            ref.digest, ref.size_bytes, ref.frames,
         )  # fmt: skip
         self._sent_at = self._ctx.now
         self._ctx.send(self._above, self._sent)

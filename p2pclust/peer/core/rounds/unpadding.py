@@ -14,12 +14,23 @@ from typing import Final
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach, Relayed
 from p2pclust.peer.core.rounds.invitations import RELAYS
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
+from p2pclust.peer.core.tasks import (
+    NOTHING,
+    CombineRound,
+    FinishRound,
+    Ref,
+    RenewKeys,
+    SecureInfo,
+    Summed,
+    SumPadded,
+    Task,
+    blobs_of,
+)
 from p2pclust.protocols.engine.reasons import NEW_KEYS, SMALL_CLASS
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.classes import parted
@@ -49,19 +60,13 @@ class _Closing:
     chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
 
-class SecureTerm:
+class SecureTerm(JobPart):
     """The secured rounds of one term at its aggregator. `compute` hands a task of the term to the worker."""
 
     def __init__(
         self, job: JobContext, notes: PadNotes, keeper: Keeper, patience: Patience, compute: Callable[[Task], None]
     ) -> None:  # fmt: skip
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
-        self._cancels = job.cancels
-        self._me = job.document.index(job.context.me)
+        super().__init__(job)
         self._term = job.ledger.term
         self._notes = notes
         self._keeper = keeper
@@ -122,7 +127,7 @@ class SecureTerm:
         """Fix the set: no other one is asked for in this context."""
         self._note(closing, members)
         closing.held = Held(closing.state, members, total)
-        self._keeper.keep(closing.held)
+        self._keeper.held = closing.held
         self._send_all(closing, packed(members), total)
 
     def _note(self, closing: _Closing, members: int) -> None:
@@ -133,21 +138,20 @@ class SecureTerm:
         self._closing = closing = _Closing(state, round_, secure, {}, resumes=True)
         held = self._keeper.held
         closing.held = held if held is not None and held.state.digest == state.digest else None
-        self._send_all(closing, b"", Ref(b"", 0, b""))
+        self._send_all(closing, b"", NOTHING)
 
     def _send_all(self, closing: _Closing, members: bytes, total: Ref) -> None:
         """Ask the other keepers; the maker has left its own pads out of the sum."""
-        payload = (total.payload,) if total.payload else ()
         closing.message = Unpad(
             self._document.id, self._term, closing.round, closing.state.digest, members, total.digest, total.size_bytes,
-            payload,
+            total.frames,
         )  # fmt: skip
         others = [index for index in closing.secure.keepers if index not in (self._me, closing.secure.maker)]
         closing.keepers = {index: self._document.roster[index] for index in others}
         closing.since = self._ctx.now
         for index in closing.keepers:
             self._send(closing, index)
-        self._look()
+        self.look()
 
     def _send(self, closing: _Closing, index: int) -> None:
         assert closing.message is not None
@@ -168,7 +172,7 @@ class SecureTerm:
             silent = (index,) if message.refusal == SMALL_CLASS else ()
             self._renew(closing, silent, f"{source} refused its pads: {message.refusal}")
             return
-        ref = Ref(message.pads, message.size_bytes, message.payload[0] if message.payload else None)
+        ref = Ref.of(message.pads, message.size_bytes, message.payload)
         members = unpacked(message.members)
         if closing.resumes and closing.held is None and self._may_be(closing, members):
             closing.held = Held(closing.state, members, ref)
@@ -181,7 +185,7 @@ class SecureTerm:
             self._blobs.pull(ref.digest, ref.size_bytes, [source])
             return
         closing.removed[index] = ref
-        self._look()
+        self.look()
 
     def _may_be(self, closing: _Closing, members: int) -> bool:
         """Return whether a set that a keeper names may be the one of the round that is resumed."""
@@ -198,13 +202,14 @@ class SecureTerm:
         for index in [] if closing is None else [i for i, ref in closing.pulling.items() if ref.digest == digest]:
             assert closing is not None
             closing.removed[index] = closing.pulling.pop(index)
-            self._look()
+            self.look()
 
     def blobs(self) -> list[bytes]:
         """Return the blobs that are needed."""
         closing = self._closing
-        refs = [] if closing is None else [closing.state, *closing.removed.values(), *closing.pulling.values()]
-        return [ref.digest for ref in refs if ref.payload is None]
+        if closing is None:
+            return []
+        return blobs_of((closing.state, *closing.removed.values(), *closing.pulling.values()))
 
     def waits_for(self) -> list[str]:
         """Return the keepers whose answers are missing, in roster order."""
@@ -213,7 +218,7 @@ class SecureTerm:
             return []
         return [name for index, name in closing.keepers.items() if index not in closing.removed]
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Continue if all keepers have answered; ask for new keys if one is gone."""
         closing = self._closing
         if closing is None or closing.message is None:
@@ -242,7 +247,7 @@ class SecureTerm:
         self._compute(
             CombineRound(
                 document.job, len(document.roster), state, given, abstained, maker, removed, cancel,
-                None if cancel is None else self._cancels.rules(document), keys=self._job.keys,
+                None if cancel is None else self._job.cancels.rules(document), keys=self._job.keys,
             )
         )  # fmt: skip
 
@@ -268,10 +273,6 @@ class SecureTerm:
         self._compute(task)
 
     # -- time -----------------------------------------------------------------------------------------------------------
-
-    def member_changed(self) -> None:
-        """React to a new membership status: a keeper may be gone."""
-        self._look()
 
     def revoked(self, name: str) -> None:
         """Ask for new keys if a revoked peer is in the set, or keeps pads."""
@@ -301,7 +302,7 @@ class SecureTerm:
                 self._send(closing, index)
             if index not in closing.relayed:
                 self._ask_around(closing, index)
-        self._look()
+        self.look()
         return False
 
     def _ask_around(self, closing: _Closing, index: int) -> None:

@@ -18,7 +18,7 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document, majority
 from p2pclust.peer.core.round_reports import NoJob, Without
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Wanted, WantedJob
 from p2pclust.peer.core.treatment import Treatment
 
@@ -42,14 +42,11 @@ class _Preparing:
     hopeless_since: dict[bytes | WantedJob, float] = field(default_factory=dict)
 
 
-class JobWorkspace:
+class JobWorkspace(JobPart):
     """Fetches blobs and runs child jobs until a contribution has all that it needs, and keeps this peer's notes."""
 
     def __init__(self, job: JobContext, stored: bytes | None) -> None:
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
+        super().__init__(job)
         self._children = job.children
         self._notes: list[tuple[int, bytes]] = []  # by round, ascending
         self._holding: dict[bytes, int] = {}  # digest and size of the blobs to keep
@@ -109,7 +106,7 @@ class JobWorkspace:
         """Order sources so that not all peers begin with the same one; on a sparse overlay the nearest comes first."""
         if not self._ctx.routing.whole:
             return self._ctx.routing.nearest_first(sources)
-        turn = self._document.index(self._ctx.me) % len(sources)
+        turn = self._me % len(sources)
         return sources[turn:] + sources[:turn]
 
     def _child(self, round_: int, wanted: WantedJob) -> Document | None:

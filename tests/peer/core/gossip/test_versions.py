@@ -8,10 +8,9 @@ from typing import Any, cast
 import pytest
 from harness import Net, toy
 
-from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.gossip.job import GossipJob, Version
 from p2pclust.peer.core.gossip.members import GossipMembers
-from p2pclust.peer.core.job_messages import Mix
-from p2pclust.peer.core.rounds.handover import Version
+from p2pclust.peer.core.job_messages import HeldState, Mix
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -66,3 +65,15 @@ def test_a_final_state_is_adopted_in_the_epoch_in_which_all_members_have_it(net:
     job._closed(cast(Any, SimpleNamespace(answers={})))
     assert (job.ledger.register.position, job.ledger.register.final) == ((7, 3), True)
     assert not job.ledger.finished
+
+
+def test_a_wait_for_a_state_ends_with_its_own_blob_only(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = entered(net, Version(3, 0, STATE.digest))
+    wanted, taken = digest_of(b"wanted"), list[bytes]()
+    message = HeldState(job.id, 0, 0, 4, wanted, 10**6, ())
+    net.arrive("p2", "p1", message)
+    monkeypatch.setattr(job, "_on_held", lambda source, message: taken.append(message.digest))
+    job.blob_ready(digest_of(b"another"))
+    assert (taken, wanted in job.blobs_in_use()) == ([], True)
+    job.blob_ready(wanted)
+    assert (taken, wanted in job.blobs_in_use()) == ([wanted], False)

@@ -47,9 +47,8 @@ def test_a_late_peer_is_named_as_late() -> None:
 
 def an_open_round() -> tuple[Answers, OpenRound]:
     document = SimpleNamespace(roster=NAMES, index=NAMES.index)
-    suspicions = SimpleNamespace(add=lambda *what: None)
     job = SimpleNamespace(
-        context=SimpleNamespace(barred={}), document=document, membership=None, blobs=None, suspicions=suspicions,
+        context=SimpleNamespace(barred={}, me="p1"), document=document, membership=None, blobs=None, ledger=None,
         bars=lambda name: False,
     )  # fmt: skip
     patience = SimpleNamespace(rests=lambda name: None, heard=lambda name: None)

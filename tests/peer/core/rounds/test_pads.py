@@ -119,7 +119,7 @@ class Kept:
         self.barred: dict[str, None] = {}
         blobs = SimpleNamespace(has=lambda digest: True)
         job = SimpleNamespace(
-            context=self.ctx, document=DOCUMENT, ledger=self.ledger, blobs=blobs, keys=None,
+            context=self.ctx, document=DOCUMENT, membership=None, ledger=self.ledger, blobs=blobs, keys=None,
             bars=self.barred.__contains__,
         )  # fmt: skip
         self.keeper = Keeper(cast(Any, job), cast(Any, self.election), self.notes)
@@ -259,7 +259,7 @@ def test_for_the_next_aggregator_the_set_of_one_that_aggregated_itself_is_on_dis
     """As an aggregator it noted the set without waiting for the disk: no pads of its own had left."""
     kept = Kept()
     kept.notes.note(STATE, 0b1111, (0b1111,), sync=False)
-    kept.keeper.keep(Held(Ref(STATE, 5, b"state"), 0b1111, Ref(b"s" * 32, 3, b"sum")))
+    kept.keeper.held = Held(Ref(STATE, 5, b"state"), 0b1111, Ref(b"s" * 32, 3, b"sum"))
     kept.took(*kept.asked(0))
     kinds = [(type(effect), getattr(effect, "sync", None)) for effect in kept.ctx.effects]
     assert kinds.index((Persist, True)) < kinds.index((Send, None))
