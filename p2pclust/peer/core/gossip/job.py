@@ -26,38 +26,15 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.round_reports import (
-    AnswerMalformed,
-    Averaged,
-    Mixing,
-    PhaseBegun,
-    RoundCombined,
-    StateTaken,
-    Unable,
-)
 from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import (
-    BeginJob,
-    CloseGossipRound,
-    DescribeState,
-    MakeOffer,
-    NoResult,
-    Offered,
-    Outcome,
-    Ref,
-    StateInfo,
-    StateMade,
-    StateTask,
-    Task,
-    blobs_of,
-)
 from p2pclust.peer.core.tokens import GossipToken, JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, REVOKED
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
@@ -93,7 +70,7 @@ class GossipJob(PeerJob):
         self._timer: TimerKey = ("job", self.id, "mix")
         self._computing: dict[GossipToken, None] = {}
         self._version: Version | None = None  # of the present state
-        self._ref: Ref | None = None
+        self._ref: tasks.Ref | None = None
         self._final = False
         self._entry: Version | None = None  # with which it entered the epoch
         self._one = False  # whether only one peer is asked
@@ -113,7 +90,7 @@ class GossipJob(PeerJob):
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
         if self._cancels.of(self.document):
             self.circles.settle()
-        self._describe(self.ledger.register.ref)
+        self._compute("", self._describing(self.ledger.register.ref))
         if fresh:
             self.circles.begin()
         else:
@@ -173,7 +150,7 @@ class GossipJob(PeerJob):
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this job needs."""
         waiting = [] if self._waiting is None else [self._waiting.digest]
-        return blobs_of((self.ledger.register.ref, self._ref)) + waiting
+        return tasks.blobs_of((self.ledger.register.ref, self._ref)) + waiting
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for this blob."""
@@ -240,7 +217,7 @@ class GossipJob(PeerJob):
         try:
             return self._round.read(word, n_peers=len(self.document.roster))
         except WireError as error:
-            self._ctx.report(AnswerMalformed(*self.document.named, peer=name, reason=str(error)))
+            self._report(round_reports.AnswerMalformed, peer=name, reason=str(error))
             return None
 
     def _say(self) -> None:
@@ -249,7 +226,7 @@ class GossipJob(PeerJob):
         tick = self._round.tick + (self._round.hops if self._half_way else 0)
         self._exchange.say((self._version.round, tick), self._round.message.encode())
         if tick and tick % _TOLD == 0:
-            self._ctx.report(Mixing(*self.document.named, round=self._version.round, tick=tick))
+            self._report(round_reports.Mixing, round=self._version.round, tick=tick)
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +243,7 @@ class GossipJob(PeerJob):
         """Stop the round: this peer has left the epoch."""
         self._round = None
 
-    def _work_on(self, version: Version, ref: Ref, info: StateInfo) -> None:
+    def _work_on(self, version: Version, ref: tasks.Ref, info: tasks.StateInfo) -> None:
         """Open the round that begins with a state."""
         self._version, self._ref, self._taken = version, ref, None
         self._final, self._one = info.final, info.one
@@ -282,15 +259,14 @@ class GossipJob(PeerJob):
     def _open(self) -> None:
         assert self._version is not None
         phase = "closing" if self._final else "adopting"
-        self._ctx.report(PhaseBegun(*self.document.named, phase, self._circle.epoch, self._version.round))
+        self._report(round_reports.PhaseBegun, phase, self._circle.epoch, self._version.round)
         if self._final:
             self._mix(self._present)
         elif self._whom in self._offers:
             self._mix(self._offers[self._whom])
         else:
             assert self._ref is not None
-            job, n_peers, members = self.document.job, len(self.document.roster), self._circle.members
-            self._compute(self._whom, MakeOffer(job, n_peers, self._ref, self._me, members))
+            self._compute(self._whom, tasks.MakeOffer(*self._of_job, self._ref, self._me, self._circle.members))
 
     @property
     def _circle(self) -> GossipMembers:
@@ -327,84 +303,76 @@ class GossipJob(PeerJob):
             self._go_on()
 
     def _end_round(self, ended: Averaging) -> None:
-        circle, version = self._circle, self._version
-        assert version is not None
+        assert self._version is not None
+        epoch, round_ = self._circle.epoch, self._version.round
         self._round = None
         if not ended.complete:  # a peer withheld answers of others
-            self._ctx.report(
-                AnswerMalformed(*self.document.named, peer="", reason="answers are missing at the end of a round")
-            )
+            self._report(round_reports.AnswerMalformed, peer="", reason="answers are missing at the end of a round")
             self.circles.renew()
             return
         if self._final:
             self._closed(ended)
             return
-        self._exchange.expect((version.round + 1, 0))
-        named, round_ = self.document.named, version.round
-        self._ctx.report(Averaged(*named, round_, circle.epoch, ticks=ended.tick, reached=ended.reached))
-        self._ctx.report(PhaseBegun(*named, "combining", circle.epoch, round_))
+        self._exchange.expect((round_ + 1, 0))
+        self._report(round_reports.Averaged, round_, epoch, ticks=ended.tick, reached=ended.reached)
+        self._report(round_reports.PhaseBegun, "combining", epoch, round_)
         assert self._ref is not None
-        task = CloseGossipRound(
-            self.document.job, len(self.document.roster), self._ref,
+        task = tasks.CloseGossipRound(
+            *self._of_job, self._ref,
             answers=tuple(answer for _, answer in sorted(ended.answers.items())),
             estimate=ended.estimate if ended.size else None,
             tolerance=inf if self._ticks else self.document.treatment.gossip_tolerance,
         )  # fmt: skip
-        self._compute(str(circle.epoch), task)
+        self._compute(str(epoch), task)
 
-    def _describe(self, ref: Ref | None) -> None:
-        """Ask what the core may know about a state, or about the job's first state if there is none yet."""
-        job, n_peers = self.document.job, len(self.document.roster)
-        self._compute("", BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
-
-    def _compute(self, within: str, task: Task) -> None:
-        state = task.state.digest if isinstance(task, StateTask) else b""
+    def _compute(self, within: str, task: tasks.Task) -> None:
+        state = task.state.digest if isinstance(task, tasks.StateTask) else b""
         token = GossipToken(self.id, task.kind, state, within)
         if token not in self._computing:
             self._computing[token] = None
             self._ctx.effects.append(Compute(token, task))
 
-    def computed(self, token: JobToken, outcome: Outcome) -> None:
+    def computed(self, token: JobToken, outcome: tasks.Outcome) -> None:
         """Continue after a task of this job."""
         assert isinstance(token, GossipToken), token
         self._computing.pop(token, None)
         if self.ledger.finished:
             return
-        if isinstance(outcome, NoResult):  # another version of the software, say
-            self._ctx.report(Unable(*self.document.named, task=token.kind, reason=outcome.reason))
+        if isinstance(outcome, tasks.NoResult):  # another version of the software, say
+            self._report(round_reports.Unable, task=token.kind, reason=outcome.reason)
             if self._taken is not None and self._taken.digest == token.state:
                 self._refused[self._taken.digest] = None
                 self.entered()  # with what it had
             return
-        if isinstance(outcome, StateMade) and token.kind != CloseGossipRound.kind:
+        if isinstance(outcome, tasks.StateMade) and token.kind != tasks.CloseGossipRound.kind:
             self._described(outcome)
             return
         if self._ref is None or self._ref.digest != token.state or self._taken is not None:
             return  # this peer works on another state by now
-        if isinstance(outcome, Offered):
+        if isinstance(outcome, tasks.Offered):
             self._offers[token.within] = outcome.offer
         circle = self.circles.circle
         if circle is None or self._round is not None:
             return
-        if isinstance(outcome, StateMade) and token.within == str(circle.epoch):
+        if isinstance(outcome, tasks.StateMade) and token.within == str(circle.epoch):
             self._combined(outcome)
-        elif isinstance(outcome, Offered) and token.within == self._whom:
+        elif isinstance(outcome, tasks.Offered) and token.within == self._whom:
             self._mix(outcome.offer)
 
-    def _described(self, made: StateMade) -> None:
+    def _described(self, made: tasks.StateMade) -> None:
         if self._version is None:
             register = self.ledger.register
             self._work_on(Version(register.round, register.term, made.ref.digest), made.ref, made.info)
         elif self._taken is not None and self._taken.digest == made.ref.digest:
             self._work_on(self._taken, made.ref, made.info)
 
-    def _combined(self, made: StateMade) -> None:
+    def _combined(self, made: tasks.StateMade) -> None:
         assert self._version is not None
         epoch, round_, roster = self._circle.epoch, self._version.round, self.document.roster
         self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
         if self._me == self._circle.members[0]:  # all members report the same, so one does
             contributors = [roster[index] for index in made.info.contributors]
-            self._ctx.report(RoundCombined(*self.document.named, epoch, round_, contributors, made.info, roster))
+            self._report(round_reports.RoundCombined, epoch, round_, contributors, made.info, roster)
         self._work_on(Version(round_ + 1, epoch, made.ref.digest), made.ref, made.info)
 
     # -- states of others -------------------------------------------------------------------------------------------
@@ -435,7 +403,7 @@ class GossipJob(PeerJob):
         held = HeldState(self.id, circle.epoch, entry.epoch, entry.round, ref.digest, ref.size_bytes, ref.frames)
         self._ctx.send(source, held, bulk=sum(map(len, ref.frames)) > MAX_CONTROL_BYTES // 2)
 
-    def _resolve(self, source: str, message: HeldState | Close) -> Ref | None:
+    def _resolve(self, source: str, message: HeldState | Close) -> tasks.Ref | None:
         """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
         for ref in (self.ledger.register.ref, self._ref):
             if ref is not None and ref.digest == message.digest:
@@ -461,8 +429,8 @@ class GossipJob(PeerJob):
         self._round, self._half_way = None, False
         self._entry = self._taken = version
         self._exchange.enter(self._near(), (version.round, 0), again=True)
-        self._ctx.report(StateTaken(*self.document.named, peer=source, round=version.round))
-        self._describe(ref)
+        self._report(round_reports.StateTaken, peer=source, round=version.round)
+        self._compute("", self._describing(ref))
 
     def _near(self) -> list[str]:
         """Return the neighbours that are members."""

@@ -116,7 +116,7 @@ class GossipMembership(JobPart):
             self._enter(GossipMembers(epoch, members))
             return True
         if self.circle is not None:
-            self._ctx.report(LeftEpoch(*self._document.named, peer=source, epoch=epoch))
+            self._report(LeftEpoch, peer=source, epoch=epoch)
             self._leave()
             self._hooks.outside()
         self._rejoin(members)
@@ -177,7 +177,7 @@ class GossipMembership(JobPart):
     def _wait(self, present: int) -> None:
         if present != self._waiting:
             self._waiting = present
-            self._ctx.report(WaitsForMajority(*self._document.named, present=present, of=len(self._document.roster)))
+            self._report(WaitsForMajority, present=present, of=len(self._document.roster))
 
     def _gone(self, member: int) -> bool:
         return self._membership.gone(self._document.roster[member])
@@ -204,7 +204,7 @@ class GossipMembership(JobPart):
         epoch = ((max(self._highest, self._ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + store
         self._proposed_at = self._ctx.now
         told = [self._document.roster[member] for member in members]
-        self._ctx.report(EpochBegun(*self._document.named, epoch=epoch, members=told))
+        self._report(EpochBegun, epoch=epoch, members=told)
         self._enter(GossipMembers(epoch, members))
 
     def _enter(self, circle: GossipMembers) -> None:

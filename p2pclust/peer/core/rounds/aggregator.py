@@ -11,25 +11,14 @@ state again, and a contribution is a pure function of state and data.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Pads, Partial
-from p2pclust.peer.core.round_reports import (
-    Cancelling,
-    KeysExchanged,
-    LeftOut,
-    OutOfReach,
-    PhaseBegun,
-    ProposerAsked,
-    Relayed,
-    RoundCombined,
-    StandsStill,
-    TooFewKeys,
-    Unable,
-)
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.invitations import Invitations
@@ -39,23 +28,6 @@ from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
-from p2pclust.peer.core.tasks import (
-    BeginJob,
-    CancelJob,
-    CombineRound,
-    Continued,
-    ContinueJob,
-    DescribeState,
-    FinishRound,
-    NoResult,
-    Outcome,
-    Ref,
-    StateInfo,
-    StateMade,
-    Summed,
-    Task,
-    TooFew,
-)
 from p2pclust.peer.core.tokens import TermToken
 from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
@@ -65,7 +37,7 @@ if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
 #: The only state of a census.
-_AGREED: Final = StateInfo(final=True)
+_AGREED: Final = tasks.StateInfo(final=True)
 
 
 class AggregatorTerm(JobPart):
@@ -125,9 +97,8 @@ class AggregatorTerm(JobPart):
     def _describe(self) -> None:
         """Ask the worker about the newest state: a term begins by opening it again."""
         ref = self._ledger.register.ref
-        job, n_peers, keys = self._document.job, len(self._document.roster), self._job.keys
         if not self._document.census:
-            self._compute(BeginJob(job, n_peers, keys) if ref is None else DescribeState(job, n_peers, ref, keys=keys))
+            self._compute(self._describing(ref, self._job.keys))
         elif ref is not None:  # its only state: an earlier term may have agreed on it
             self._open(ref, self._ledger.register.round, _AGREED)
         elif (task := self._job.series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
@@ -137,63 +108,64 @@ class AggregatorTerm(JobPart):
         data = self._job.series.propose(self._document, mathematics)
         self._mathematics = mathematics if data is None else None
         if data is not None:
-            self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
+            self._open(tasks.Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
-    def computed(self, token: TermToken, outcome: Outcome) -> None:
+    def computed(self, token: TermToken, outcome: tasks.Outcome) -> None:
         """Continue after a task of this term."""
         if token.term != self.term:
             return
         self._working = False
-        if token.kind == ContinueJob.kind:
-            self._propose(outcome.mathematics if isinstance(outcome, Continued) else b"")
-        elif isinstance(outcome, NoResult):
+        if token.kind == tasks.ContinueJob.kind:
+            self._propose(outcome.mathematics if isinstance(outcome, tasks.Continued) else b"")
+        elif isinstance(outcome, tasks.NoResult):
             # This peer cannot work with the state or the job (another version of the software, say); another may.
-            self._ctx.report(Unable(*self._document.named, task=token.kind, reason=outcome.reason))
+            self._report(round_reports.Unable, task=token.kind, reason=outcome.reason)
             self._election.withdraw()
-        elif isinstance(outcome, Summed):
+        elif isinstance(outcome, tasks.Summed):
             self._secure.summed(outcome)
-        elif isinstance(outcome, TooFew):
+        elif isinstance(outcome, tasks.TooFew):
             opened = self._round  # of keys: it stays open
             assert opened is not None
             opened.combining, opened.too_few = False, dict(opened.contributions)
-            self._ctx.report(TooFewKeys(*self._document.named, self.term, opened.round, outcome.reason))
+            self._report(round_reports.TooFewKeys, self.term, opened.round, outcome.reason)
             self.look()
-        elif isinstance(outcome, StateMade):
+        elif isinstance(outcome, tasks.StateMade):
             self._state_made(token, outcome)
 
-    def _state_made(self, token: TermToken, outcome: StateMade) -> None:
+    def _state_made(self, token: TermToken, outcome: tasks.StateMade) -> None:
         closed, roster, secure = self._round, self._document.roster, outcome.info.secure
-        if token.kind == DescribeState.kind and self._made_before(outcome.info):
+        if token.kind == tasks.DescribeState.kind and self._made_before(outcome.info):
             assert secure is not None
             self._secure.resume(outcome.ref, self._ledger.register.round, secure)
             return
         refused = secure is not None and secure.wants_keys and secure.pending  # its parts did not belong together
-        if closed is not None and token.kind == CombineRound.kind:
-            contributors = [roster[index] for index in closed.contributors()]
-            named, term, info = self._document.named, self.term, outcome.info
+        if closed is not None and token.kind == tasks.CombineRound.kind:
             if closed.secure is not None and closed.secure.wants_keys:
                 listed = [] if secure is None else [roster[index] for index in secure.asked]
-                self._ctx.report(KeysExchanged(*named, term, closed.round, listed))
+                self._report(round_reports.KeysExchanged, self.term, closed.round, listed)
             elif not refused:
-                self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
-        if token.kind == FinishRound.kind and not refused:
-            peers = [roster[index] for index in self._secure.finished]
-            named, at = self._document.named, self._ledger.register.round
-            self._ctx.report(RoundCombined(*named, self.term, at, peers, outcome.info, roster))
+                self._report_combined(closed.round, closed.contributors(), outcome.info)
+        if token.kind == tasks.FinishRound.kind and not refused:
+            self._report_combined(self._ledger.register.round, self._secure.finished, outcome.info)
         held = self._ledger.register
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
         self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
 
-    def _made_before(self, info: StateInfo) -> bool:
+    def _report_combined(self, round_: int, contributors: Iterable[int], info: tasks.StateInfo) -> None:
+        roster = self._document.roster
+        names = [roster[index] for index in contributors]
+        self._report(round_reports.RoundCombined, self.term, round_, names, info, roster)
+
+    def _made_before(self, info: tasks.StateInfo) -> bool:
         """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
         return info.secure is not None and not info.secure.wants_keys
 
-    def _open(self, ref: Ref, round_: int, info: StateInfo) -> None:
+    def _open(self, ref: tasks.Ref, round_: int, info: tasks.StateInfo) -> None:
         opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now, info.secure)
         self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
-        self._ctx.report(PhaseBegun(*self._document.named, "closing" if opened.final else "opening", self.term, round_))
+        self._report(round_reports.PhaseBegun, "closing" if opened.final else "opening", self.term, round_)
         if self._document.treatment.collect == "tree" and info.additive:
             self._invitations.grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
@@ -210,7 +182,7 @@ class AggregatorTerm(JobPart):
                 return index
         return -1
 
-    def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
+    def own_answer(self, digest: bytes, ref: tasks.Ref | None, abstains: str) -> None:
         """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
             self._go_on(self._answers.take(self._round, self._ctx.me, ref, abstains))
@@ -330,9 +302,9 @@ class AggregatorTerm(JobPart):
     def _cancel(self, opened: OpenRound, cancel: CancelProof) -> None:
         """Make the final state of a cancelled job, without waiting for contributions."""
         opened.combining = True
-        self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=cancel.by))
-        document, ends = self._document, self._job.cancels.rules(self._document)
-        self._compute(CancelJob(document.job, len(document.roster), opened.ref, cancel, ends, keys=self._job.keys))
+        self._report(round_reports.Cancelling, term=self.term, round=opened.round, by=cancel.by)
+        ends = self._job.cancels.rules(self._document)
+        self._compute(tasks.CancelJob(*self._of_job, opened.ref, cancel, ends, keys=self._job.keys))
 
     def _complete(self, opened: OpenRound) -> bool:
         """Return whether all wanted peers have answered, or need not be waited for."""
@@ -373,7 +345,7 @@ class AggregatorTerm(JobPart):
         if opened.proposer < 0:
             return
         name = self._document.roster[opened.proposer]
-        self._ctx.report(ProposerAsked(*self._document.named, proposer=name))
+        self._report(round_reports.ProposerAsked, proposer=name)
         opened.answered.pop(name, None)
         opened.opened_at = self._ctx.now
         if name == self._ctx.me:
@@ -383,15 +355,12 @@ class AggregatorTerm(JobPart):
 
     def _combine(self, opened: OpenRound) -> None:
         opened.use()
-        self._ctx.report(PhaseBegun(*self._document.named, phase="combining", term=self.term, round=opened.round))
+        self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.round)
         abstained = self._abstained(opened)
         if opened.secure is not None:
             self._secure.close(opened, abstained)
             return
-        n_peers = len(self._document.roster)
-        self._compute(
-            CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained, keys=self._job.keys)
-        )
+        self._compute(tasks.CombineRound(*self._of_job, opened.ref, opened.used, abstained, keys=self._job.keys))
 
     def _abstained(self, opened: OpenRound) -> dict[int, str]:
         """Return the peers whose contributions are missing, with reasons."""
@@ -407,7 +376,7 @@ class AggregatorTerm(JobPart):
                     abstained[index] = REVOKED
         return abstained
 
-    def _compute(self, task: Task) -> None:
+    def _compute(self, task: tasks.Task) -> None:
         self._working = True
         self._ctx.effects.append(Compute(TermToken(self._document.id, task.kind, self.term), task))
 
@@ -421,7 +390,7 @@ class AggregatorTerm(JobPart):
             return
         if self._stands_still():
             waited_s = round(self._ctx.now - self._moved_at, 3)
-            self._ctx.report(StandsStill(*self._document.named, self.term, self.phase, waited_s))
+            self._report(round_reports.StandsStill, self.term, self.phase, waited_s)
             self._election.hand_over()
             return
         self._invitations.heartbeat(self._round)
@@ -459,13 +428,13 @@ class AggregatorTerm(JobPart):
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:
                 relays = self._invitations.send_around(opened, name)
-                self._ctx.report(Relayed(*self._document.named, round=opened.round, peer=name, via=relays))
+                self._report(round_reports.Relayed, round=opened.round, peer=name, via=relays)
             elif resort is Resort.GIVE_UP and self._document.treatment.missing == "all":
-                self._ctx.report(OutOfReach(*self._document.named, opened.round, name))
+                self._report(round_reports.OutOfReach, opened.round, name)
                 return True
             else:
                 busy = resort is Resort.GIVE_UP_BUSY
                 opened.left_out[self._document.index(name)] = None
                 self._patience.left_out(name, opened, busy=busy)
-                self._ctx.report(LeftOut(*self._document.named, opened.round, name, busy or None))
+                self._report(round_reports.LeftOut, opened.round, name, busy or None)
         return False

@@ -68,7 +68,7 @@ class CheckedStates(JobPart):
             self._asked[token] = (source, ref, key)
             held = self._ledger.register.ref if document.treatment.verify else None
             task = CheckState(
-                document.job, len(document.roster), ref, held, bool(key[1]), self._cancels.rules(document),
+                *self._of_job, ref, held, bool(key[1]), self._cancels.rules(document),
                 keys=self._job.keys,
             )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
@@ -85,7 +85,7 @@ class CheckedStates(JobPart):
         elif isinstance(outcome, StateRefuted) and outcome.second:
             self._refuted[key] = None
             _forget_oldest(self._refuted)
-            self._ctx.report(NotChecked(*self._document.named, peer=source, reason=outcome.reason))
+            self._report(NotChecked, peer=source, reason=outcome.reason)
             self.contradicts(source, outcome.reason)
         elif isinstance(outcome, StateRefuted):
             self._refuted[key] = None
@@ -93,7 +93,7 @@ class CheckedStates(JobPart):
             self._distrust(source, outcome.reason)
         else:
             assert isinstance(outcome, NoResult), outcome
-            self._ctx.report(NotChecked(*self._document.named, peer=source, reason=outcome.reason))
+            self._report(NotChecked, peer=source, reason=outcome.reason)
         return isinstance(outcome, StateChecked)
 
     def contradicts(self, source: str, reason: str) -> None:
@@ -108,7 +108,7 @@ class CheckedStates(JobPart):
         if source not in self.distrusted:
             self.distrusted[source] = None
             round_ = self._ledger.register.round
-            self._ctx.report(RefutesState(*self._document.named, round=round_, peer=source, reason=reason))
+            self._report(RefutesState, round=round_, peer=source, reason=reason)
             self._job.suspicions.setdefault(source, (round_, f"it sent a state that does not follow: {reason}"))
             self._leave(source)
 

@@ -160,7 +160,7 @@ class Election(JobPart):
         self.role = Role.FOLLOWER
         self._arm()
         if was is Role.AGGREGATOR:
-            self._ctx.report(Deposed(*self._document.named, term=self._ledger.term))
+            self._report(Deposed, term=self._ledger.term)
             self._rule.deposed()
 
     def resign(self) -> None:
@@ -322,9 +322,7 @@ class Election(JobPart):
         self.aggregator = self.terms[self._ledger.term] = self._ctx.me
         self._ctx.timers.cancel(self._timer)
         term, round_ = self._ledger.term, self._ledger.register.round
-        self._ctx.report(
-            Elected(*self._document.named, term, round_, votes=len(self._votes), of=len(self._document.roster))
-        )
+        self._report(Elected, term, round_, votes=len(self._votes), of=len(self._document.roster))
         self._rule.elected()
 
     def _ask(self, message: Message, names: Sequence[str]) -> None:
@@ -391,4 +389,4 @@ class Election(JobPart):
         within_reach = [name for name in self._document.roster if self._ctx.routing.hop(name)]
         present = sum(self._membership.present(name) for name in within_reach)
         if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):
-            self._ctx.report(WaitsForMajority(*self._document.named, present=present, of=len(self._document.roster)))
+            self._report(WaitsForMajority, present=present, of=len(self._document.roster))

@@ -121,7 +121,7 @@ class Follower(JobPart):
             try:
                 self.place = TreeSum(self._job, carrier, message)
             except WireError as error:
-                self._ctx.report(BadTree(*self._document.named, reason=str(error)))
+                self._report(BadTree, reason=str(error))
 
     def leave_place(self) -> None:
         """Leave the tree."""
@@ -153,7 +153,7 @@ class Follower(JobPart):
             self._answer()
             return
         if self._is_second(message, held=held):
-            self._ctx.report(Contradiction(*self._document.named, peer=source, term=message.term, round=message.round))
+            self._report(Contradiction, peer=source, term=message.term, round=message.round)
             self.states.contradicts(source, "it opened a second state in one term and round, or one after the last")
             return
         ref = self.resolve(source, message)
@@ -207,7 +207,7 @@ class Follower(JobPart):
 
     def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         before = self._ledger.register.ref
-        self._ctx.report(PhaseBegun(*self._document.named, phase="adopting", term=term, round=round_))
+        self._report(PhaseBegun, phase="adopting", term=term, round=round_)
         self._ledger.adopt(term, round_, ref, final=final)
         self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:
@@ -232,7 +232,7 @@ class Follower(JobPart):
             keys = self._job.keys
             self._compute(
                 Contribute(
-                    self._document.job, len(self._document.roster), register.ref, self._me, self._proposer, self._note(),
+                    *self._of_job, register.ref, self._me, self._proposer, self._note(),
                     pads=None if keys is None else self._notes.kept, keys=keys,
                 )
             )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import round_reports
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.job_messages import (
     Adopted,
@@ -26,15 +27,6 @@ from p2pclust.peer.core.job_messages import (
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.round_reports import (
-    BadPart,
-    CatchesUp,
-    Fenced,
-    LateAnswer,
-    RoundLeap,
-    SecondAggregator,
-    TermLeap,
-)
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Fitness, Role
 from p2pclust.peer.core.rounds.follower import Follower
@@ -169,7 +161,7 @@ class AggregatedJob(PeerJob):
             return False
         if source not in self._leapt:
             self._leapt[source] = None
-            self._ctx.report(TermLeap(*self.document.named, peer=source, term=term, own_term=self.ledger.term))
+            self._report(round_reports.TermLeap, peer=source, term=term, own_term=self.ledger.term)
         self.election.step_down(self.ledger.term + _MOST_LEAP)
         self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *self.ledger.register.position))
         return True
@@ -181,7 +173,7 @@ class AggregatedJob(PeerJob):
             return False
         if source not in self._leapt:
             self._leapt[source] = None
-            self._ctx.report(RoundLeap(*self.document.named, peer=source, round=getattr(message, name), own_round=own))
+            self._report(round_reports.RoundLeap, peer=source, round=getattr(message, name), own_round=own)
         return True
 
     def _asker(self, source: str, message: Message) -> str:
@@ -197,7 +189,7 @@ class AggregatedJob(PeerJob):
         known = named or self.election.terms.get(term, source)
         if known == source or known in self._follower.states.distrusted:
             return False
-        self._ctx.report(SecondAggregator(*self.document.named, peer=source, term=term, aggregator=known))
+        self._report(round_reports.SecondAggregator, peer=source, term=term, aggregator=known)
         return True
 
     def _from_aggregator(self, carrier: str, message: Open | Heartbeat) -> None:
@@ -205,7 +197,7 @@ class AggregatedJob(PeerJob):
         if source == self._ctx.me:
             return
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
-            self._ctx.report(Fenced(*self.document.named, peer=source, term=message.term, own_term=self.ledger.term))
+            self._report(round_reports.Fenced, peer=source, term=message.term, own_term=self.ledger.term)
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
         if self._aggregates_another(source, message.term):
@@ -222,7 +214,7 @@ class AggregatedJob(PeerJob):
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self._term is None or message.term != self.ledger.term:
-            self._ctx.report(LateAnswer(*self.document.named, peer=source, term=message.term))
+            self._report(round_reports.LateAnswer, peer=source, term=message.term)
         elif isinstance(message, Adopted):
             before = self._adopted.get(source)
             if before is None or before[:2] <= (message.term, message.round):
@@ -247,7 +239,7 @@ class AggregatedJob(PeerJob):
             elif (place := self._follower.place) is not None and place.of(message.term, message.round, message.digest):
                 place.receive(source, message)
         except WireError as error:
-            self._ctx.report(BadPart(*self.document.named, peer=source, reason=str(error)))
+            self._report(round_reports.BadPart, peer=source, reason=str(error))
 
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""
@@ -257,7 +249,7 @@ class AggregatedJob(PeerJob):
             return
         ref = self._follower.resolve(source, message)
         if ref is not None:
-            self._ctx.report(CatchesUp(*self.document.named, peer=source, term=position[0], round=position[1]))
+            self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
             self._follower.learn(*position, ref, final=message.final)
             self.election.hurry()
         elif self._follower.awaits(message.digest):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
@@ -12,17 +12,20 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.reports import JobFinished
+from p2pclust.peer.core.reports import JobFinished, Report
 from p2pclust.peer.core.round_reports import StateCorrupt
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import Series
-from p2pclust.peer.core.tasks import JobKeys, Ref
+from p2pclust.peer.core.tasks import BeginJob, DescribeState, JobKeys, Ref, Task
 from p2pclust.protocols.engine.workspace import digest_of
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
+
+
+P = ParamSpec("P")
 
 
 class Children(Protocol):
@@ -97,6 +100,20 @@ class JobPart:
         self._ledger = job.ledger
         self._me = job.document.index(job.context.me)
 
+    @property
+    def _of_job(self) -> tuple[bytes, int]:
+        """The first two fields of all tasks of the job."""
+        return self._document.job, len(self._document.roster)
+
+    def _describing(self, ref: Ref | None, keys: JobKeys | None = None) -> Task:
+        """Return the task that tells what the core may know about a state, or about the first one if there is none yet."""
+        return BeginJob(*self._of_job, keys) if ref is None else DescribeState(*self._of_job, ref, keys=keys)
+
+    def _report(self, kind: Callable[Concatenate[str, str | None, P], Report], *of: P.args, **named: P.kwargs) -> None:
+        """Make a report, whose first two fields are `Document.named`."""
+        job, within = self._document.named
+        self._ctx.report(kind(job, within, *of, **named))
+
     def _state_of(self, message: Open | HeldState | Close, source: str, others: Iterable[str]) -> Ref | None:
         """Return the state that a message names; None while it is fetched, or if its digest is wrong.
 
@@ -104,7 +121,7 @@ class JobPart:
         """
         if message.state:
             if digest_of(message.state[0]) != message.digest:
-                self._ctx.report(StateCorrupt(*self._document.named, peer=source))
+                self._report(StateCorrupt, peer=source)
                 return None
             return Ref(message.digest, len(message.state[0]), message.state[0])
         if self._blobs.has(message.digest):
@@ -134,7 +151,7 @@ class PeerJob(JobPart):
     def _finish(self, term: int, round_: int, ref: Ref) -> None:
         self.ledger.finish(term, round_, ref)
         self._stop()
-        self._ctx.report(JobFinished(*self.document.named, term=term, round=round_, digest=ref.digest.hex()))
+        self._report(JobFinished, term=term, round=round_, digest=ref.digest.hex())
         self._job.children.ended(self.id)
 
     def _stop(self) -> None:

@@ -112,7 +112,7 @@ class Keeper(JobPart):
             self._asked[token] = (message, held)
             maker = Maker(self._document.index(source), message.term, message.round)
             task = TakePads(
-                self._document.job, len(self._document.roster), held.state, self._me,
+                *self._of_job, held.state, self._me,
                 held.members, maker, self._notes.kept, held.sum if again else None, keys=self._job.keys,
             )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
@@ -147,7 +147,7 @@ class Keeper(JobPart):
         self._ctx.send(source, self._sent[1])
 
     def _refuse(self, source: str, message: Unpad, reason: str) -> None:
-        self._ctx.report(RefusesPads(*self._document.named, round=message.round, peer=source, reason=reason))
+        self._report(RefusesPads, round=message.round, peer=source, reason=reason)
         self._ctx.send(source, self._message(message, reason, 0, NOTHING))
 
     def _message(self, asked: Unpad, refusal: str, members: int, ref: Ref) -> Pads:

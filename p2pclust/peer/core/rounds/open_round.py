@@ -168,7 +168,7 @@ class Answers(JobPart):
         known = opened.contributions.get(index)
         if ref is not None and known is not None and ref.digest != known.digest:
             # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
-            self._ctx.report(AnswerDiffers(*self._document.named, round=opened.round, peer=name))
+            self._report(AnswerDiffers, round=opened.round, peer=name)
             self._job.suspicions.setdefault(name, (opened.round, ANSWERED_TWICE))
         if ref is not None and abstains:
             if ref.payload is not None:

@@ -119,7 +119,7 @@ class ReportedSets(JobPart):
         elif isinstance(outcome, KeysForgotten):
             roster = self._document.roster
             self._facts.publish(PREFIX + self._document.id, _encoded(outcome.unnamed[-_MOST_SETS:]))
-            self._ctx.report(ReportsSets(*self._document.named, peers=[roster[index] for index in outcome.exposed]))
+            self._report(ReportsSets, peers=[roster[index] for index in outcome.exposed])
 
     def forget(self) -> None:
         """Retract what this peer reported."""

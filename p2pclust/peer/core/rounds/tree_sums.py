@@ -328,8 +328,7 @@ class TreeSum(JobPart):
             sums = [((self._me,), self._own.ref), *sums]
         if len(sums) > 1:
             assert self._state is not None
-            document = self._document
-            task = AddUp(document.job, len(document.roster), self._state, tuple(sums), keys=self._job.keys)
+            task = AddUp(*self._of_job, self._state, tuple(sums), keys=self._job.keys)
             token = SumToken(self._document.id, task.kind, self.opened.term, self.opened.round)
             self._adding = (token, whole)
             self._ctx.effects.append(Compute(token, task))
@@ -356,9 +355,7 @@ class TreeSum(JobPart):
         summed = as_mask(outcome.peers) if isinstance(outcome, Summed) and ref is not None else 0
         unread = whole.summed & ~summed
         if unread:
-            self._ctx.report(
-                ContributionsUnread(*self._document.named, peers=[self._document.roster[i] for i in members_of(unread)])
-            )
+            self._report(ContributionsUnread, peers=[self._document.roster[i] for i in members_of(unread)])
         answered, adopted = whole.answered & ~unread, whole.adopted & ~unread
         self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=ref))
         self.look()

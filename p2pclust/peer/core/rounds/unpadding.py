@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from p2pclust.peer.core import tasks
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach, Relayed
 from p2pclust.peer.core.rounds.invitations import RELAYS
@@ -19,18 +20,6 @@ from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.tasks import (
-    NOTHING,
-    CombineRound,
-    FinishRound,
-    Ref,
-    RenewKeys,
-    SecureInfo,
-    Summed,
-    SumPadded,
-    Task,
-    blobs_of,
-)
 from p2pclust.protocols.engine.reasons import NEW_KEYS, SMALL_CLASS
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.classes import parted
@@ -44,9 +33,9 @@ _MOST_DOUBLINGS: Final = 8
 class _Closing:
     """One padded state that is closed: what is asked of its keepers, and what has come."""
 
-    state: Ref
+    state: tasks.Ref
     round: int
-    secure: SecureInfo
+    secure: tasks.SecureInfo
     abstained: Mapping[int, str]
     resumes: bool  # whether another aggregator made the state
     held: Held | None = None  # the set and the sum; None until they are known
@@ -54,9 +43,9 @@ class _Closing:
     keepers: dict[int, str] = field(default_factory=dict)  # that are asked
     since: float = 0.0
     sent_at: dict[int, float] = field(default_factory=dict)
-    removed: dict[int, Ref] = field(default_factory=dict)
+    removed: dict[int, tasks.Ref] = field(default_factory=dict)
     relayed: dict[int, None] = field(default_factory=dict)  # keepers that were asked through other peers
-    pulling: dict[int, Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
+    pulling: dict[int, tasks.Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
     chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
 
@@ -64,7 +53,7 @@ class SecureTerm(JobPart):
     """The secured rounds of one term at its aggregator. `compute` hands a task of the term to the worker."""
 
     def __init__(
-        self, job: JobContext, notes: PadNotes, keeper: Keeper, patience: Patience, compute: Callable[[Task], None]
+        self, job: JobContext, notes: PadNotes, keeper: Keeper, patience: Patience, compute: Callable[[tasks.Task], None]
     ) -> None:  # fmt: skip
         super().__init__(job)
         self._term = job.ledger.term
@@ -94,12 +83,9 @@ class SecureTerm(JobPart):
         elif lost := [index for index in restarted if waits or index in secure.keepers]:
             self._renew(closing, (), f"{self._names(lost)} restarted")
         else:
-            document = self._document
-            self._compute(
-                SumPadded(document.job, len(document.roster), opened.ref, self._me, opened.used, keys=self._job.keys)
-            )
+            self._compute(tasks.SumPadded(*self._of_job, opened.ref, self._me, opened.used, keys=self._job.keys))
 
-    def summed(self, outcome: Summed) -> None:
+    def summed(self, outcome: tasks.Summed) -> None:
         """Ask the keepers: the padded contributions are added up."""
         closing = self._closing
         if closing is None or closing.held is not None:
@@ -114,7 +100,7 @@ class SecureTerm(JobPart):
         else:
             self._ask(closing, members, outcome.ref)
 
-    def _problem_with(self, secure: SecureInfo, members: int) -> str:
+    def _problem_with(self, secure: tasks.SecureInfo, members: int) -> str:
         """Return why the sum of these peers may not be revealed, or an empty string."""
         members = secure.revealable(members)
         if members.bit_count() < secure.cohort:
@@ -123,7 +109,7 @@ class SecureTerm(JobPart):
             return "not all that were asked contributed"
         return ""
 
-    def _ask(self, closing: _Closing, members: int, total: Ref) -> None:
+    def _ask(self, closing: _Closing, members: int, total: tasks.Ref) -> None:
         """Fix the set: no other one is asked for in this context."""
         self._note(closing, members)
         closing.held = Held(closing.state, members, total)
@@ -133,14 +119,14 @@ class SecureTerm(JobPart):
     def _note(self, closing: _Closing, members: int) -> None:
         self._notes.note(closing.state.digest, members, parted(members, closing.secure.groups), sync=False)
 
-    def resume(self, state: Ref, round_: int, secure: SecureInfo) -> None:
+    def resume(self, state: tasks.Ref, round_: int, secure: tasks.SecureInfo) -> None:
         """Finish the round of another aggregator, which made this padded state; or ask for new keys."""
         self._closing = closing = _Closing(state, round_, secure, {}, resumes=True)
         held = self._keeper.held
         closing.held = held if held is not None and held.state.digest == state.digest else None
-        self._send_all(closing, b"", NOTHING)
+        self._send_all(closing, b"", tasks.NOTHING)
 
-    def _send_all(self, closing: _Closing, members: bytes, total: Ref) -> None:
+    def _send_all(self, closing: _Closing, members: bytes, total: tasks.Ref) -> None:
         """Ask the other keepers; the maker has left its own pads out of the sum."""
         closing.message = Unpad(
             self._document.id, self._term, closing.round, closing.state.digest, members, total.digest, total.size_bytes,
@@ -172,7 +158,7 @@ class SecureTerm(JobPart):
             silent = (index,) if message.refusal == SMALL_CLASS else ()
             self._renew(closing, silent, f"{source} refused its pads: {message.refusal}")
             return
-        ref = Ref.of(message.pads, message.size_bytes, message.payload)
+        ref = tasks.Ref.of(message.pads, message.size_bytes, message.payload)
         members = unpacked(message.members)
         if closing.resumes and closing.held is None and self._may_be(closing, members):
             closing.held = Held(closing.state, members, ref)
@@ -209,7 +195,7 @@ class SecureTerm(JobPart):
         closing = self._closing
         if closing is None:
             return []
-        return blobs_of((closing.state, *closing.removed.values(), *closing.pulling.values()))
+        return tasks.blobs_of((closing.state, *closing.removed.values(), *closing.pulling.values()))
 
     def waits_for(self) -> list[str]:
         """Return the keepers whose answers are missing, in roster order."""
@@ -240,37 +226,31 @@ class SecureTerm(JobPart):
     # -- what follows -------------------------------------------------------------------------------------------------
 
     def _combine(
-        self, state: Ref, round_: int, given: tuple[tuple[tuple[int, ...], Ref], ...], abstained: Mapping[int, str],
-        removed: tuple[tuple[int, Ref], ...], cancel: CancelProof | None = None,
+        self, state: tasks.Ref, round_: int, given: tuple[tasks.Given, ...], abstained: Mapping[int, str],
+        removed: tuple[tuple[int, tasks.Ref], ...], cancel: CancelProof | None = None,
     ) -> None:  # fmt: skip
         document, maker = self._document, Maker(self._me, self._term, round_ + 1)
         self._compute(
-            CombineRound(
-                document.job, len(document.roster), state, given, abstained, maker, removed, cancel,
+            tasks.CombineRound(
+                *self._of_job, state, given, abstained, maker, removed, cancel,
                 None if cancel is None else self._job.cancels.rules(document), keys=self._job.keys,
             )
         )  # fmt: skip
 
-    def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, Ref], ...]) -> None:
-        document, maker = self._document, Maker(self._me, self._term, closing.round + 1)
+    def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, tasks.Ref], ...]) -> None:
+        maker = Maker(self._me, self._term, closing.round + 1)
         self._note(closing, members)
         self.finished = members_of(members)
         own = self._keeper.held
         if own is not None and own.state.digest == closing.state.digest:
             removed = (*removed, (self._me, own.sum))
-        self._compute(
-            FinishRound(document.job, len(document.roster), closing.state, members, maker, removed, keys=self._job.keys)
-        )
+        self._compute(tasks.FinishRound(*self._of_job, closing.state, members, maker, removed, keys=self._job.keys))
 
     def _renew(self, closing: _Closing, silent: tuple[int, ...], why: str) -> None:
         self._closing = None
         if not closing.resumes:
-            self._ctx.report(KeysRenewed(*self._document.named, term=self._term, round=closing.round, reason=why))
-        n_peers = len(self._document.roster)
-        task = RenewKeys(
-            self._document.job, n_peers, closing.state, closing.abstained, silent, keys=self._job.keys
-        )  # fmt: skip
-        self._compute(task)
+            self._report(KeysRenewed, term=self._term, round=closing.round, reason=why)
+        self._compute(tasks.RenewKeys(*self._of_job, closing.state, closing.abstained, silent, keys=self._job.keys))
 
     # -- time -----------------------------------------------------------------------------------------------------------
 
@@ -312,7 +292,7 @@ class SecureTerm(JobPart):
             assert closing.message is not None
             closing.relayed[index] = None
             relays = self._ctx.send_around(name, closing.message, self._membership.alive(), RELAYS)
-            self._ctx.report(Relayed(*self._document.named, round=closing.round, peer=name, via=relays))
+            self._report(Relayed, round=closing.round, peer=name, via=relays)
 
     def _gives_up(self, closing: _Closing, index: int) -> bool:
         """Return whether a keeper was silent, or computed, for too long.
@@ -329,7 +309,7 @@ class SecureTerm(JobPart):
         none_answered = not closing.removed and not closing.pulling
         if self._document.treatment.missing == "all" or (none_answered and self._in_vain):
             for index in lost:
-                self._ctx.report(OutOfReach(*self._document.named, closing.round, closing.keepers[index]))
+                self._report(OutOfReach, closing.round, closing.keepers[index])
             return True
         self._in_vain = none_answered
         self._given_up += 1

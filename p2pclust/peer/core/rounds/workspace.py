@@ -146,7 +146,7 @@ class JobWorkspace(JobPart):
         given_up = self._pending(preparing)
         if given_up:
             names = [key.hex()[:12] if isinstance(key, bytes) else key.name for key in given_up]
-            self._ctx.report(Without(*self._document.named, round=preparing.round, what=names[:8], of=len(names)))
+            self._report(Without, round=preparing.round, what=names[:8], of=len(names))
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
         at_hand = tuple(digest for digest in self._holding if self._blobs.has(digest))
