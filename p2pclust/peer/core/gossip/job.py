@@ -19,7 +19,7 @@ Nothing of a tick is on disk. A restarted peer has lost its masses, so it joins 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -55,6 +55,15 @@ class Version(NamedTuple):
         return cls(message.entry_round, message.entry_epoch, message.digest)
 
 
+@dataclass(frozen=True)
+class Held:
+    """The state that the present round begins with."""
+
+    version: Version
+    ref: tasks.Ref
+    info: tasks.StateInfo
+
+
 _TOLD = 100  # a report is made after so many ticks
 
 
@@ -69,12 +78,8 @@ class GossipJob(PeerJob):
         self._exchange = Ticks(job.context, self._tell)
         self._timer: TimerKey = ("job", self.id, "mix")
         self._computing: dict[GossipToken, None] = {}
-        self._version: Version | None = None  # of the present state
-        self._ref: tasks.Ref | None = None
-        self._final = False
+        self._held: Held | None = None  # the present state; None before the first
         self._entry: Version | None = None  # with which it entered the epoch
-        self._one = False  # whether only one peer is asked
-        self._ticks = 0  # after which each member continues from its own estimate; 0: when all agree
         self._offers: dict[str, Offer] = {}  # to the present state; by members if only one peer is asked
         self._round: Averaging | None = None
         self._half_way = False  # of the end
@@ -128,11 +133,6 @@ class GossipJob(PeerJob):
         if not self.ledger.finished:
             self.circles.look()
 
-    @property
-    def terms(self) -> Mapping[int, str]:
-        """Always empty: no peer aggregates."""
-        return {}
-
     def standing(self) -> tuple[str, str, list[str]]:
         """Return the job's phase at this peer, an empty string (no aggregator), and the peers that it waits for."""
         if self.ledger.finished:
@@ -141,7 +141,7 @@ class GossipJob(PeerJob):
             return "joining", "", [name for name in self.document.roster if not self._membership.present(name)]
         if self._round is None:
             return "computing", "", []
-        return "closing" if self._final else "mixing", "", self._exchange.waits_for()
+        return "closing" if self._state.info.final else "mixing", "", self._exchange.waits_for()
 
     def forget(self) -> None:
         self._ctx.timers.cancel(self._timer)
@@ -150,7 +150,10 @@ class GossipJob(PeerJob):
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this job needs."""
         waiting = [] if self._waiting is None else [self._waiting.digest]
-        return tasks.blobs_of((self.ledger.register.ref, self._ref)) + waiting
+        return tasks.blobs_of(self._states()) + waiting
+
+    def _states(self) -> list[tasks.Ref | None]:
+        return [self.ledger.register.ref, None if self._held is None else self._held.ref]
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for this blob."""
@@ -222,32 +225,28 @@ class GossipJob(PeerJob):
 
     def _say(self) -> None:
         assert self._round is not None
-        assert self._version is not None
-        tick = self._round.tick + (self._round.hops if self._half_way else 0)
-        self._exchange.say((self._version.round, tick), self._round.message.encode())
+        round_, tick = self._state.version.round, self._round.tick + (self._round.hops if self._half_way else 0)
+        self._exchange.say((round_, tick), self._round.message.encode())
         if tick and tick % _TOLD == 0:
-            self._report(round_reports.Mixing, round=self._version.round, tick=tick)
+            self._report(round_reports.Mixing, round=round_, tick=tick)
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
     def entered(self) -> None:
         """Begin again in a new epoch."""
-        self._round, self._taken, self._half_way = None, None, False
-        self._waiting = None
-        self._entry = self._version
-        self._exchange.enter(self._near(), (self._version.round if self._version else 0, 0))
-        if self._version is not None:
+        self._round, self._taken, self._waiting, self._half_way = None, None, None, False
+        self._entry = None if self._held is None else self._held.version
+        self._exchange.enter(self._near(), (self._entry.round if self._entry else 0, 0))
+        if self._held is not None:
             self._open()
 
     def outside(self) -> None:
         """Stop the round: this peer has left the epoch."""
         self._round = None
 
-    def _work_on(self, version: Version, ref: tasks.Ref, info: tasks.StateInfo) -> None:
+    def _work_on(self, version: Version, made: tasks.StateMade) -> None:
         """Open the round that begins with a state."""
-        self._version, self._ref, self._taken = version, ref, None
-        self._final, self._one = info.final, info.one
-        self._ticks = 0 if info.settles else self.document.treatment.ticks
+        self._held, self._taken = Held(version, made.ref, made.info), None
         self._offers.clear()
         if self._entry is None:
             self._entry = version
@@ -257,16 +256,20 @@ class GossipJob(PeerJob):
             self._open()
 
     def _open(self) -> None:
-        assert self._version is not None
-        phase = "closing" if self._final else "adopting"
-        self._report(round_reports.PhaseBegun, phase, self._circle.epoch, self._version.round)
-        if self._final:
+        state, circle = self._state, self._circle
+        phase = "closing" if state.info.final else "adopting"
+        self._report(round_reports.PhaseBegun, phase, circle.epoch, state.version.round)
+        if state.info.final:
             self._mix(self._present)
         elif self._whom in self._offers:
             self._mix(self._offers[self._whom])
         else:
-            assert self._ref is not None
-            self._compute(self._whom, tasks.MakeOffer(*self._of_job, self._ref, self._me, self._circle.members))
+            self._compute(self._whom, tasks.MakeOffer(*self._of_job, state.ref, self._me, circle.members))
+
+    @property
+    def _state(self) -> Held:
+        assert self._held is not None
+        return self._held
 
     @property
     def _circle(self) -> GossipMembers:
@@ -277,7 +280,7 @@ class GossipJob(PeerJob):
     @property
     def _whom(self) -> str:
         """What an offer depends on beside the state: where one peer is asked, it depends on the members."""
-        return self._circle.mask.hex() if self._one else ""
+        return self._circle.mask.hex() if self._state.info.one else ""
 
     def cancelled(self) -> None:
         """Let this peer's next answer say that the job is cancelled."""
@@ -286,12 +289,13 @@ class GossipJob(PeerJob):
 
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
-        cancel = None if self._final else self._cancels.of(self.document)
-        instead = "" if cancel is None else f"{CANCELLED}{cancel.by}"[:MAX_REASON]
-        instead = instead or (REVOKED if self.bars(self._ctx.me) else "")
-        if instead and not self._final:
-            nothing = None if offer.mass is None else np.zeros_like(offer.mass)
-            offer = Offer(Answer(self._me, instead), nothing)
+        if not self._state.info.final:
+            cancel = self._cancels.of(self.document)
+            instead = REVOKED if self.bars(self._ctx.me) else ""
+            if cancel is not None:
+                instead = f"{CANCELLED}{cancel.by}"[:MAX_REASON]
+            if instead:
+                offer = Offer(Answer(self._me, instead), None if offer.mass is None else np.zeros_like(offer.mass))
         tolerance = self.document.treatment.gossip_tolerance
         self._round = Averaging(
             self.circles.links, self._me, offer.answer, offer.mass, tolerance=tolerance, ticks=self._ticks
@@ -302,23 +306,26 @@ class GossipJob(PeerJob):
             self._say()
             self._go_on()
 
+    @property
+    def _ticks(self) -> int:
+        """After which each member continues from its own estimate; 0: when all agree."""
+        return 0 if self._state.info.settles else self.document.treatment.ticks
+
     def _end_round(self, ended: Averaging) -> None:
-        assert self._version is not None
-        epoch, round_ = self._circle.epoch, self._version.round
+        epoch, round_ = self._circle.epoch, self._state.version.round
         self._round = None
         if not ended.complete:  # a peer withheld answers of others
             self._report(round_reports.AnswerMalformed, peer="", reason="answers are missing at the end of a round")
             self.circles.renew()
             return
-        if self._final:
+        if self._state.info.final:
             self._closed(ended)
             return
         self._exchange.expect((round_ + 1, 0))
         self._report(round_reports.Averaged, round_, epoch, ticks=ended.tick, reached=ended.reached)
         self._report(round_reports.PhaseBegun, "combining", epoch, round_)
-        assert self._ref is not None
         task = tasks.CloseGossipRound(
-            *self._of_job, self._ref,
+            *self._of_job, self._state.ref,
             answers=tuple(answer for _, answer in sorted(ended.answers.items())),
             estimate=ended.estimate if ended.size else None,
             tolerance=inf if self._ticks else self.document.treatment.gossip_tolerance,
@@ -347,7 +354,7 @@ class GossipJob(PeerJob):
         if isinstance(outcome, tasks.StateMade) and token.kind != tasks.CloseGossipRound.kind:
             self._described(outcome)
             return
-        if self._ref is None or self._ref.digest != token.state or self._taken is not None:
+        if self._held is None or self._held.ref.digest != token.state or self._taken is not None:
             return  # this peer works on another state by now
         if isinstance(outcome, tasks.Offered):
             self._offers[token.within] = outcome.offer
@@ -360,20 +367,19 @@ class GossipJob(PeerJob):
             self._mix(outcome.offer)
 
     def _described(self, made: tasks.StateMade) -> None:
-        if self._version is None:
+        if self._held is None:
             register = self.ledger.register
-            self._work_on(Version(register.round, register.term, made.ref.digest), made.ref, made.info)
+            self._work_on(Version(register.round, register.term, made.ref.digest), made)
         elif self._taken is not None and self._taken.digest == made.ref.digest:
-            self._work_on(self._taken, made.ref, made.info)
+            self._work_on(self._taken, made)
 
     def _combined(self, made: tasks.StateMade) -> None:
-        assert self._version is not None
-        epoch, round_, roster = self._circle.epoch, self._version.round, self.document.roster
+        epoch, round_, roster = self._circle.epoch, self._state.version.round, self.document.roster
         self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
         if self._me == self._circle.members[0]:  # all members report the same, so one does
             contributors = [roster[index] for index in made.info.contributors]
             self._report(round_reports.RoundCombined, epoch, round_, contributors, made.info, roster)
-        self._work_on(Version(round_ + 1, epoch, made.ref.digest), made.ref, made.info)
+        self._work_on(Version(round_ + 1, epoch, made.ref.digest), made)
 
     # -- states of others -------------------------------------------------------------------------------------------
 
@@ -391,21 +397,18 @@ class GossipJob(PeerJob):
         return waiting is None or (isinstance(waiting, HeldState) and Version.of(waiting) < version)
 
     def _on_ask(self, source: str, message: AskState) -> None:
-        circle, entry, ref = self.circles.circle, self._entry, self._ref
-        if (
-            entry is None
-            or ref is None
-            or entry.digest != ref.digest
-            or circle is None
-            or circle.epoch != message.epoch
-        ):
+        circle, entry, held = self.circles.circle, self._entry, self._held
+        if entry is None or held is None or entry.digest != held.ref.digest:
             return
-        held = HeldState(self.id, circle.epoch, entry.epoch, entry.round, ref.digest, ref.size_bytes, ref.frames)
-        self._ctx.send(source, held, bulk=sum(map(len, ref.frames)) > MAX_CONTROL_BYTES // 2)
+        if circle is None or circle.epoch != message.epoch:
+            return
+        ref = held.ref
+        answer = HeldState(self.id, circle.epoch, entry.epoch, entry.round, ref.digest, ref.size_bytes, ref.frames)
+        self._ctx.send(source, answer, bulk=sum(map(len, ref.frames)) > MAX_CONTROL_BYTES // 2)
 
     def _resolve(self, source: str, message: HeldState | Close) -> tasks.Ref | None:
         """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
-        for ref in (self.ledger.register.ref, self._ref):
+        for ref in self._states():
             if ref is not None and ref.digest == message.digest:
                 return ref
         if message.digest in self._refused:
@@ -441,18 +444,16 @@ class GossipJob(PeerJob):
 
     def _closed(self, ended: Averaging) -> None:
         """Continue after as many ticks as hops: all members have the state, or, the second time, have it on disk."""
-        assert self._version is not None
-        assert self._ref is not None
-        position = (self._circle.epoch, self._version.round)
+        state, position = self._state, (self._circle.epoch, self._state.version.round)
         if not self._half_way:
             self._half_way = True
             if self.ledger.register.position != position or not self.ledger.register.final:
-                self.ledger.adopt(*position, self._ref, final=True)
+                self.ledger.adopt(*position, state.ref, final=True)
             self._mix(self._present)
         elif self.circles.counted(
             {peer: told.payload.decode(errors="replace") for peer, told in ended.answers.items()}
         ):
-            self._finish(*position, self._ref)
+            self._finish(*position, state.ref)
 
     @property
     def _present(self) -> Offer:

@@ -99,7 +99,11 @@ class Ticks:
             # It asks for words that its former life had, whose store is lost: they are repeated. An older message that
             # was overtaken asks for nothing new, but a repeat does no harm.
             self._shown[name] = shown
-        self._show(name, shown)
+        if shown > self._shown[name]:
+            self._shown[name] = shown
+            for said_at in [said_at for position, _, said_at in self._said if position == shown]:
+                took_s = self._ctx.now - said_at
+                self._usual_s[name] = 0.8 * self._usual_s.get(name, took_s) + 0.2 * took_s
         if not frames:
             return
         came = self._came[name]
@@ -107,15 +111,6 @@ class Ticks:
             self._tell(name, self.at, ())  # it does not know that we have it
         elif at in (self.at, (self.at[0], self.at[1] + 1), (self.at[0] + 1, 0)):
             came[at] = frames
-
-    def _show(self, name: str, shown: Position) -> None:
-        if shown <= self._shown[name]:
-            return
-        self._shown[name] = shown
-        for at, _, said_at in self._said:
-            if at == shown:
-                took_s = self._ctx.now - said_at
-                self._usual_s[name] = 0.8 * self._usual_s.get(name, took_s) + 0.2 * took_s
 
     def words(self) -> dict[str, bytes] | None:
         """Return all neighbours' messages of the present tick; None if one is missing, or this peer's own is not sent."""

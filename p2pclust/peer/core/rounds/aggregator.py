@@ -12,16 +12,16 @@ state again, and a contribution is a pure function of state and data.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Pads, Partial
+from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open, Pads, Partial
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.invitations import Invitations
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
@@ -36,6 +36,7 @@ from p2pclust.protocols.secure.cancel_proof import CancelProof
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
+_LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 #: The only state of a census.
 _AGREED: Final = tasks.StateInfo(final=True)
 
@@ -53,7 +54,6 @@ class AggregatorTerm(JobPart):
         self._headway = headway
         self._patience = Patience(job, headway)
         self._answers = Answers(job, self._patience)
-        self._invitations = Invitations(job, self._patience)
         self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
@@ -63,9 +63,16 @@ class AggregatorTerm(JobPart):
         self._timer: TimerKey = ("job", self._document.id, "tick")
 
     def begin(self) -> None:
-        self._describe()
+        """Ask the worker about the newest state: a term begins by opening it again."""
+        ref = self._ledger.register.ref
+        if not self._document.census:
+            self._compute(self._describing(ref, self._job.keys))
+        elif ref is not None:  # its only state: an earlier term may have agreed on it
+            self._open(ref, self._ledger.register.round, _AGREED)
+        elif (task := self._job.series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
+            self._compute(task)
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
-        self._invitations.heartbeat(self._round)
+        self._heartbeat(self._round)
 
     def end(self) -> None:
         self._ctx.timers.cancel(self._timer)
@@ -93,16 +100,6 @@ class AggregatorTerm(JobPart):
         return opened.lacking(roster)
 
     # -- opening ----------------------------------------------------------------------------------------------------
-
-    def _describe(self) -> None:
-        """Ask the worker about the newest state: a term begins by opening it again."""
-        ref = self._ledger.register.ref
-        if not self._document.census:
-            self._compute(self._describing(ref, self._job.keys))
-        elif ref is not None:  # its only state: an earlier term may have agreed on it
-            self._open(ref, self._ledger.register.round, _AGREED)
-        elif (task := self._job.series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
-            self._compute(task)
 
     def _propose(self, mathematics: bytes) -> None:
         data = self._job.series.propose(self._document, mathematics)
@@ -167,9 +164,9 @@ class AggregatorTerm(JobPart):
         opened.proposer = self._proposer(opened)
         self._report(round_reports.PhaseBegun, "closing" if opened.final else "opening", self.term, round_)
         if self._document.treatment.collect == "tree" and info.additive:
-            self._invitations.grow_tree(opened)
+            self._grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
-        self._invitations.send_all(opened)
+        self._send_all(opened)
         self._hooks.adopt_own(self.term, opened)
 
     def _proposer(self, opened: OpenRound, besides: int = -1) -> int:
@@ -192,6 +189,81 @@ class AggregatorTerm(JobPart):
         assert self._round is not None
         self._round.adopted[self._ctx.me] = None
         self.look()
+
+    # -- what is sent -----------------------------------------------------------------------------------------------
+
+    def _grow_tree(self, opened: OpenRound) -> None:
+        """Make a tree of the reachable peers; this peer asks the others directly."""
+        from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of  # noqa: PLC0415 - few jobs have a tree
+
+        roster = self._document.roster
+        parents = [-1] * len(roster)
+        reachable = [name for name in roster if not self._membership.gone(name)]
+        for name, above in self._ctx.routing.tree(reachable).items():
+            parents[self._document.index(name)] = self._document.index(above)
+        opened.tree = tree_of(tuple(parents), self._me)
+        opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
+        for name in self._ctx.barred:
+            if name in self._document:
+                opened.branches.drop(self._document.index(name))
+
+    def _send_all(self, opened: OpenRound) -> None:
+        """Send the opened state to all present peers, except those that get it along the tree."""
+        message = opened.message(self._document.id, self.term)  # one for all, so that it is encoded once
+        below = 0 if opened.tree is None else opened.tree.below[self._me]
+        for index, name in enumerate(self._document.roster):
+            if index == self._me or self._membership.gone(name):
+                continue
+            opened.sent_at[name] = self._ctx.now
+            child = opened.branches is not None and index in opened.branches.children
+            if child or not below >> index & 1:  # otherwise another peer hands it on
+                self._ctx.send(name, self._along(opened, index, message) if child else message)
+
+    def _send(self, opened: OpenRound, name: str) -> None:
+        """Send the opened state to one peer."""
+        opened.sent_at[name] = self._ctx.now
+        message = opened.message(self._document.id, self.term)
+        self._ctx.send(name, self._along(opened, self._document.index(name), message))
+
+    def _along(self, opened: OpenRound, index: int, message: Open) -> Open:
+        """Return the message with the part of the tree that a peer hands it on along; any other peer is asked directly."""
+        branches, tree = opened.branches, opened.tree
+        if branches is None or tree is None or index not in branches.children or tree.below[index] & branches.barred:
+            return message
+        return replace(message, aggregator=self._me, height=tree.height[self._me], below=tree.pairs(index))
+
+    def _heartbeat(self, opened: OpenRound | None) -> None:
+        """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
+        sent_at = {} if opened is None else opened.sent_at
+        round_ = self._ledger.register.round if opened is None else opened.round
+        lately = self._ctx.now - self._ctx.timing.heartbeat_s
+        for name in self._document.roster:
+            if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
+                self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
+
+    def _repeat(self, opened: OpenRound) -> None:
+        """Send the opened state again to peers that have not answered: first after `retry_s`, then ever more seldom.
+
+        Each repeat is answered with the whole contribution, so a peer with a slow uplink would otherwise send more than its
+        link carries, and its answers to probes would wait behind them.
+        """
+        retry_s = self._ctx.timing.retry_s
+        longest_s = max(retry_s, self._document.treatment.patience_s / _LEAST_REPEATS)
+        for name in self._document.roster:
+            if name == self._ctx.me or name in opened.answered or self._membership.gone(name):
+                continue
+            if not self._ctx.routing.hop(name):
+                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                opened.sent_at.pop(name, None)
+                opened.repeats.pop(name, None)
+                continue
+            if self._patience.works_still(name):
+                continue
+            repeats = opened.repeats.get(name, 0)
+            pause_s = min(retry_s * 2.0 ** min(repeats, 16), longest_s)
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= pause_s:
+                opened.repeats[name] = repeats + 1
+                self._send(opened, name)
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
@@ -243,7 +315,7 @@ class AggregatorTerm(JobPart):
         if opened is not None and not opened.combining:
             for other in self._answers.drop(opened, name):
                 if not self._membership.gone(other):
-                    self._invitations.send(opened, other)
+                    self._send(opened, other)
 
     def member_changed(self, name: str) -> None:
         """React to a new membership status of a roster peer."""
@@ -254,13 +326,13 @@ class AggregatorTerm(JobPart):
         if opened is None:
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
-            self._invitations.send(opened, name)
+            self._send(opened, name)
         elif self._membership.gone(name) and opened.tree is not None:
             # The peer that would have handed on their answers is gone.
             below = opened.tree.without(self._document.index(name))
             for other in (self._document.roster[index] for index in below):
                 if other not in opened.answered and not self._membership.gone(other):
-                    self._invitations.send(opened, other)
+                    self._send(opened, other)
         self.look()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -351,7 +423,7 @@ class AggregatorTerm(JobPart):
         if name == self._ctx.me:
             self._hooks.adopt_own(self.term, opened)
         else:
-            self._invitations.send(opened, name)
+            self._send(opened, name)
 
     def _combine(self, opened: OpenRound) -> None:
         opened.use()
@@ -393,7 +465,7 @@ class AggregatorTerm(JobPart):
             self._report(round_reports.StandsStill, self.term, self.phase, waited_s)
             self._election.hand_over()
             return
-        self._invitations.heartbeat(self._round)
+        self._heartbeat(self._round)
         if self._secure.fire():
             self._election.hand_over()
             return
@@ -401,7 +473,7 @@ class AggregatorTerm(JobPart):
             self._propose(self._mathematics)
         if self._round is not None:
             self._patience.note_pulls(self._round.coming(), self._round.chunks_left)
-            self._invitations.repeat(self._round)
+            self._repeat(self._round)
             if self._lose_patience(self._round):
                 self._election.hand_over()
             else:
@@ -427,8 +499,7 @@ class AggregatorTerm(JobPart):
         """
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:
-                relays = self._invitations.send_around(opened, name)
-                self._report(round_reports.Relayed, round=opened.round, peer=name, via=relays)
+                self._send_around(opened.round, name, opened.message(self._document.id, self.term))
             elif resort is Resort.GIVE_UP and self._document.treatment.missing == "all":
                 self._report(round_reports.OutOfReach, opened.round, name)
                 return True

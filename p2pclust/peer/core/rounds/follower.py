@@ -92,11 +92,6 @@ class Follower(JobPart):
 
     # -- a place in the tree ----------------------------------------------------------------------------------------
 
-    def new_term(self, term: int) -> None:
-        """Leave the tree of an older aggregator: a newer term began."""
-        if self.place is not None and term > self.place.opened.term:
-            self.leave_place()
-
     def is_news(self, message: Open | Heartbeat) -> bool:
         """Return whether a message handed on in a tree is new; peers repeat it even when its aggregator may be gone."""
         here = (0, 0) if self.place is None else (self.place.opened.term, self.place.opened.round)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from p2pclust.errors import WireError
@@ -60,6 +59,7 @@ class AggregatedJob(PeerJob):
         self._began_at = job.context.now
         self._headway = Headway(job)
         self.election = Election(job, self, fitness, self._headway)
+        self.terms = self.election.terms
         self.workspace = JobWorkspace(job, note)
         self._term: AggregatorTerm | None = None
         self._notes = PadNotes(job.context, job.document, pads)
@@ -89,7 +89,7 @@ class AggregatedJob(PeerJob):
 
     def receive(self, source: str, message: Message) -> None:
         """Handle a message of this job from a roster peer."""
-        if self._leaps(source, message) or self._leaps_rounds(source, message) or self._distrusts(source, message):
+        if self._leaps(source, message) or self._distrusts(source, message):
             return
         promises = not isinstance(message, _PROMISES) or self._membership.may_promise(source)
         if self._too_early(message) or not promises:
@@ -149,31 +149,27 @@ class AggregatedJob(PeerJob):
         return bool(self._job.cancels.by(turn.series)) and begun_s < self.document.treatment.patience_s
 
     def _leaps(self, source: str, message: Message) -> bool:
-        """Return whether the message has a term that elections cannot have reached.
+        """Return whether the message has a term that elections, or a round that the job, cannot have reached: it is ignored.
 
-        Then this peer raises its term by the greatest possible step, and asks the sender again: a peer that was led to its
-        term by a liar is reached in as many steps as the liar took.
+        After a term, this peer raises its own by the greatest possible step, and asks the sender again: a peer that was led
+        to its term by a liar is reached in as many steps as the liar took.
         """
+        kind, register = type(message), self.ledger.register
         # Of an offered register it is the one that would be taken over.
-        name = _TERMS.get(type(message), "term")
-        term: int = getattr(message, name, 0)
-        if term - self.ledger.term <= _MOST_LEAP or self.ledger.finished or isinstance(message, Close):
+        term: int = 0 if kind is Close else getattr(message, _TERMS.get(kind, "term"), 0)
+        round_: int = getattr(message, _ROUNDS[kind]) if kind in _ROUNDS else 0
+        far = term - self.ledger.term > _MOST_LEAP
+        if self.ledger.finished or not (far or round_ - register.round > _MOST_LEAP):
             return False
         if source not in self._leapt:
             self._leapt[source] = None
-            self._report(round_reports.TermLeap, peer=source, term=term, own_term=self.ledger.term)
-        self.election.step_down(self.ledger.term + _MOST_LEAP)
-        self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *self.ledger.register.position))
-        return True
-
-    def _leaps_rounds(self, source: str, message: Message) -> bool:
-        """Return whether the message has a round that the job cannot have reached; then it is ignored."""
-        name, own = _ROUNDS.get(type(message)), self.ledger.register.round
-        if name is None or getattr(message, name) - own <= _MOST_LEAP or self.ledger.finished:
-            return False
-        if source not in self._leapt:
-            self._leapt[source] = None
-            self._report(round_reports.RoundLeap, peer=source, round=getattr(message, name), own_round=own)
+            if far:
+                self._report(round_reports.TermLeap, peer=source, term=term, own_term=self.ledger.term)
+            else:
+                self._report(round_reports.RoundLeap, peer=source, round=round_, own_round=register.round)
+        if far:
+            self.election.step_down(self.ledger.term + _MOST_LEAP)
+            self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *register.position))
         return True
 
     def _asker(self, source: str, message: Message) -> str:
@@ -205,7 +201,8 @@ class AggregatedJob(PeerJob):
         if carrier == source or self._follower.is_news(message):
             self.election.follow(source, message.term)
             self._headway.begins(message.term, source)
-        self._follower.new_term(message.term)
+        if self._follower.place is not None and message.term > self._follower.place.opened.term:
+            self._follower.leave_place()
         if isinstance(message, Open):
             self._follower.take_place(carrier, message)
             self._follower.on_open(source, message)
@@ -332,11 +329,6 @@ class AggregatedJob(PeerJob):
     def keys(self) -> JobKeys | None:
         """What tasks need where devices sign; None elsewhere."""
         return self._job.keys
-
-    @property
-    def terms(self) -> Mapping[int, str]:
-        """The aggregators that this life of the peer has heard of, by term."""
-        return self.election.terms
 
     def standing(self) -> tuple[str, str, list[str]]:
         """Return the job's phase at this peer, its aggregator (or an empty string), and the peers that it waits for."""

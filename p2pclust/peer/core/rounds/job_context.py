@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
@@ -12,8 +12,9 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished, Report
-from p2pclust.peer.core.round_reports import StateCorrupt
+from p2pclust.peer.core.round_reports import Relayed, StateCorrupt
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
+_RELAYS: Final = 3
 
 
 class Children(Protocol):
@@ -114,6 +116,11 @@ class JobPart:
         job, within = self._document.named
         self._ctx.report(kind(job, within, *of, **named))
 
+    def _send_around(self, round_: int, name: str, message: Message) -> None:
+        """Ask a silent peer through others."""
+        relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
+        self._report(Relayed, round=round_, peer=name, via=relays)
+
     def _state_of(self, message: Open | HeldState | Close, source: str, others: Iterable[str]) -> Ref | None:
         """Return the state that a message names; None while it is fetched, or if its digest is wrong.
 
@@ -142,6 +149,7 @@ class PeerJob(JobPart):
         self.suspicions = job.suspicions
         self.bars = job.bars
         self.id = job.document.id
+        self.terms: Mapping[int, str] = {}  #: by term: the aggregators that this life of the peer has heard of
 
     def forget(self) -> None:
         """Delete the timers and rows of this job."""

@@ -6,7 +6,7 @@ took its pads away. It reports the sets that the state leaves out, as a fact, si
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgpack
@@ -118,7 +118,8 @@ class ReportedSets(JobPart):
             self._notes.forget()
         elif isinstance(outcome, KeysForgotten):
             roster = self._document.roster
-            self._facts.publish(PREFIX + self._document.id, _encoded(outcome.unnamed[-_MOST_SETS:]))
+            sets = msgpack.packb([packed(one) for one in outcome.unnamed[-_MOST_SETS:]])
+            self._facts.publish(PREFIX + self._document.id, sets)
             self._report(ReportsSets, peers=[roster[index] for index in outcome.exposed])
 
     def forget(self) -> None:
@@ -133,10 +134,6 @@ class ReportedSets(JobPart):
             if fact is not None:
                 found[name] = _decoded(fact.value, len(self._document.roster))
         return {name: sets for name, sets in found.items() if sets}
-
-
-def _encoded(sets: Sequence[int]) -> bytes:
-    return bytes(msgpack.packb([packed(one) for one in sets]))
 
 
 def _decoded(data: bytes, n_peers: int) -> tuple[int, ...]:

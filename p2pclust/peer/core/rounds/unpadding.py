@@ -13,8 +13,7 @@ from typing import Final
 
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.job_messages import Pads, Unpad
-from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach, Relayed
-from p2pclust.peer.core.rounds.invitations import RELAYS
+from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
@@ -160,8 +159,10 @@ class SecureTerm(JobPart):
             return
         ref = tasks.Ref.of(message.pads, message.size_bytes, message.payload)
         members = unpacked(message.members)
-        if closing.resumes and closing.held is None and self._may_be(closing, members):
-            closing.held = Held(closing.state, members, ref)
+        if closing.resumes and closing.held is None:  # the set may be the one of the round that is resumed
+            within = not members & ~as_mask(closing.secure.asked) and not self._problem_with(closing.secure, members)
+            if within and self._notes.allows(closing.state.digest, members):
+                closing.held = Held(closing.state, members, ref)
         self._in_vain = False
         if closing.held is None or closing.held.members != members:
             self._renew(closing, (), f"{source} has taken its pads away for other peers")
@@ -172,15 +173,6 @@ class SecureTerm(JobPart):
             return
         closing.removed[index] = ref
         self.look()
-
-    def _may_be(self, closing: _Closing, members: int) -> bool:
-        """Return whether a set that a keeper names may be the one of the round that is resumed."""
-        within = not members & ~as_mask(closing.secure.asked)
-        return (
-            within
-            and not self._problem_with(closing.secure, members)
-            and self._notes.allows(closing.state.digest, members)
-        )
 
     def blob_ready(self, digest: bytes) -> None:
         """Take an answer whose blob is complete now."""
@@ -291,8 +283,7 @@ class SecureTerm(JobPart):
         if self._patience.silent_s(name, closing.since) > self._document.treatment.patience_s / 2:
             assert closing.message is not None
             closing.relayed[index] = None
-            relays = self._ctx.send_around(name, closing.message, self._membership.alive(), RELAYS)
-            self._report(Relayed, round=closing.round, peer=name, via=relays)
+            self._send_around(closing.round, name, closing.message)
 
     def _gives_up(self, closing: _Closing, index: int) -> bool:
         """Return whether a keeper was silent, or computed, for too long.

@@ -87,7 +87,7 @@ class JobWorkspace(JobPart):
         fetches: dict[bytes, tuple[str, ...]] = {}
         self._holding = {**{blob.digest: blob.size_bytes for blob in wanted.blobs}, **self._published}
         # Every peer begins with another blob, so that not all ask the same source first.
-        first = self._document.index(me) * len(wanted.blobs) // len(roster)
+        first = self._me * len(wanted.blobs) // len(roster)
         for blob in wanted.blobs[first:] + wanted.blobs[:first]:
             digest = blob.digest
             sources = [roster[i] for i in blob.owners if 0 <= i < len(roster) and roster[i] != me]
@@ -95,19 +95,15 @@ class JobWorkspace(JobPart):
                 continue
             fetches[digest] = tuple(sources)
             if sources:
-                present = [name for name in sources if self._present(name)]
-                self._blobs.pull(digest, blob.size_bytes, self._turned(present or sources))
+                near = [name for name in sources if self._present(name)] or sources
+                turn = self._me % len(near)  # so that not all peers begin with the same one
+                whole = self._ctx.routing.whole
+                ordered = near[turn:] + near[:turn] if whole else self._ctx.routing.nearest_first(near)
+                self._blobs.pull(digest, blob.size_bytes, ordered)
         documents = {job: self._child(round_, job) for job in wanted.jobs}
         runs = {job: self._children.run(document) for job, document in documents.items() if document is not None}
         self._preparing = _Preparing(round_, task, fetches, runs, progress_at=self._ctx.now)
         self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
-
-    def _turned(self, sources: list[str]) -> list[str]:
-        """Order sources so that not all peers begin with the same one; on a sparse overlay the nearest comes first."""
-        if not self._ctx.routing.whole:
-            return self._ctx.routing.nearest_first(sources)
-        turn = self._me % len(sources)
-        return sources[turn:] + sources[:turn]
 
     def _child(self, round_: int, wanted: WantedJob) -> Document | None:
         """Return the document of a child job, the same at every peer; None if it cannot exist."""
