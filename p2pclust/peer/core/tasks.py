@@ -1,4 +1,4 @@
-"""The mathematics that a core asks a worker for: one class per task, and one per outcome.
+"""The mathematics that a core asks a worker for: a class for each task, each outcome, and each machine that asks.
 
 A core holds states and contributions as bytes and never reads them. It puts a task into a `Compute` effect; the worker
 (:mod:`p2pclust.peer.work.tasks`) returns the outcome in a `Computed` event with the same token.
@@ -7,8 +7,8 @@ A core holds states and contributions as bytes and never reads them. It puts a t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -436,3 +436,90 @@ class Continued(Outcome):
     """The mathematics of the next job of a series."""
 
     mathematics: bytes
+
+
+# -- tokens --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it: the machine, and the fields."""
+        machine = "job" if isinstance(self, JobToken) else "blob"
+        return (machine, *(_word(getattr(self, field.name)) for field in fields(self)))
+
+
+def _word(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyToken(Token):
+    """A blob is verified."""
+
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobToken(Token):
+    """Base of the tokens of a job's tasks. `kind` is the task's."""
+
+    job: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class TermToken(JobToken):
+    """The aggregator of a term asked for it."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class SumToken(JobToken):
+    """A peer in the tree of a round adds up."""
+
+    term: int
+    round: int
+
+    def words(self) -> tuple[str, ...]:
+        return ("job", self.job, self.kind, f"{self.term}.{self.round}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerToken(JobToken):
+    """A follower makes its answer to a state."""
+
+    state: bytes  # its digest
+    proposer: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckToken(JobToken):
+    """A follower checks a state before it adopts it."""
+
+    state: bytes  # its digest
+
+
+@dataclass(frozen=True, slots=True)
+class PadsToken(JobToken):
+    """A keeper takes pads away, for the aggregator of a term."""
+
+    term: int
+    state: bytes  # its digest
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndToken(JobToken):
+    """The job has ended here."""
+
+
+@dataclass(frozen=True, slots=True)
+class GossipToken(JobToken):
+    """A gossip job asked for it."""
+
+    state: bytes  # its digest; empty before the first state
+    within: str  # the outcome counts only within this epoch, or for these members; empty: always

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import BeginJob, NoResult, Outcome, StateTask, Task
+from p2pclust.peer.core.tasks import BeginJob, JobToken, NoResult, Outcome, StateTask, Task, Token
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.core.tokens import JobToken, Token
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import MOST_DEATHS, TaskDeaths
 from p2pclust.peer.work.floor import Floor

@@ -9,8 +9,7 @@ from __future__ import annotations
 from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.round_reports import PhaseBegun, RowsDamaged
-from p2pclust.peer.core.tasks import Contribute, MakeOffer
-from p2pclust.peer.core.tokens import JobToken
+from p2pclust.peer.core.tasks import Contribute, JobToken, MakeOffer
 
 
 class FirstUse:

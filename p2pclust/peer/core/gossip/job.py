@@ -35,7 +35,6 @@ from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mi
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tokens import GossipToken, JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, REVOKED
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
 from p2pclust.protocols.gossip.leaderless import Offer
@@ -77,7 +76,7 @@ class GossipJob(PeerJob):
         self.circles = GossipMembership(job, self)
         self._exchange = Ticks(job.context, self._tell)
         self._timer: TimerKey = ("job", self.id, "mix")
-        self._computing: dict[GossipToken, None] = {}
+        self._computing: dict[tasks.GossipToken, None] = {}
         self._held: Held | None = None  # the present state; None before the first
         self._entry: Version | None = None  # with which it entered the epoch
         self._offers: dict[str, Offer] = {}  # to the present state; by members if only one peer is asked
@@ -202,26 +201,20 @@ class GossipJob(PeerJob):
     def _go_on(self) -> None:
         """Take as many ticks as the neighbours' messages allow."""
         while self._round is not None and (words := self._exchange.words()) is not None:
-            ticks = {name: self._read(name, word) for name, word in words.items()}
-            for name, tick in ticks.items():
-                if tick is None:
+            heard: dict[int, Tick] = {}
+            for name, word in words.items():
+                try:
+                    heard[self.document.index(name)] = self._round.read(word, n_peers=len(self.document.roster))
+                except WireError as error:
+                    self._report(round_reports.AnswerMalformed, peer=name, reason=str(error))
                     self._exchange.refuse(name)
-            heard = {self.document.index(name): tick for name, tick in ticks.items() if tick is not None}
-            if len(heard) < len(ticks):
+            if len(heard) < len(words):
                 return
             self._round.step(heard)
             if self._round.ended:
                 self._end_round(self._round)
             else:
                 self._say()
-
-    def _read(self, name: str, word: bytes) -> Tick | None:
-        assert self._round is not None
-        try:
-            return self._round.read(word, n_peers=len(self.document.roster))
-        except WireError as error:
-            self._report(round_reports.AnswerMalformed, peer=name, reason=str(error))
-            return None
 
     def _say(self) -> None:
         assert self._round is not None
@@ -334,14 +327,14 @@ class GossipJob(PeerJob):
 
     def _compute(self, within: str, task: tasks.Task) -> None:
         state = task.state.digest if isinstance(task, tasks.StateTask) else b""
-        token = GossipToken(self.id, task.kind, state, within)
+        token = tasks.GossipToken(self.id, task.kind, state, within)
         if token not in self._computing:
             self._computing[token] = None
             self._ctx.effects.append(Compute(token, task))
 
-    def computed(self, token: JobToken, outcome: tasks.Outcome) -> None:
+    def computed(self, token: tasks.JobToken, outcome: tasks.Outcome) -> None:
         """Continue after a task of this job."""
-        assert isinstance(token, GossipToken), token
+        assert isinstance(token, tasks.GossipToken), token
         self._computing.pop(token, None)
         if self.ledger.finished:
             return

@@ -39,8 +39,7 @@ from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import Contribute, NoResult, Offered, Outcome
-from p2pclust.peer.core.tokens import JobToken
+from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 if TYPE_CHECKING:

@@ -24,17 +24,18 @@ from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
-from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
+from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
-from p2pclust.peer.core.tokens import TermToken
-from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
+from p2pclust.tools.bit_sets import members_of
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
+    from p2pclust.peer.core.rounds.tree_sums import Part
 
 _LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 #: The only state of a census.
@@ -53,7 +54,6 @@ class AggregatorTerm(JobPart):
         self.term = self._ledger.term
         self._headway = headway
         self._patience = Patience(job, headway)
-        self._answers = Answers(job, self._patience)
         self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
@@ -107,7 +107,7 @@ class AggregatorTerm(JobPart):
         if data is not None:
             self._open(tasks.Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
-    def computed(self, token: TermToken, outcome: tasks.Outcome) -> None:
+    def computed(self, token: tasks.TermToken, outcome: tasks.Outcome) -> None:
         """Continue after a task of this term."""
         if token.term != self.term:
             return
@@ -129,7 +129,7 @@ class AggregatorTerm(JobPart):
         elif isinstance(outcome, tasks.StateMade):
             self._state_made(token, outcome)
 
-    def _state_made(self, token: TermToken, outcome: tasks.StateMade) -> None:
+    def _state_made(self, token: tasks.TermToken, outcome: tasks.StateMade) -> None:
         closed, roster, secure = self._round, self._document.roster, outcome.info.secure
         if token.kind == tasks.DescribeState.kind and self._made_before(outcome.info):
             assert secure is not None
@@ -182,7 +182,7 @@ class AggregatorTerm(JobPart):
     def own_answer(self, digest: bytes, ref: tasks.Ref | None, abstains: str) -> None:
         """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
-            self._go_on(self._answers.take(self._round, self._ctx.me, ref, abstains))
+            self._take(self._round, self._ctx.me, ref, abstains)
 
     def own_adopted(self) -> None:
         """Count this peer: its register holds the opened state."""
@@ -272,12 +272,28 @@ class AggregatorTerm(JobPart):
         self._patience.heard(source)
         if message.payload or not message.contribution:  # otherwise it is a blob, which may be lost
             self._patience.comes_through(source)
-        self._go_on(self._round is not None and self._answers.adopted(self._round, source, message))
+        opened = self._round
+        if opened is None or opened.combining or (message.round, message.digest) != (opened.round, opened.ref.digest):
+            return
+        if self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+        ref, signed = None, bool(message.contribution) and bool(self._document.treatment.verify)
+        if (not message.abstains or signed) and not opened.final:
+            ref = tasks.Ref.of(message.contribution, message.size_bytes, message.payload)
+        self._take(opened, source, ref, message.abstains)
 
     def on_partial(self, source: str, message: Partial) -> None:
         """Take a partial sum from a peer in the tree."""
         self._patience.heard(source)
-        self._go_on(self._round is not None and self._answers.partial(self._round, source, message))
+        opened = self._round
+        if opened is None or opened.branches is None or opened.combining:
+            return
+        if (message.round, message.digest) != (opened.round, opened.ref.digest):
+            return
+        part = opened.branches.take(source, message)
+        if part is not None:
+            self._count(opened, part)
+            self.look()
 
     def on_pads(self, source: str, message: Pads) -> None:
         """Take what a keeper takes from the sum."""
@@ -289,11 +305,12 @@ class AggregatorTerm(JobPart):
         self._patience.heard(source)
         self._headway.has_ended(source, message.ended)
         opened = self._round
+        here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
         if message.busy:
-            here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
             (self._patience.computes if here else self._patience.works)(source)  # without the state, it fetches it
-        if opened is not None and message.register_term == self.term:
-            self._go_on(self._answers.heartbeat(opened, source, message))
+        if opened is not None and here and self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+            self.look()
 
     def blob_ready(self, digest: bytes) -> None:
         """Take the contributions whose blob is complete now."""
@@ -302,9 +319,9 @@ class AggregatorTerm(JobPart):
         if opened is None or opened.combining:
             return
         for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
-            self._go_on(self._answers.take(opened, self._document.roster[index], opened.pulling.pop(index), ""))
+            self._take(opened, self._document.roster[index], opened.pulling.pop(index), "")
         for part in opened.branches.blob_ready(digest) if opened.branches is not None else ():
-            self._answers.count(opened, part)
+            self._count(opened, part)
             self.look()
 
     def revoked(self, name: str) -> None:
@@ -313,7 +330,7 @@ class AggregatorTerm(JobPart):
         self._secure.revoked(name)
         opened = self._round
         if opened is not None and not opened.combining:
-            for other in self._answers.drop(opened, name):
+            for other in self._drop(opened, name):
                 if not self._membership.gone(other):
                     self._send(opened, other)
 
@@ -335,11 +352,73 @@ class AggregatorTerm(JobPart):
                     self._send(opened, other)
         self.look()
 
-    # -- progress ---------------------------------------------------------------------------------------------------
+    def _take(self, opened: OpenRound, name: str, ref: tasks.Ref | None, abstains: str) -> None:
+        """Take one peer's contribution, or why there is none and the signed refusal; fetch a contribution that is a blob."""
+        index = self._document.index(name)
+        if self._job.bars(name) and abstains != NOT_ASKED:
+            ref, abstains = None, REVOKED
+        known = opened.contributions.get(index)
+        if ref is not None and known is not None and ref.digest != known.digest:
+            # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
+            self._report(round_reports.AnswerDiffers, round=opened.round, peer=name)
+            self._job.suspicions.setdefault(name, (opened.round, ANSWERED_TWICE))
+        if ref is not None and abstains:
+            if ref.payload is not None:
+                opened.refusals[index] = ref
+            ref = None
+        if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
+            opened.pulling[index] = ref
+            if not (self._blobs.silent(ref.digest) or self._blobs.spoiled_by(ref.digest, name)):
+                self._patience.works(name)  # or it waits until other contributions are here
+            self._blobs.pull(ref.digest, ref.size_bytes, [name])
+            return
+        if abstains == NOT_ASKED and index == opened.proposer:
+            return  # its answer from before it was asked came late
+        self._patience.rests(name)
+        opened.answered[name] = None
+        if abstains != NOT_ASKED:  # otherwise it does not answer the round that it was left out of
+            opened.left_out.pop(index, None)
+        if ref is not None:
+            opened.contributions[index] = ref
+        elif abstains and abstains != NOT_ASKED:
+            opened.abstained[index] = abstains
+        self.look()
 
-    def _go_on(self, may_end: bool) -> None:
-        if may_end:
-            self.look()
+    def _count(self, opened: OpenRound, part: Part) -> None:
+        """Take what a partial sum reports about the peers in it."""
+        roster = self._document.roster
+        for index in members_of(part.answered):
+            if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
+                self._patience.heard(roster[index])
+            opened.answered[roster[index]] = None
+            if part.abstained.get(index) != NOT_ASKED:
+                opened.left_out.pop(index, None)
+            self._patience.rests(roster[index])
+        for index in members_of(part.adopted):
+            if roster[index] not in self._ctx.barred:
+                opened.adopted[roster[index]] = None
+        opened.abstained.update(part.abstained)
+
+    def _drop(self, opened: OpenRound, name: str) -> list[str]:
+        """Discard what a revoked peer acknowledged and contributed; return the peers that must be asked directly.
+
+        A partial sum cannot be taken apart, so these are all other peers in it.
+        """
+        roster, index = self._document.roster, self._document.index(name)
+        opened.adopted.pop(name, None)
+        opened.answered.pop(name, None)
+        for kept in (opened.contributions, opened.abstained, opened.pulling, opened.refusals):
+            kept.pop(index, None)
+        others = [] if opened.branches is None else list(opened.branches.drop(index))
+        for other in others:
+            opened.adopted.pop(roster[other], None)
+            if other not in opened.contributions:
+                opened.answered.pop(roster[other], None)
+                opened.abstained.pop(other, None)
+        opened.adopted_by_majority = has_majority(opened.adopted, roster)
+        return [roster[other] for other in others]
+
+    # -- progress ---------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """End the round, or the job, if nothing is missing now."""
@@ -450,7 +529,7 @@ class AggregatorTerm(JobPart):
 
     def _compute(self, task: tasks.Task) -> None:
         self._working = True
-        self._ctx.effects.append(Compute(TermToken(self._document.id, task.kind, self.term), task))
+        self._ctx.effects.append(Compute(tasks.TermToken(self._document.id, task.kind, self.term), task))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -487,7 +566,7 @@ class AggregatorTerm(JobPart):
         opened = self._round
         stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
         spread = opened is not None and not opened.combining and not opened.adopted_by_majority
-        if stage != self._stage or not (self._working or spread or self._headway.busy):
+        if stage != self._stage or not (self._working or spread or self._headway.computing):
             self._stage, self._moved_at = stage, self._ctx.now
         alone = len(self._document.roster) == 1
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()

@@ -216,7 +216,7 @@ class Election(JobPart):
             self._ctx.set_timer(self._timer, min(left_s, wait_s))  # answers may come faster meanwhile
             return
         self._arm()
-        if self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE):
+        if self.stands:
             self._waiting()
         if self.aggregator:
             self._membership.check(self.aggregator)

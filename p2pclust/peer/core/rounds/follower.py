@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import tasks
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open
 from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
@@ -22,8 +23,6 @@ from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import NOTHING, Contribute, Contributed, NoResult, Outcome, Ref, Wanted, blobs_of
-from p2pclust.peer.core.tokens import AnswerToken
 from p2pclust.protocols.engine.reasons import REVOKED
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ class Follower(JobPart):
         self._own_term = own_term
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
         self._hashed: tuple[bytes, float] | None = None  # the pending state that the worker hashes, and since when
-        self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
-        self._computing: dict[AnswerToken, Contribute] = {}
+        self._answers: dict[tuple[bytes, int], tuple[tasks.Ref | None, str]] = {}  # of the state in the register
         self._proposer = -1
         self.place: TreeSum | None = None  # this peer's place in the round's tree
         self._direct = (0, 0)  # the round in which the aggregator asked this peer directly
@@ -61,16 +59,16 @@ class Follower(JobPart):
         """The phase of this peer: ``fetching``, ``computing``, or only ``following``."""
         if self._pending is not None or self._workspace.busy:
             return "fetching"
-        return "computing" if self._computing else "following"
+        return "computing" if self._headway.computing else "following"
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this peer needs."""
         own = (ref for ref, _ in self._answers.values())
         sums = [] if self.place is None else self.place.refs()
         waiting = [] if self._pending is None else [self._pending[1].digest]
-        computing = [token.state for token in self._computing]
+        computing = [token.state for token in self._headway.computing]
         in_use = [*self.keeper.blobs_in_use(), *self.states.blobs_in_use()]
-        return blobs_of((self._ledger.register.ref, *own, *sums)) + waiting + computing + in_use
+        return tasks.blobs_of((self._ledger.register.ref, *own, *sums)) + waiting + computing + in_use
 
     def end(self) -> None:
         """Drop everything: the job is finished or forgotten."""
@@ -166,7 +164,7 @@ class Follower(JobPart):
             return False
         return not (held and message.final) if register.final else not held and register.round == message.round
 
-    def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
+    def resolve(self, source: str, message: Open | Close | HeldState) -> tasks.Ref | None:
         """Return the state that a message names; None while it is fetched or checked, or if it must not be adopted."""
         register, final = self._ledger.register, isinstance(message, Close) or message.final
         held = register.ref is not None and register.ref.digest == message.digest
@@ -192,7 +190,7 @@ class Follower(JobPart):
         self._adopt(term, opened.round, opened.ref, final=opened.final)
         return True
 
-    def learn(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+    def learn(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         """Take over another peer's register, without answering for it."""
         self.leave_place()
         self._pending = None
@@ -200,7 +198,7 @@ class Follower(JobPart):
         self._workspace.abandon()
         self._ledger.learn(term, round_, ref, final=final)
 
-    def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+    def _adopt(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         before = self._ledger.register.ref
         self._report(PhaseBegun, phase="adopting", term=term, round=round_)
         self._ledger.adopt(term, round_, ref, final=final)
@@ -223,20 +221,21 @@ class Follower(JobPart):
             self._acknowledge(*self._answers[key])
         elif self._job.bars(self._ctx.me):
             self._acknowledge(None, REVOKED)
-        elif not self._workspace.busy and not self._computing:  # otherwise later: a slow peer skips the states between
+        elif (
+            not self._workspace.busy and not self._headway.computing
+        ):  # otherwise later: a slow peer skips the states between
             keys = self._job.keys
             self._compute(
-                Contribute(
+                tasks.Contribute(
                     *self._of_job, register.ref, self._me, self._proposer, self._note(),
                     pads=None if keys is None else self._notes.kept, keys=keys,
                 )
             )  # fmt: skip
 
-    def _compute(self, task: Contribute) -> None:
-        token = AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
-        if token not in self._computing:
-            self._computing[token] = task
-            self._headway.computes(token)
+    def _compute(self, task: tasks.Contribute) -> None:
+        token = tasks.AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
+        if token not in self._headway.computing:
+            self._headway.computing[token] = (task, self._ctx.now)
             self._ctx.effects.append(Compute(token, task))
 
     def _note(self) -> bytes:
@@ -252,10 +251,10 @@ class Follower(JobPart):
         if task is not None:
             self._compute(task)
 
-    def contributed(self, token: AnswerToken, outcome: Outcome) -> None:
+    def contributed(self, token: tasks.AnswerToken, outcome: tasks.Outcome) -> None:
         """The contribution is computed, or the worker says what it needs first."""
-        task = self._computing.pop(token)
-        self._headway.computed(token)
+        task, _ = self._headway.computing.pop(token)
+        self._headway.ended += 1
         register = self._ledger.register
         if register.ref is None or self._ledger.finished:
             return
@@ -263,19 +262,19 @@ class Follower(JobPart):
             if self._election.aggregator and register.term == self._ledger.term:
                 self._answer()  # otherwise the next open asks for it
             return
-        if isinstance(outcome, Wanted):
+        if isinstance(outcome, tasks.Wanted):
             if not self._workspace.busy:
                 self._workspace.prepare(register.round, task, outcome)
             return
-        assert isinstance(outcome, Contributed | NoResult), outcome
-        answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, outcome.abstains)
+        assert isinstance(outcome, tasks.Contributed | tasks.NoResult), outcome
+        answer = (None, outcome.reason) if isinstance(outcome, tasks.NoResult) else (outcome.ref, outcome.abstains)
         self._workspace.took(register.round, outcome)
-        if isinstance(outcome, Contributed) and not outcome.abstains:
+        if isinstance(outcome, tasks.Contributed) and not outcome.abstains:
             self._notes.contributed(outcome.rows, noisy=outcome.noisy)
         self._answers[token.state, token.proposer] = answer
         self._answer()
 
-    def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
+    def _acknowledge(self, contribution: tasks.Ref | None, abstains: str) -> None:
         register = self._ledger.register
         assert register.ref is not None
         term = self._own_term()
@@ -289,7 +288,7 @@ class Follower(JobPart):
                 return
         if not self._election.aggregator or register.term != self._ledger.term:
             return  # no aggregator at the moment; the next open asks again
-        ref = contribution or NOTHING
+        ref = contribution or tasks.NOTHING
         message = Adopted(
             self._document.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
             ref.digest, ref.size_bytes, ref.frames,
@@ -301,7 +300,7 @@ class Follower(JobPart):
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
             return self.awaits(self._pending[1].digest) and not self._hashes_for_long(self._pending[1].digest)
         gathers = self.place is not None and self.place.busy()
-        answers = bool(self._computing) or self._workspace.busy or gathers
+        answers = bool(self._headway.computing) or self._workspace.busy or gathers
         return (answers and self._ledger.register.position == position) or self.keeper.busy(position)
 
     def _hashes_for_long(self, digest: bytes) -> bool:

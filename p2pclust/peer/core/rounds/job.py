@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core import round_reports
+from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.job_messages import (
     Adopted,
@@ -34,8 +34,6 @@ from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes, ReportedSets
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import JobKeys, Outcome
-from p2pclust.peer.core.tokens import AnswerToken, CheckToken, EndToken, JobToken, PadsToken, SumToken, TermToken
 
 #: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
 _CLOSE_REPEATS = 5
@@ -212,22 +210,18 @@ class AggregatedJob(PeerJob):
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self._term is None or message.term != self.ledger.term:
             self._report(round_reports.LateAnswer, peer=source, term=message.term)
-        elif isinstance(message, Adopted):
-            before = self._adopted.get(source)
-            if before is None or before[:2] <= (message.term, message.round):
+            return
+        known = self._adopted.get(source)
+        if isinstance(message, Adopted):
+            if known is None or known[:2] <= (message.term, message.round):
                 self._adopted[source] = (message.term, message.round, message.store_id)
             self._term.on_adopted(source, message)
-        else:
-            self._remind(source, message)
-            self._term.on_heartbeat_reply(source, message)
-
-    def _remind(self, source: str, message: HeartbeatReply) -> None:
-        """Send a `Reminder` to a peer whose register seems to have gone back; after an old message it does no harm."""
-        told = self._adopted.get(source)
-        if told is None or (told[0], told[2]) != (message.term, message.store_id):
             return
-        if (message.register_term, message.register_round) < told[:2]:
-            self._ctx.send(source, Reminder(self.id, *told))
+        held = (message.register_term, message.register_round)
+        if known is not None and (known[0], known[2]) == (message.term, message.store_id) and held < known[:2]:
+            # Its register seems to have gone back; after an old message this does no harm.
+            self._ctx.send(source, Reminder(self.id, *known))
+        self._term.on_heartbeat_reply(source, message)
 
     def _on_partial(self, source: str, message: Partial) -> None:
         try:
@@ -265,23 +259,23 @@ class AggregatedJob(PeerJob):
                 self._follower.place.fire()
             # The timer of the workspace only wakes this peer: the workspace is checked after every step.
 
-    def computed(self, token: JobToken, outcome: Outcome) -> None:
+    def computed(self, token: tasks.JobToken, outcome: tasks.Outcome) -> None:
         """Pass on the outcome of a task."""
-        if self.ledger.finished and not isinstance(token, EndToken):
+        if self.ledger.finished and not isinstance(token, tasks.EndToken):
             self.reported_sets.end()  # the task may have come after the keys were forgotten
         match token:
-            case AnswerToken():
+            case tasks.AnswerToken():
                 self._follower.contributed(token, outcome)
-            case SumToken() if self._follower.place is not None:
+            case tasks.SumToken() if self._follower.place is not None:
                 self._follower.place.added(token, outcome)
-            case PadsToken():
+            case tasks.PadsToken():
                 self._follower.keeper.taken(token, outcome)
-            case EndToken():
+            case tasks.EndToken():
                 self.reported_sets.compared(outcome)
-            case CheckToken():
+            case tasks.CheckToken():
                 if self._follower.states.checked(token, outcome):
                     self.blob_ready(token.state)
-            case TermToken() if self._term is not None and not self.ledger.finished:
+            case tasks.TermToken() if self._term is not None and not self.ledger.finished:
                 self._term.computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
@@ -326,7 +320,7 @@ class AggregatedJob(PeerJob):
             self.election.aggregator_lost()
 
     @property
-    def keys(self) -> JobKeys | None:
+    def keys(self) -> tasks.JobKeys | None:
         """What tasks need where devices sign; None elsewhere."""
         return self._job.keys
 

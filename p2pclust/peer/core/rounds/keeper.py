@@ -15,8 +15,7 @@ from p2pclust.peer.core.round_reports import RefusesPads
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
-from p2pclust.peer.core.tasks import NOTHING, Outcome, PadsTaken, Ref, TakePads, blobs_of
-from p2pclust.peer.core.tokens import PadsToken
+from p2pclust.peer.core.tasks import NOTHING, Outcome, PadsTaken, PadsToken, Ref, TakePads, blobs_of
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import packed, unpacked
 

@@ -16,8 +16,7 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.round_reports import ReportsSets
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
-from p2pclust.peer.core.tasks import ForgetKeys, KeysForgotten, Outcome, PadsKept
-from p2pclust.peer.core.tokens import EndToken
+from p2pclust.peer.core.tasks import EndToken, ForgetKeys, KeysForgotten, Outcome, PadsKept
 from p2pclust.tools.bit_sets import packed, unpacked
 
 #: The table of these rows.

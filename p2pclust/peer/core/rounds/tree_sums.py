@@ -23,8 +23,7 @@ from p2pclust.peer.core.job_messages import Open, Partial
 from p2pclust.peer.core.round_reports import ContributionsUnread
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.tasks import NOTHING, AddUp, Given, Outcome, Ref, Summed
-from p2pclust.peer.core.tokens import SumToken
+from p2pclust.peer.core.tasks import NOTHING, AddUp, Given, Outcome, Ref, Summed, SumToken
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
@@ -199,9 +198,9 @@ class Branches:
         parts = self._pulling.values()
         return {peer: part.ref for part in parts if part.ref is not None for peer in members_of(part.answered)}
 
-    def refs(self) -> list[Ref]:
+    def refs(self) -> list[Ref | None]:
         """Return the sums that are needed, complete or on their way."""
-        return [part.ref for part in (*self.parts.values(), *self._pulling.values()) if part.ref is not None]
+        return [part.ref for part in (*self.parts.values(), *self._pulling.values())]
 
     def sums(self) -> list[Given]:
         """Return the complete sums, with the peers in them."""
@@ -248,12 +247,11 @@ class TreeSum(JobPart):
         patience_s = self._wait_s(self.opened.height)
         return self._sent is None or self._ctx.now - self._sent_at < patience_s
 
-    def refs(self) -> list[Ref]:
+    def refs(self) -> list[Ref | None]:
         """Return the sums that are needed here."""
-        own = [self._own.ref] if self._own is not None and self._own.ref is not None else []
-        sent = self._sent
-        handed = [] if sent is None or not sent.contribution else [_ref(sent)]
-        return [*own, *handed, *self._branches.refs()]
+        own, sent = self._own, self._sent
+        handed = None if sent is None or not sent.contribution else _ref(sent)
+        return [None if own is None else own.ref, handed, *self._branches.refs()]
 
     def again(self) -> None:
         """Repeat the last message: the parent asks again."""
@@ -322,7 +320,12 @@ class TreeSum(JobPart):
         if self._own is None or self._adding is not None or said:
             return
         self._changed = False
-        whole = self._together(done=not missing)
+        whole = replace(self._own, ref=None, done=not missing)  # without the sum
+        for part in (self._branches.parts[child] for child in sorted(self._branches.parts)):
+            whole = replace(
+                whole, answered=whole.answered | part.answered, adopted=whole.adopted | part.adopted,
+                summed=whole.summed | part.summed, abstained={**whole.abstained, **part.abstained},
+            )  # fmt: skip
         sums = self._branches.sums()
         if self._own.ref is not None:
             sums = [((self._me,), self._own.ref), *sums]
@@ -334,17 +337,6 @@ class TreeSum(JobPart):
             self._ctx.effects.append(Compute(token, task))
         else:
             self._send(replace(whole, ref=sums[0][1] if sums else None))
-
-    def _together(self, *, done: bool) -> Part:
-        """Return the part that is here, without the sum."""
-        assert self._own is not None
-        parts = [self._own, *(self._branches.parts[child] for child in sorted(self._branches.parts))]
-        answered = adopted = summed = 0
-        abstained: dict[int, str] = {}
-        for part in parts:
-            answered, adopted, summed = answered | part.answered, adopted | part.adopted, summed | part.summed
-            abstained.update(part.abstained)
-        return Part(answered, adopted, summed, abstained, None, done)
 
     def added(self, token: SumToken, outcome: Outcome) -> None:
         """The sum is made; peers whose contributions were malformed are left out of it."""

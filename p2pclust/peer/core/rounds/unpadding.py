@@ -47,6 +47,10 @@ class _Closing:
     pulling: dict[int, tasks.Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
     chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
+    def missing(self) -> list[int]:
+        """Return the keepers that have not answered."""
+        return [index for index in self.keepers if index not in self.removed]
+
 
 class SecureTerm(JobPart):
     """The secured rounds of one term at its aggregator. `compute` hands a task of the term to the worker."""
@@ -78,9 +82,9 @@ class SecureTerm(JobPart):
         restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
         waits = self._document.treatment.missing == "all"
         if flaw := self._problem_with(secure, as_mask(opened.contributors())):
-            self._renew(closing, (), flaw)
+            self._renew(closing, flaw)
         elif lost := [index for index in restarted if waits or index in secure.keepers]:
-            self._renew(closing, (), f"{self._names(lost)} restarted")
+            self._renew(closing, f"{self._names(lost)} restarted")
         else:
             self._compute(tasks.SumPadded(*self._of_job, opened.ref, self._me, opened.used, keys=self._job.keys))
 
@@ -93,9 +97,9 @@ class SecureTerm(JobPart):
         parts = (*outcome.peers, *closing.secure.keepers)
         revoked = [index for index in parts if self._job.bars(self._document.roster[index])]
         if revoked:  # while the sum was made
-            self._renew(closing, (), f"{self._names(revoked[:1])} was revoked, or has new keys")
+            self._renew(closing, f"{self._names(revoked[:1])} was revoked, or has new keys")
         elif outcome.ref is None or (flaw := self._problem_with(closing.secure, members)):
-            self._renew(closing, (), flaw if outcome.ref is not None else "no contribution could be read")
+            self._renew(closing, flaw if outcome.ref is not None else "no contribution could be read")
         else:
             self._ask(closing, members, outcome.ref)
 
@@ -155,7 +159,7 @@ class SecureTerm(JobPart):
         if message.refusal:
             # What it knows it may know for the rest of the job: the others try without its pads.
             silent = (index,) if message.refusal == SMALL_CLASS else ()
-            self._renew(closing, silent, f"{source} refused its pads: {message.refusal}")
+            self._renew(closing, f"{source} refused its pads: {message.refusal}", silent)
             return
         ref = tasks.Ref.of(message.pads, message.size_bytes, message.payload)
         members = unpacked(message.members)
@@ -165,7 +169,7 @@ class SecureTerm(JobPart):
                 closing.held = Held(closing.state, members, ref)
         self._in_vain = False
         if closing.held is None or closing.held.members != members:
-            self._renew(closing, (), f"{source} has taken its pads away for other peers")
+            self._renew(closing, f"{source} has taken its pads away for other peers")
             return
         if ref.payload is None and not self._blobs.has(ref.digest):
             closing.pulling[index] = ref
@@ -192,16 +196,14 @@ class SecureTerm(JobPart):
     def waits_for(self) -> list[str]:
         """Return the keepers whose answers are missing, in roster order."""
         closing = self._closing
-        if closing is None or closing.message is None:
-            return []
-        return [name for index, name in closing.keepers.items() if index not in closing.removed]
+        return [] if closing is None else [closing.keepers[index] for index in closing.missing()]
 
     def look(self) -> None:
         """Continue if all keepers have answered; ask for new keys if one is gone."""
         closing = self._closing
         if closing is None or closing.message is None:
             return
-        missing = [index for index in closing.keepers if index not in closing.removed]
+        missing = closing.missing()
         if not missing and (held := closing.held) is not None:
             removed = tuple(sorted(closing.removed.items()))
             self._closing = None
@@ -211,9 +213,9 @@ class SecureTerm(JobPart):
                 given = ((members_of(held.members), held.sum),)
                 self._combine(closing.state, closing.round, given, closing.abstained, removed)
         elif not missing:
-            self._renew(closing, (), "no peer holds the sum")
+            self._renew(closing, "no peer holds the sum")
         elif gone := [index for index in missing if self._membership.gone(closing.keepers[index])]:
-            self._renew(closing, (), f"{self._names(gone)} gone")
+            self._renew(closing, f"{self._names(gone)} gone")
 
     # -- what follows -------------------------------------------------------------------------------------------------
 
@@ -221,13 +223,11 @@ class SecureTerm(JobPart):
         self, state: tasks.Ref, round_: int, given: tuple[tasks.Given, ...], abstained: Mapping[int, str],
         removed: tuple[tuple[int, tasks.Ref], ...], cancel: CancelProof | None = None,
     ) -> None:  # fmt: skip
-        document, maker = self._document, Maker(self._me, self._term, round_ + 1)
+        maker = Maker(self._me, self._term, round_ + 1)
+        rules, keys = None if cancel is None else self._job.cancels.rules(self._document), self._job.keys
         self._compute(
-            tasks.CombineRound(
-                *self._of_job, state, given, abstained, maker, removed, cancel,
-                None if cancel is None else self._job.cancels.rules(document), keys=self._job.keys,
-            )
-        )  # fmt: skip
+            tasks.CombineRound(*self._of_job, state, given, abstained, maker, removed, cancel, rules, keys=keys)
+        )
 
     def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, tasks.Ref], ...]) -> None:
         maker = Maker(self._me, self._term, closing.round + 1)
@@ -238,7 +238,7 @@ class SecureTerm(JobPart):
             removed = (*removed, (self._me, own.sum))
         self._compute(tasks.FinishRound(*self._of_job, closing.state, members, maker, removed, keys=self._job.keys))
 
-    def _renew(self, closing: _Closing, silent: tuple[int, ...], why: str) -> None:
+    def _renew(self, closing: _Closing, why: str, silent: tuple[int, ...] = ()) -> None:
         self._closing = None
         if not closing.resumes:
             self._report(KeysRenewed, term=self._term, round=closing.round, reason=why)
@@ -252,7 +252,7 @@ class SecureTerm(JobPart):
         if closing is not None and closing.message is not None:
             members = 0 if closing.held is None else closing.held.members
             if index in closing.keepers or members >> index & 1:
-                self._renew(closing, (), f"{name} was revoked, or has new keys")
+                self._renew(closing, f"{name} was revoked, or has new keys")
 
     def fire(self) -> bool:
         """Ask silent keepers again, and give them up in the end; return whether another aggregator should try.
@@ -265,25 +265,19 @@ class SecureTerm(JobPart):
         if closing is None or closing.message is None:
             return False
         self._patience.note_pulls(closing.pulling, closing.chunks_left)
-        silent = [index for index in closing.keepers if index not in closing.removed]
+        silent = closing.missing()
         lost = [index for index in silent if self._gives_up(closing, index)]
         if lost:
             return self._lose(closing, lost)
         for index in [index for index in silent if index not in closing.pulling]:
             if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
                 self._send(closing, index)
-            if index not in closing.relayed:
-                self._ask_around(closing, index)
+            silent_s = self._patience.silent_s(closing.keepers[index], closing.since)
+            if index not in closing.relayed and silent_s > self._document.treatment.patience_s / 2:
+                closing.relayed[index] = None
+                self._send_around(closing.round, closing.keepers[index], closing.message)
         self.look()
         return False
-
-    def _ask_around(self, closing: _Closing, index: int) -> None:
-        """Ask a keeper through other peers, if it has been silent for half of what is waited for it."""
-        name = closing.keepers[index]
-        if self._patience.silent_s(name, closing.since) > self._document.treatment.patience_s / 2:
-            assert closing.message is not None
-            closing.relayed[index] = None
-            self._send_around(closing.round, name, closing.message)
 
     def _gives_up(self, closing: _Closing, index: int) -> bool:
         """Return whether a keeper was silent, or computed, for too long.
@@ -304,7 +298,7 @@ class SecureTerm(JobPart):
             return True
         self._in_vain = none_answered
         self._given_up += 1
-        self._renew(closing, tuple(lost), f"{self._names(lost)} did not answer as keepers")
+        self._renew(closing, f"{self._names(lost)} did not answer as keepers", tuple(lost))
         return False
 
     def _names(self, indices: list[int]) -> str:

@@ -18,9 +18,8 @@ from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.tasks import CloseGossipRound, StateInfo, StateMade
+from p2pclust.peer.core.tasks import CloseGossipRound, GossipToken, StateInfo, StateMade
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.peer.core.tokens import GossipToken
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local

@@ -11,7 +11,8 @@ from harness import Net, Packet
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
-from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, Answers, OpenRound
+from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
+from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, OpenRound
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -234,12 +235,10 @@ def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
 def test_who_is_in_one_sum_with_a_revoked_peer_is_asked_again() -> None:
     """Except for those whose own contributions are here too."""
     names = ("p1", "p2", "p3", "p4")
-    document = SimpleNamespace(roster=names, index=names.index)
-    context = SimpleNamespace(me="p1")
-    job = SimpleNamespace(context=context, document=document, membership=None, blobs=None, ledger=None)
+    term = SimpleNamespace(_document=SimpleNamespace(roster=names, index=names.index))
     opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2, 3), one=False, opened_at=0.0)
     opened.branches = cast(Any, SimpleNamespace(drop=lambda index: [1, 3] if index == 2 else []))
     opened.answered = dict.fromkeys(names)
     opened.contributions = {0: Ref(b"a" * 32, 1, b"a"), 3: Ref(b"b" * 32, 1, b"b")}
-    assert Answers(cast(Any, job), cast(Any, None)).drop(opened, "p3") == ["p2", "p4"]
+    assert AggregatorTerm._drop(cast(Any, term), opened, "p3") == ["p2", "p4"]
     assert list(opened.answered) == ["p1", "p4"]

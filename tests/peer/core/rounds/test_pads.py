@@ -18,9 +18,8 @@ from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
 from p2pclust.peer.core.messages import RosterOffer
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
-from p2pclust.peer.core.tasks import NoResult, PadsKept, PadsTaken, Ref, TakePads
+from p2pclust.peer.core.tasks import NoResult, PadsKept, PadsTaken, PadsToken, Ref, TakePads
 from p2pclust.peer.core.timing import PRESETS, Limits
-from p2pclust.peer.core.tokens import PadsToken
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import packed

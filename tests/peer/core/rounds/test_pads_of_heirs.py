@@ -14,9 +14,8 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
-from p2pclust.peer.core.tasks import PadsTaken, Ref
+from p2pclust.peer.core.tasks import PadsTaken, PadsToken, Ref
 from p2pclust.peer.core.timing import PRESETS, Limits
-from p2pclust.peer.core.tokens import PadsToken
 from p2pclust.peer.core.treatment import Treatment
 
 NAMES = ("p1", "p2", "p3", "p4")
