@@ -55,7 +55,7 @@ class Version(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Held:
+class GossipState:
     """The state that the present round begins with."""
 
     version: Version
@@ -77,7 +77,7 @@ class GossipJob(PeerJob):
         self._exchange = Ticks(job.context, self._tell)
         self._timer: TimerKey = ("job", self.id, "mix")
         self._computing: dict[tasks.GossipToken, None] = {}
-        self._held: Held | None = None  # the present state; None before the first
+        self._held: GossipState | None = None  # the present state; None before the first
         self._entry: Version | None = None  # with which it entered the epoch
         self._offers: dict[str, Offer] = {}  # to the present state; by members if only one peer is asked
         self._round: Averaging | None = None
@@ -239,7 +239,7 @@ class GossipJob(PeerJob):
 
     def _work_on(self, version: Version, made: tasks.StateMade) -> None:
         """Open the round that begins with a state."""
-        self._held, self._taken = Held(version, made.ref, made.info), None
+        self._held, self._taken = GossipState(version, made.ref, made.info), None
         self._offers.clear()
         if self._entry is None:
             self._entry = version
@@ -260,7 +260,7 @@ class GossipJob(PeerJob):
             self._compute(self._whom, tasks.MakeOffer(*self._of_job, state.ref, self._me, circle.members))
 
     @property
-    def _state(self) -> Held:
+    def _state(self) -> GossipState:
         assert self._held is not None
         return self._held
 
@@ -345,7 +345,11 @@ class GossipJob(PeerJob):
                 self.entered()  # with what it had
             return
         if isinstance(outcome, tasks.StateMade) and token.kind != tasks.CloseGossipRound.kind:
-            self._described(outcome)
+            register = self.ledger.register
+            if self._held is None:
+                self._work_on(Version(register.round, register.term, outcome.ref.digest), outcome)
+            elif self._taken is not None and self._taken.digest == outcome.ref.digest:
+                self._work_on(self._taken, outcome)
             return
         if self._held is None or self._held.ref.digest != token.state or self._taken is not None:
             return  # this peer works on another state by now
@@ -358,13 +362,6 @@ class GossipJob(PeerJob):
             self._combined(outcome)
         elif isinstance(outcome, tasks.Offered) and token.within == self._whom:
             self._mix(outcome.offer)
-
-    def _described(self, made: tasks.StateMade) -> None:
-        if self._held is None:
-            register = self.ledger.register
-            self._work_on(Version(register.round, register.term, made.ref.digest), made)
-        elif self._taken is not None and self._taken.digest == made.ref.digest:
-            self._work_on(self._taken, made)
 
     def _combined(self, made: tasks.StateMade) -> None:
         epoch, round_, roster = self._circle.epoch, self._state.version.round, self.document.roster

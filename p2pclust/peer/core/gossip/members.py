@@ -150,12 +150,7 @@ class GossipMembership(JobPart):
         if not gone:
             self._waiting = 0
             return
-        left = [member for member in self.circle.members if member not in gone]
-        part = self._all.among(left).part(self._me)
-        if not self._needs_all and self._enough(part):
-            self._propose(part)
-        else:
-            self._wait(len(part))
+        self._propose_or_wait([member for member in self.circle.members if member not in gone])
 
     def fire(self) -> None:
         """Handle the timer."""
@@ -168,16 +163,15 @@ class GossipMembership(JobPart):
         if self._ctx.now - self._outside_since < _PATIENCE * pause_s:
             return
         here = [index for index, name in enumerate(self._document.roster) if self._membership.present(name)]
-        part = self._all.among({*here, self._me}).part(self._me)
-        if self._enough(part) and (not self._needs_all or len(part) == len(self._document.roster)):
-            self._propose(part)
-        else:
-            self._wait(len(part))
+        self._propose_or_wait({*here, self._me})
 
-    def _wait(self, present: int) -> None:
-        if present != self._waiting:
-            self._waiting = present
-            self._report(WaitsForMajority, present=present, of=len(self._document.roster))
+    def _propose_or_wait(self, members: Collection[int]) -> None:
+        part, n_peers = self._all.among(members).part(self._me), len(self._document.roster)
+        if self._enough(part) and (not self._needs_all or len(part) == n_peers):
+            self._propose(part)
+        elif len(part) != self._waiting:
+            self._waiting = len(part)
+            self._report(WaitsForMajority, present=len(part), of=n_peers)
 
     def _gone(self, member: int) -> bool:
         return self._membership.gone(self._document.roster[member])

@@ -30,28 +30,20 @@ class Ticks:
     def __init__(self, context: Context, tell: Callable[[str, Position, Frames], None]) -> None:
         self._ctx = context
         self._tell = tell
-        self.at = NEVER  # the words of which tick are wanted
-        self._near: tuple[str, ...] = ()
-        self._said: list[tuple[Position, Frames, float]] = []
-        self._came: dict[str, dict[Position, Frames]] = {}
-        self._passed = NEVER  # the last tick of which all words came
-        self._highest = NEVER  # the last word of this peer in this circle
-        self._asked_at: dict[str, float] = {}
-        self._shown: dict[str, Position] = {}  # the last word that they have shown to have
-        self._sent_at: dict[tuple[str, Position], float] = {}
         self._usual_s: dict[str, float] = {}  # until they show that they have a word
+        self.enter((), NEVER)
 
     def enter(self, near: Sequence[str], at: Position, *, again: bool = False) -> None:
         """Begin again with these neighbours; `again`: in the same epoch, with another state."""
         if not again:
-            self._highest = NEVER
-        self.at, self._near = at, tuple(near)
-        self._said = []
-        self._came = {name: {} for name in near}
-        self._passed = NEVER
+            self._highest = NEVER  # the last word of this peer in this circle
+        self.at, self._near = at, tuple(near)  # the words of which tick are wanted, and whose
+        self._said: list[tuple[Position, Frames, float]] = []
+        self._came: dict[str, dict[Position, Frames]] = {name: {} for name in near}
+        self._passed = NEVER  # the last tick of which all words came
         self._asked_at = dict.fromkeys(near, self._ctx.now)
-        self._shown = dict.fromkeys(near, NEVER)
-        self._sent_at.clear()
+        self._shown = dict.fromkeys(near, NEVER)  # the last word that they have shown to have
+        self._sent_at: dict[tuple[str, Position], float] = {}
 
     def heard(self, name: str) -> Position:
         """Return the tick up to which all messages of a neighbour are here."""

@@ -202,7 +202,7 @@ class AggregatorTerm(JobPart):
         for name, above in self._ctx.routing.tree(reachable).items():
             parents[self._document.index(name)] = self._document.index(above)
         opened.tree = tree_of(tuple(parents), self._me)
-        opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
+        opened.branches = Branches(self._job, opened.tree)
         for name in self._ctx.barred:
             if name in self._document:
                 opened.branches.drop(self._document.index(name))
@@ -435,7 +435,10 @@ class AggregatorTerm(JobPart):
             self._hooks.finished(self.term, opened)
         elif cancel := self._job.cancels.of(self._document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
-                self._cancel(opened, cancel)
+                opened.combining = True  # without waiting for contributions
+                self._report(round_reports.Cancelling, term=self.term, round=opened.round, by=cancel.by)
+                ends = self._job.cancels.rules(self._document)
+                self._compute(tasks.CancelJob(*self._of_job, opened.ref, cancel, ends, keys=self._job.keys))
             elif self._reported(opened):  # what was revealed is to be in the last state
                 opened.use()
                 self._secure.close(opened, self._abstained(opened), cancel)
@@ -449,13 +452,6 @@ class AggregatorTerm(JobPart):
                 if self._job.bars(name):
                     return CancelProof("", name)
         return None
-
-    def _cancel(self, opened: OpenRound, cancel: CancelProof) -> None:
-        """Make the final state of a cancelled job, without waiting for contributions."""
-        opened.combining = True
-        self._report(round_reports.Cancelling, term=self.term, round=opened.round, by=cancel.by)
-        ends = self._job.cancels.rules(self._document)
-        self._compute(tasks.CancelJob(*self._of_job, opened.ref, cancel, ends, keys=self._job.keys))
 
     def _complete(self, opened: OpenRound) -> bool:
         """Return whether all wanted peers have answered, or need not be waited for."""

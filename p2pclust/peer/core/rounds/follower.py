@@ -90,18 +90,21 @@ class Follower(JobPart):
 
     # -- a place in the tree ----------------------------------------------------------------------------------------
 
+    @property
+    def _here(self) -> tuple[int, int]:
+        """The term and round of this peer's place in a tree."""
+        return (0, 0) if self.place is None else (self.place.opened.term, self.place.opened.round)
+
     def is_news(self, message: Open | Heartbeat) -> bool:
         """Return whether a message handed on in a tree is new; peers repeat it even when its aggregator may be gone."""
-        here = (0, 0) if self.place is None else (self.place.opened.term, self.place.opened.round)
-        return (message.term, message.round) > max(self._ledger.register.position, here, self._direct)
+        return (message.term, message.round) > max(self._ledger.register.position, self._here, self._direct)
 
     def take_place(self, carrier: str, message: Open) -> None:
         """Take this peer's place in the message's tree, or note that the aggregator asks it directly."""
         position, place = (message.term, message.round), self.place
-        here = (0, 0) if place is None else (place.opened.term, place.opened.round)
-        if not self._ledger.may_adopt(*position) or position < max(here, self._direct):
+        if not self._ledger.may_adopt(*position) or position < max(self._here, self._direct):
             return  # it may come late, and before the blob of a newer state is here
-        if place is not None and here != position:
+        if place is not None and self._here != position:
             self.leave_place()
         if not message.height:
             self._direct = position
@@ -221,29 +224,20 @@ class Follower(JobPart):
             self._acknowledge(*self._answers[key])
         elif self._job.bars(self._ctx.me):
             self._acknowledge(None, REVOKED)
-        elif (
-            not self._workspace.busy and not self._headway.computing
-        ):  # otherwise later: a slow peer skips the states between
-            keys = self._job.keys
-            self._compute(
-                tasks.Contribute(
-                    *self._of_job, register.ref, self._me, self._proposer, self._note(),
-                    pads=None if keys is None else self._notes.kept, keys=keys,
-                )
-            )  # fmt: skip
+        elif not (self._workspace.busy or self._headway.computing):  # otherwise later: it skips the states between
+            keys, parent = self._job.keys, self._document.parent
+            if parent:  # a child job uses the note of its parent
+                note = self._job.children.note_for(parent, self._document.parent_round)
+            else:
+                note = self._workspace.note_before(register.round)
+            pads, asked = None if keys is None else self._notes.kept, (self._me, self._proposer)
+            self._compute(tasks.Contribute(*self._of_job, register.ref, *asked, note, pads=pads, keys=keys))
 
     def _compute(self, task: tasks.Contribute) -> None:
         token = tasks.AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
         if token not in self._headway.computing:
             self._headway.computing[token] = (task, self._ctx.now)
             self._ctx.effects.append(Compute(token, task))
-
-    def _note(self) -> bytes:
-        """Return this peer's note; a child job uses the note of its parent."""
-        parent = self._document.parent
-        if parent:
-            return self._job.children.note_for(parent, self._document.parent_round)
-        return self._workspace.note_before(self._ledger.register.round)
 
     def look(self) -> None:
         """Continue with the contribution if the workspace has all that it needs."""

@@ -47,6 +47,8 @@ _ROUNDS: Final[dict[type[Message], str]] = {Open: "round", HeldState: "entry_rou
 
 #: What asks for a promise of this peer, or makes use of its own.
 _PROMISES: Final = PreVote | PreVoteReply | RequestVote | VoteReply | Open | Heartbeat
+#: What asks this peer to follow the sender, or to vote for it: not one that has sent a refuted state.
+_FOLLOWS: Final = PreVote | RequestVote | Open | Heartbeat
 
 
 class AggregatedJob(PeerJob):
@@ -87,10 +89,10 @@ class AggregatedJob(PeerJob):
 
     def receive(self, source: str, message: Message) -> None:
         """Handle a message of this job from a roster peer."""
-        if self._leaps(source, message) or self._distrusts(source, message):
+        distrusted = source in self._follower.states.distrusted and not self.ledger.finished
+        if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)) or self._too_early(message):
             return
-        promises = not isinstance(message, _PROMISES) or self._membership.may_promise(source)
-        if self._too_early(message) or not promises:
+        if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
             return  # it asks again
         if self.ledger.finished or isinstance(message, Close | CloseReply):
             self._about_the_end(source, message)
@@ -128,12 +130,6 @@ class AggregatedJob(PeerJob):
             case PreVote() | RequestVote() | Open() | Heartbeat():
                 # A peer that still asks gets the final state; answers to old questions are ignored.
                 self._ctx.send(self._asker(source, message), self._close_message())
-
-    def _distrusts(self, source: str, message: Message) -> bool:
-        """Return whether the message asks this peer to follow, or to vote for, a peer that sent a refuted state."""
-        if source not in self._follower.states.distrusted or self.ledger.finished:
-            return False
-        return isinstance(message, PreVote | RequestVote | Open | Heartbeat)
 
     def _too_early(self, message: Message) -> bool:
         """Return whether the message asks for a vote in the census of a cancelled series that has just begun.

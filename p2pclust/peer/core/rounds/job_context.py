@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
 
-P = ParamSpec("P")
+_P = ParamSpec("_P")
 _RELAYS: Final = 3
 
 
@@ -111,7 +111,9 @@ class JobPart:
         """Return the task that tells what the core may know about a state, or about the first one if there is none yet."""
         return BeginJob(*self._of_job, keys) if ref is None else DescribeState(*self._of_job, ref, keys=keys)
 
-    def _report(self, kind: Callable[Concatenate[str, str | None, P], Report], *of: P.args, **named: P.kwargs) -> None:
+    def _report(
+        self, kind: Callable[Concatenate[str, str | None, _P], Report], *of: _P.args, **named: _P.kwargs
+    ) -> None:
         """Make a report, whose first two fields are `Document.named`."""
         job, within = self._document.named
         self._ctx.report(kind(job, within, *of, **named))

@@ -38,14 +38,9 @@ class Patience(JobPart):
         super().__init__(job)
         self._headway = headway
         self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
-        self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
-        # In this round: when a peer first and last reported that it computes, and which ones fetch, or send a contribution.
-        self._computes: dict[str, tuple[float, float]] = {}
-        self._fetches: dict[str, None] = {}
-        self._answered: dict[str, float] = {}  # when each peer answered in this round
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
         self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
-        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
+        self.begin()
 
     def heard(self, name: str) -> None:
         """Note a message from a peer."""
@@ -75,11 +70,12 @@ class Patience(JobPart):
 
     def begin(self) -> None:
         """Begin a new round."""
-        self._works.clear()
-        self._computes.clear()
-        self._fetches.clear()
-        self._answered.clear()
-        self._held_up.clear()
+        self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
+        # When a peer first and last reported that it computes, and which ones fetch, or send a contribution.
+        self._computes: dict[str, tuple[float, float]] = {}
+        self._fetches: dict[str, None] = {}
+        self._answered: dict[str, float] = {}  # when each peer answered
+        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
 
     def revoked(self, name: str) -> None:
         """Forget a revoked peer."""
@@ -199,7 +195,7 @@ class Patience(JobPart):
                 continue
             if missing != "all" and name not in self._headway.hung and self._busy_too_long(opened, name):
                 yield name, Resort.GIVE_UP_BUSY
-            elif self._ctx.now - max(self._works.get(name, 0.0), opened.opened_at) < patience_s:
+            elif self.silent_s(name, opened.opened_at) < patience_s:
                 continue
             elif name not in opened.relayed:
                 opened.relayed[name] = self._ctx.now

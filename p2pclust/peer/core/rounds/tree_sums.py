@@ -17,12 +17,10 @@ from typing import Final
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.context import TimerKey
-from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Open, Partial
 from p2pclust.peer.core.round_reports import ContributionsUnread
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
-from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import NOTHING, AddUp, Given, Outcome, Ref, Summed, SumToken
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
@@ -73,21 +71,9 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
 
 
 def branch_of(pairs: Sequence[int], root: int, n_peers: int) -> Tree:
-    """Read the part of a tree below one peer.
+    """Read the part of a tree below one peer, the root: pairs of a peer and its parent, which is named before it.
 
-    Parameters
-    ----------
-    pairs : sequence of int
-        The peers below, each followed by its parent, which is named before it.
-    root : int
-        The peer.
-    n_peers : int
-        The length of the job roster.
-
-    Raises
-    ------
-    WireError
-        If a peer is not on the roster, is named twice, or before its parent.
+    Raises a `WireError` if a peer is not on the roster, is named twice, or before its parent.
 
     Examples
     --------
@@ -130,14 +116,13 @@ def _ref(message: Partial) -> Ref:
     return Ref.of(message.contribution, message.size_bytes, message.payload)
 
 
-class Branches:
+class Branches(JobPart):
     """The latest part of each child of one peer, once its sum is here."""
 
-    def __init__(self, blobs: Blobs, document: Document, tree: Tree, me: int) -> None:
-        self._blobs = blobs
-        self._document = document
+    def __init__(self, job: JobContext, tree: Tree) -> None:
+        super().__init__(job)
         self._tree = tree
-        self.children = tree.children.get(me, ())
+        self.children = tree.children.get(self._me, ())
         self.parts: dict[int, Part] = {}
         self.barred = 0  # revoked peers, as bits: a part that includes one is discarded
         self._pulling: dict[int, Part] = {}
@@ -218,7 +203,7 @@ class TreeSum(JobPart):
         if not self._tree.height[self._me] < message.height < len(self._document.roster):
             raise WireError(f"tree: its height is not {message.height}")  # waits follow from it
         self._above = carrier
-        self._branches = Branches(job.blobs, self._document, self._tree, self._me)
+        self._branches = Branches(job, self._tree)
         self._own: Part | None = None
         self._state: Ref | None = None
         self._sent: Partial | None = None

@@ -132,7 +132,12 @@ class JobWorkspace(JobPart):
         preparing = self._preparing
         if preparing is None:
             return None
-        self._watch(preparing)
+        # Progress is a chunk that came, a round of a child job, or a child job with an aggregator.
+        left = tuple(self._blobs.left(digest) for digest in preparing.fetches)
+        running = [job for job in preparing.runs.values() if not job.ledger.finished]
+        progress = (left, tuple(job.ledger.register.position for job in running), len(running))
+        if progress != preparing.progress or any(job.election.aggregator for job in running):
+            preparing.progress, preparing.progress_at = progress, self._ctx.now
         patient = self._ctx.now - preparing.progress_at < self._document.treatment.patience_s
         pending = [key for key in self._pending(preparing) if not self._hopeless(preparing, key)]
         if pending and patient:
@@ -156,15 +161,6 @@ class JobWorkspace(JobPart):
     def _pending(self, preparing: _Preparing) -> list[bytes | WantedJob]:
         blobs: list[bytes | WantedJob] = [digest for digest in preparing.fetches if not self._blobs.has(digest)]
         return blobs + [wanted for wanted, job in preparing.runs.items() if not job.ledger.finished]
-
-    def _watch(self, preparing: _Preparing) -> None:
-        """Note progress: a chunk that came, a round of a child job, or a child job with an aggregator."""
-        left = tuple(self._blobs.left(digest) for digest in preparing.fetches)
-        running = [job for job in preparing.runs.values() if not job.ledger.finished]
-        progress = (left, tuple(job.ledger.register.position for job in running), len(running))
-        led = any(job.election.aggregator for job in running)
-        if progress != preparing.progress or led:
-            preparing.progress, preparing.progress_at = progress, self._ctx.now
 
     def _hopeless(self, preparing: _Preparing, key: bytes | WantedJob) -> bool:
         """Return whether no peer that could help was present for as long as an election takes."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from harness import Net, toy
 
-from p2pclust.peer.core.gossip.job import GossipJob, Held, Version
+from p2pclust.peer.core.gossip.job import GossipJob, GossipState, Version
 from p2pclust.peer.core.gossip.members import GossipMembers
 from p2pclust.peer.core.job_messages import HeldState, Mix
 from p2pclust.peer.core.tasks import Ref, StateInfo
@@ -33,7 +33,7 @@ def entered(net: Net, version: Version) -> GossipJob:
     """The job of p1, which has entered the first epoch with that state."""
     (job,) = net.core("p1").jobs.jobs.values()
     assert isinstance(job, GossipJob)
-    job._held, job._entry = Held(version, STATE, StateInfo(final=False)), version
+    job._held, job._entry = GossipState(version, STATE, StateInfo(final=False)), version
     job._exchange.enter(("p2", "p3"), (version.round, 0))
     return job
 
@@ -57,7 +57,7 @@ def test_words_that_belong_to_an_older_state_are_not_mixed(net: Net, entry: tupl
 def test_a_final_state_is_adopted_in_the_epoch_in_which_all_members_have_it(net: Net, epoch: int, final: bool) -> None:
     """Else no majority of this epoch would have it on disk, and a peer could finish before one has."""
     job = entered(net, Version(3, epoch, STATE.digest))
-    job._held = Held(Version(3, epoch, STATE.digest), STATE, StateInfo(final=True))
+    job._held = GossipState(Version(3, epoch, STATE.digest), STATE, StateInfo(final=True))
     job.ledger.see(7)
     job.ledger.adopt(epoch, 3, STATE, final=final)
     job.circles.circle = GossipMembers(7, (0, 1, 2))
