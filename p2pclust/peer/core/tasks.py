@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -448,11 +448,8 @@ class Token:
     def words(self) -> tuple[str, ...]:
         """Return the token as traces record it: the machine, and the fields."""
         machine = "job" if isinstance(self, JobToken) else "blob"
-        return (machine, *(_word(getattr(self, field.name)) for field in fields(self)))
-
-
-def _word(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+        values = (getattr(self, field.name) for field in fields(self))
+        return (machine, *(value.hex() if isinstance(value, bytes) else str(value) for value in values))
 
 
 @dataclass(frozen=True, slots=True)

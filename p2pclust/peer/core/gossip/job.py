@@ -190,10 +190,14 @@ class GossipJob(PeerJob):
             return
         theirs = Version(message.entry_round, message.entry_epoch, message.entry_digest)
         if theirs.digest != self._entry.digest:
-            if theirs > self._entry:
-                self._ask_for(source, theirs)
-            elif message.word:
-                self.greet(source)
+            pause_s, asked_s = self._ctx.timing.heartbeat_s, self._ctx.now - self._asked_at
+            if theirs <= self._entry:
+                if message.word:
+                    self.greet(source)
+            elif self._awaits_older(theirs) and asked_s >= pause_s:
+                # An older one may never come: its holders may have taken the newer state meanwhile, and dropped it.
+                self._asked_at = self._ctx.now
+                self._ctx.send(source, AskState(self.id, self._circle.epoch))
             return
         self._exchange.hear(source, (message.round, message.tick), shown, message.word)
         self._go_on()
@@ -373,16 +377,8 @@ class GossipJob(PeerJob):
 
     # -- states of others -------------------------------------------------------------------------------------------
 
-    def _ask_for(self, source: str, version: Version) -> None:
-        """Ask a neighbour in the same epoch for the state that it entered with, unless as new a one is being fetched.
-
-        An older one may never come: its holders may have taken the newer state meanwhile, and dropped it.
-        """
-        if self._awaits_older(version) and self._ctx.now - self._asked_at >= self._ctx.timing.heartbeat_s:
-            self._asked_at = self._ctx.now
-            self._ctx.send(source, AskState(self.id, self._circle.epoch))
-
     def _awaits_older(self, version: Version) -> bool:
+        """Return whether no state is being fetched that is as new as that."""
         waiting = self._waiting
         return waiting is None or (isinstance(waiting, HeldState) and Version.of(waiting) < version)
 

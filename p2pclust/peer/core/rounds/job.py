@@ -250,7 +250,12 @@ class AggregatedJob(PeerJob):
             case "tick" if self._term is not None:
                 self._term.fire()
             case "close":
-                self._repeat_close()
+                self._repeats += 1
+                for name in self._unconfirmed:
+                    if self._membership.present(name):
+                        self._ctx.send(name, self._close_message())
+                if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
+                    self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
             case "gather" if self._follower.place is not None:
                 self._follower.place.fire()
             # The timer of the workspace only wakes this peer: the workspace is checked after every step.
@@ -420,11 +425,3 @@ class AggregatedJob(PeerJob):
                 return
             self._finish(message.term, message.round, ref)
         self._ctx.send(source, CloseReply(self.id, False))
-
-    def _repeat_close(self) -> None:
-        self._repeats += 1
-        for name in self._unconfirmed:
-            if self._membership.present(name):
-                self._ctx.send(name, self._close_message())
-        if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
-            self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)

@@ -144,17 +144,13 @@ class Patience(JobPart):
         fetches, now = name in self._fetches, self._ctx.now
         since = opened.opened_at if fetches else self._computes.get(name, (opened.opened_at, now))[0]
         asked = frozenset(opened.asked)
-        took_s = [
-            at - opened.opened_at if fetches else self._computed_for_s(of)
-            for of, at in self._answered.items()
-            if self._document.index(of) in asked and of not in opened.relayed
-        ]
-        return now - since > self._headway.busy_limit_s(max(took_s, default=0.0), name)
-
-    def _computed_for_s(self, name: str) -> float:
-        """Return for how long a peer has computed in this round; it said so once per heartbeat."""
-        first, last = self._computes.get(name, (0.0, 0.0))
-        return last - first + self._ctx.timing.heartbeat_s
+        longest_s = 0.0
+        for of, at in self._answered.items():
+            if self._document.index(of) in asked and of not in opened.relayed:
+                first, last = self._computes.get(of, (0.0, 0.0))  # it said so once per heartbeat
+                took_s = at - opened.opened_at if fetches else last - first + self._ctx.timing.heartbeat_s
+                longest_s = max(longest_s, took_s)
+        return now - since > self._headway.busy_limit_s(longest_s, name)
 
     def note_pulls(self, pulling: Mapping[int, Ref], chunks_left: dict[int, int]) -> None:
         """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself.
