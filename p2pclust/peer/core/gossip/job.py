@@ -71,7 +71,6 @@ class GossipJob(PeerJob):
 
     def __init__(self, job: JobContext, note: bytes | None) -> None:
         super().__init__(job)
-        self._cancels = job.cancels
         self.workspace = JobWorkspace(job, note)  # always empty
         self.circles = GossipMembership(job, self)
         self._exchange = Ticks(job.context, self._tell)
@@ -92,7 +91,7 @@ class GossipJob(PeerJob):
         if self.ledger.finished:
             return
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
-        if self._cancels.of(self.document):
+        if self._job.cancels.of(self.document):
             self.circles.settle()
         self._compute("", self._describing(self.ledger.register.ref))
         if fresh:
@@ -287,7 +286,7 @@ class GossipJob(PeerJob):
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
         if not self._state.info.final:
-            cancel = self._cancels.of(self.document)
+            cancel = self._job.cancels.of(self.document)
             instead = REVOKED if self.bars(self._ctx.me) else ""
             if cancel is not None:
                 instead = f"{CANCELLED}{cancel.by}"[:MAX_REASON]

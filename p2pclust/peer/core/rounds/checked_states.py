@@ -29,7 +29,6 @@ class CheckedStates(JobPart):
 
     def __init__(self, job: JobContext, leave: Callable[[str], None]) -> None:
         super().__init__(job)
-        self._cancels = job.cancels
         self._good: dict[_Key, bool] = {}  # whether the state is final
         self._leave = leave
         self._refuted: dict[_Key, None] = {}
@@ -55,7 +54,7 @@ class CheckedStates(JobPart):
             token = tasks.CheckToken(document.id, tasks.CheckState.kind, ref.digest)
             if key not in self._refuted and token not in self._asked:
                 self._asked[token] = (source, ref, key)
-                held, rules = register.ref if document.treatment.verify else None, self._cancels.rules(document)
+                held, rules = register.ref if document.treatment.verify else None, self._job.cancels.rules(document)
                 task = tasks.CheckState(*self._of_job, ref, held, bool(key[1]), rules, keys=self._job.keys)
                 self._ctx.effects.append(Compute(token, task))
             return False

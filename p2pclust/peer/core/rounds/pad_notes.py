@@ -95,7 +95,6 @@ class ReportedSets(JobPart):
 
     def __init__(self, job: JobContext, notes: PadNotes) -> None:
         super().__init__(job)
-        self._facts = job.facts
         self._notes = notes
 
     def end(self) -> None:
@@ -118,18 +117,18 @@ class ReportedSets(JobPart):
         elif isinstance(outcome, KeysForgotten):
             roster = self._document.roster
             sets = msgpack.packb([packed(one) for one in outcome.unnamed[-_MOST_SETS:]])
-            self._facts.publish(PREFIX + self._document.id, sets)
+            self._job.facts.publish(PREFIX + self._document.id, sets)
             self._report(ReportsSets, peers=[roster[index] for index in outcome.exposed])
 
     def forget(self) -> None:
         """Retract what this peer reported."""
-        self._facts.retract(PREFIX + self._document.id)
+        self._job.facts.retract(PREFIX + self._document.id)
 
     def by_keeper(self) -> dict[str, tuple[int, ...]]:
         """Return the sets that each peer of the job reports, and those that this peer itself knows."""
         found = {self._ctx.me: self._notes.kept.released} if self._notes.kept.released else {}
         for name in self._document.roster:
-            fact = None if name == self._ctx.me else self._facts.get(name, PREFIX + self._document.id)
+            fact = None if name == self._ctx.me else self._job.facts.get(name, PREFIX + self._document.id)
             if fact is not None:
                 found[name] = _decoded(fact.value, len(self._document.roster))
         return {name: sets for name, sets in found.items() if sets}
