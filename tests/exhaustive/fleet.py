@@ -293,7 +293,7 @@ class Peer:
 #: Parts of a core that are not explored, and what never changes.
 _PASSED_OVER: Final = frozenset((
     "Membership", "Facts", "Blobs", "Document", "Routing", "Cancels", "Series", "Timing", "Limits", "Jobs", "Fitness",
-    "OwnSuspicions", "Context", "Rosters",
+    "Context", "Rosters",
 ))  # fmt: skip
 
 

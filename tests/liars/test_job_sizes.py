@@ -16,9 +16,8 @@ from tests.peer.harness import Net, toy
 from p2pclust.errors import FleetError
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed, Submit
-from p2pclust.peer.core.tasks import Contributed, NoResult, Outcome, Ref, VerifyBlob
+from p2pclust.peer.core.tasks import Contributed, NoResult, Outcome, Ref, TermToken, VerifyBlob
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.core.tokens import TermToken
 from p2pclust.peer.operate import device
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.shell.compute import Worker

@@ -53,7 +53,7 @@ class _Trial:
         return JobState.decode(ref.payload or b"".join(self.world.peers[name].disk.blob(ref.digest)))
 
     def suspects(self):
-        return {peer for job in self.jobs.values() for peer, _, _ in job.suspicions.items()}
+        return {peer for job in self.jobs.values() for peer in job.suspicions}
 
 
 @pytest.mark.xfail(reason="an end does not show that a majority holds it")

@@ -66,7 +66,7 @@ class _Trial:
         assert self.world.run_until(self.world.now + 60.0, here)
 
     def suspects(self):
-        return {peer for job in self.jobs.values() for peer, _, _ in job.suspicions.items()}
+        return {peer for job in self.jobs.values() for peer in job.suspicions}
 
 
 @pytest.mark.parametrize("treatment", [{}, {"verify": "all"}], ids=["plain", "verify"])

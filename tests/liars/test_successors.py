@@ -36,7 +36,7 @@ def _job(*, secure=False):
 
 def _suspects(world, job_id):
     jobs = [peer.core.jobs.jobs[job_id] for name, peer in world.peers.items() if name != _LIAR]
-    return [{peer for peer, _, _ in job.suspicions.items()} for job in jobs]
+    return [set(job.suspicions) for job in jobs]
 
 
 @pytest.mark.parametrize("later", [1, 2], ids=["next", "after a gap"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.tasks import Task
-from p2pclust.peer.core.tokens import Token
+from p2pclust.peer.core.tasks import Task, Token
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.tasks import Outcome
-from p2pclust.peer.core.tokens import Token
+from p2pclust.peer.core.tasks import Outcome, Token
 from p2pclust.peer.core.treatment import Treatment
 
 

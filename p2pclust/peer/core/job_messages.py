@@ -4,44 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Name, OptionalInt
+from p2pclust.peer.core.messages import Digest, Frame, JobMessage, OptionalInt
 
 # -- documents, election, rounds ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Synced(JobMessage):
+class Synced(JobMessage, kind="synced"):
     """The sender has the job's document on disk."""
 
-    kind = "synced"
-    job: Name
-
 
 @dataclass(frozen=True, slots=True)
-class Ended(JobMessage):
+class Ended(JobMessage, kind="ended"):
     """That job has ended, and I have forgotten its result; or I refuse it, and have never taken part in it."""
 
-    kind = "ended"
-    job: Name
-
 
 @dataclass(frozen=True, slots=True)
-class PreVote(JobMessage):
+class PreVote(JobMessage, kind="pre-vote"):
     """Would you vote for me in `term`? Changes nothing at the receiver."""
 
-    kind = "pre-vote"
-    job: Name
     term: int
     register_term: int
     register_round: int
 
 
 @dataclass(frozen=True, slots=True)
-class PreVoteReply(JobMessage):
+class PreVoteReply(JobMessage, kind="pre-vote-reply"):
     """The answer to a `PreVote` for `term`."""
 
-    kind = "pre-vote-reply"
-    job: Name
     term: int
     granted: bool
     own_term: int
@@ -49,42 +39,34 @@ class PreVoteReply(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestVote(JobMessage):
+class RequestVote(JobMessage, kind="request-vote"):
     """Vote for me in `term`."""
 
-    kind = "request-vote"
-    job: Name
     term: int
     register_term: int
     register_round: int
 
 
 @dataclass(frozen=True, slots=True)
-class VoteReply(JobMessage):
+class VoteReply(JobMessage, kind="vote-reply"):
     """The answer to a `RequestVote`; a granted vote is on disk."""
 
-    kind = "vote-reply"
-    job: Name
     term: int
     granted: bool
     store_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class StaleTerm(JobMessage):
+class StaleTerm(JobMessage, kind="stale-term"):
     """Your term is over; mine is `term`."""
 
-    kind = "stale-term"
-    job: Name
     term: int
 
 
 @dataclass(frozen=True, slots=True)
-class Open(JobMessage):
+class Open(JobMessage, kind="open"):
     """The aggregator of `term` opens `round` with a state: adopt it and contribute to it."""
 
-    kind = "open"
-    job: Name
     term: int
     round: int
     digest: Digest
@@ -99,11 +81,9 @@ class Open(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted(JobMessage):
+class Adopted(JobMessage, kind="adopted"):
     """`round` of `term` is on my disk; here is my contribution, or why there is none."""
 
-    kind = "adopted"
-    job: Name
     term: int
     round: int
     digest: Digest  # of the state that was adopted
@@ -115,15 +95,13 @@ class Adopted(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Partial(JobMessage):
+class Partial(JobMessage, kind="partial"):
     """What came together at one peer of a tree: `Adopted` of several peers in one, their contributions added up.
 
     Sets of peers are little-endian numbers with a bit for each roster index. Whatever is in one such message of a peer is
     in its later ones too.
     """
 
-    kind = "partial"
-    job: Name
     term: int
     round: int
     digest: Digest  # of the state that was adopted
@@ -139,21 +117,17 @@ class Partial(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(JobMessage):
+class Heartbeat(JobMessage, kind="heartbeat"):
     """I am the aggregator of `term`, at `round`."""
 
-    kind = "heartbeat"
-    job: Name
     term: int
     round: int
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatReply(JobMessage):
+class HeartbeatReply(JobMessage, kind="heartbeat-reply"):
     """What is in my register, whether I am busy computing for it, and how many answers my worker has ended in this life."""
 
-    kind = "heartbeat-reply"
-    job: Name
     term: int
     register_term: int
     register_round: int
@@ -163,22 +137,18 @@ class HeartbeatReply(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Reminder(JobMessage):
+class Reminder(JobMessage, kind="reminder"):
     """In that store you held `round` of `term`: if you hold less now, your store has forgotten."""
 
-    kind = "reminder"
-    job: Name
     term: int
     round: int
     store_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Close(JobMessage):
+class Close(JobMessage, kind="close"):
     """A majority adopted this final state: the job is finished."""
 
-    kind = "close"
-    job: Name
     term: int
     round: int
     digest: Digest
@@ -187,11 +157,9 @@ class Close(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class CloseReply(JobMessage):
+class CloseReply(JobMessage, kind="close-reply"):
     """I am finished too; or, with `needs_state`, I should be and lack the state."""
 
-    kind = "close-reply"
-    job: Name
     needs_state: bool
 
 
@@ -199,14 +167,12 @@ class CloseReply(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Unpad(JobMessage):
+class Unpad(JobMessage, kind="unpad"):
     """Take your pads of these peers from the sum of their contributions to `round` of `term`, and keep that sum.
 
     Without members: send me the pads that you took away for the aggregator before me, and the sum.
     """
 
-    kind = "unpad"
-    job: Name
     term: int
     round: int
     digest: Digest  # of the padded state
@@ -217,11 +183,9 @@ class Unpad(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Pads(JobMessage):
+class Pads(JobMessage, kind="pads"):
     """What a keeper takes from the sum, sealed for the aggregator; or why it refuses."""
 
-    kind = "pads"
-    job: Name
     term: int
     round: int
     digest: Digest
@@ -236,11 +200,9 @@ class Pads(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Mix(JobMessage):
+class Mix(JobMessage, kind="mix"):
     """What the sender says in one tick of a round, to a neighbour; without frames only where it stands."""
 
-    kind = "mix"
-    job: Name
     epoch: int  # of the circle of peers that take part
     members: bytes  # of the circle, by roster index: a bit mask
     entry_epoch: int  # the state with which the sender entered the circle: where it was adopted,
@@ -254,29 +216,23 @@ class Mix(JobMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Join(JobMessage):
+class Join(JobMessage, kind="join"):
     """The sender takes part in no circle, and wants to."""
 
-    kind = "join"
-    job: Name
     epoch: int  # the highest that it has seen
 
 
 @dataclass(frozen=True, slots=True)
-class AskState(JobMessage):
+class AskState(JobMessage, kind="ask-state"):
     """Send me the state with which you entered the circle."""
 
-    kind = "ask-state"
-    job: Name
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class HeldState(JobMessage):
+class HeldState(JobMessage, kind="held-state"):
     """The answer to `AskState`; or, in a job with an aggregator, a newer register for a candidate that was refused."""
 
-    kind = "held-state"
-    job: Name
     epoch: int
     entry_epoch: int
     entry_round: int

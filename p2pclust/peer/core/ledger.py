@@ -87,14 +87,12 @@ class Ledger:
         """Take over the newer state that another peer's register holds."""
         assert (term, round_) > self.register.position, f"{self._id}: ({term}, {round_}) is not newer"
         self.see(term)
-        self.register = Register(term, round_, ref, final)
-        self._save_register()
+        self.adopt(term, round_, ref, final=final)
 
     def finish(self, term: int, round_: int, ref: Ref) -> None:
         """Finish the job with this state."""
-        self.register = Register(term, round_, ref, True)
         self.finished = True
-        self._save_register()
+        self.adopt(term, round_, ref, final=True)
 
     def _save_ballot(self) -> None:
         self._ctx.persist("ballot", self._id, msgpack.packb([self.term, self.voted_for]))

@@ -45,10 +45,16 @@ class Message:
             cls.kind = hyphenated(cls.__name__)
 
 
+@dataclass(frozen=True)  # not made twice, as with `slots=True`: a base is no kind of message
 class JobMessage(Message):
     """Base of the messages about one job, which any two peers of its roster exchange; most others go between neighbours."""
 
-    __slots__ = ()
+    __slots__ = ("job",)
+    job: Name
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:  # a class with slots is made twice, the second time without the argument
+            cls.kind = kind
 
 
 _frames_fields: dict[str, str | None] = {}  # by kind of message

@@ -1,4 +1,4 @@
-"""The mathematics that a core asks a worker for: one class per task, and one per outcome.
+"""The mathematics that a core asks a worker for: a class for each task, each outcome, and each machine that asks.
 
 A core holds states and contributions as bytes and never reads them. It puts a task into a `Compute` effect; the worker
 (:mod:`p2pclust.peer.work.tasks`) returns the outcome in a `Computed` event with the same token.
@@ -6,9 +6,9 @@ A core holds states and contributions as bytes and never reads them. It puts a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,25 @@ class Ref:
     digest: bytes
     size_bytes: int
     payload: bytes | None
+
+    @classmethod
+    def of(cls, digest: bytes, size_bytes: int, frames: tuple[bytes, ...]) -> Ref:
+        """Read the fields of a message: where it has no frame, the object is a blob."""
+        return cls(digest, size_bytes, frames[0] if frames else None)
+
+    @property
+    def frames(self) -> tuple[bytes, ...]:
+        """The frames of a message that carries this: its bytes, or none where it is a blob."""
+        return () if self.payload is None else (self.payload,)
+
+
+#: Stands in a message that has nothing to carry.
+NOTHING: Final = Ref(b"", 0, None)
+
+
+def blobs_of(refs: Iterable[Ref | None]) -> list[bytes]:
+    """Return the digests of those that are blobs."""
+    return [ref.digest for ref in refs if ref is not None and ref.payload is None]
 
 
 #: The contribution of one peer, or the sum of several: their roster indices, and the bytes.
@@ -66,30 +85,31 @@ class Task:
 
     kind: ClassVar[str]
 
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:  # a class with slots is made twice, the second time without the argument
+            cls.kind = kind
+
 
 @dataclass(frozen=True, slots=True)
-class VerifyBlob(Task):
+class VerifyBlob(Task, kind="verify"):
     """Hash a blob of the store. Outcome: `Verified`."""
 
-    kind: ClassVar[str] = "verify"
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class BeginJob(Task):
+class BeginJob(Task, kind="begin"):
     """Make the first state of a job. Outcome: `StateMade`."""
 
-    kind: ClassVar[str] = "begin"
     job: bytes  # the job's mathematics, as the document holds it
     n_peers: int
     keys: JobKeys | None = None  # where devices sign
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetKeys(Task):
+class ForgetKeys(Task, kind="forget"):
     """Forget the keys of a job that has ended here. Outcome: `KeysForgotten`."""
 
-    kind: ClassVar[str] = "forget"
     job: bytes
     keys: JobKeys
     state: Ref | None = None  # the final state, if this peer knows sets
@@ -107,46 +127,39 @@ class StateTask(Task):
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeState(StateTask):
+class DescribeState(StateTask, kind="describe"):
     """Say what the core may know about a state. Outcome: `StateMade`, with the same state."""
-
-    kind: ClassVar[str] = "describe"
 
 
 @dataclass(frozen=True, slots=True)
-class CheckState(StateTask):
+class CheckState(StateTask, kind="check"):
     """Read a state of another peer: its end, or with verify whether it follows from its proof.
 
     Outcome: `StateChecked`, `StateRefuted` or `NoResult`.
     """
 
-    kind: ClassVar[str] = "check"
     held: Ref | None = None  # with verify: the state in this peer's register
     in_term: bool = False  # whether that one was opened in the same term
     ends: EndRules | None = None  # where a cancelled state must have a signature
 
 
 @dataclass(frozen=True, slots=True)
-class CancelJob(StateTask):
+class CancelJob(StateTask, kind="cancel"):
     """Make the final state of a cancelled job. Outcome: `StateMade`."""
 
-    kind: ClassVar[str] = "cancel"
     cancel: CancelProof
     ends: EndRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ContinueJob(StateTask):
+class ContinueJob(StateTask, kind="continue"):
     """Make the mathematics of the next job of a series from the final state of the last one. Outcome: `Continued`."""
-
-    kind: ClassVar[str] = "continue"
 
 
 @dataclass(frozen=True, slots=True)
-class Contribute(StateTask):
+class Contribute(StateTask, kind="contribute"):
     """Make this peer's contribution to a round. Outcome: `Contributed`, `Wanted` or `NoResult`."""
 
-    kind: ClassVar[str] = "contribute"
     me: int  # this peer's index in the roster
     proposer: int = -1  # the only peer that is asked, or -1
     note: bytes = b""  # what this peer kept for itself
@@ -169,18 +182,16 @@ class PadsKept:
 
 
 @dataclass(frozen=True, slots=True)
-class AddUp(StateTask):
+class AddUp(StateTask, kind="add"):
     """Add up contributions on their way to the aggregator. Outcome: `Summed`."""
 
-    kind: ClassVar[str] = "add"
     contributions: tuple[Given, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CombineRound(StateTask):
+class CombineRound(StateTask, kind="combine"):
     """Make the next state from the contributions of a round. Outcome: `StateMade`."""
 
-    kind: ClassVar[str] = "combine"
     contributions: tuple[Given, ...]
     abstained: Mapping[int, str] = field(default_factory=dict)
     maker: Maker | None = None  # with secure sums: of the state that is made; then the contributions are one sum
@@ -190,28 +201,25 @@ class CombineRound(StateTask):
 
 
 @dataclass(frozen=True, slots=True)
-class RenewKeys(StateTask):
+class RenewKeys(StateTask, kind="renew"):
     """Make the state that asks for new keys after a padded one. Outcome: `StateMade`."""
 
-    kind: ClassVar[str] = "renew"
     abstained: Mapping[int, str] = field(default_factory=dict)
     silent: tuple[int, ...] = ()  # keepers that did not answer
 
 
 @dataclass(frozen=True, slots=True)
-class SumPadded(StateTask):
+class SumPadded(StateTask, kind="sum"):
     """Add up padded contributions, without this peer's own pads if it keeps some. Outcome: `Summed`."""
 
-    kind: ClassVar[str] = "sum"
     me: int
     contributions: tuple[Given, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TakePads(StateTask):
+class TakePads(StateTask, kind="unpad"):
     """Add up this keeper's pads of some peers, sealed for an aggregator. Outcome: `PadsTaken`."""
 
-    kind: ClassVar[str] = "unpad"
     me: int
     members: int
     maker: Maker  # the aggregator that asks, its term and the round
@@ -220,29 +228,26 @@ class TakePads(StateTask):
 
 
 @dataclass(frozen=True, slots=True)
-class FinishRound(StateTask):
+class FinishRound(StateTask, kind="finish"):
     """Make the state that follows from a round whose maker is gone, from what its keepers hold. Outcome: `StateMade`."""
 
-    kind: ClassVar[str] = "finish"
     members: int
     maker: Maker  # of the state that is made
     removed: tuple[tuple[int, Ref], ...]  # by keeper: its pads, and the sum
 
 
 @dataclass(frozen=True, slots=True)
-class MakeOffer(StateTask):
+class MakeOffer(StateTask, kind="contribute"):
     """Make what this peer brings into a gossip round. Outcome: `Offered`."""
 
-    kind: ClassVar[str] = "contribute"
     me: int
     members: tuple[int, ...]  # who takes part
 
 
 @dataclass(frozen=True, slots=True)
-class CloseGossipRound(StateTask):
+class CloseGossipRound(StateTask, kind="combine"):
     """Make the next state after a gossip round. Outcome: `StateMade`, with the contributors."""
 
-    kind: ClassVar[str] = "combine"
     answers: tuple[Answer, ...]
     estimate: NDArray[np.float64] | None  # of a sum, where the stage adds up
     tolerance: float  # infinity: this peer alone has the estimate
@@ -431,3 +436,87 @@ class Continued(Outcome):
     """The mathematics of the next job of a series."""
 
     mathematics: bytes
+
+
+# -- tokens --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it: the machine, and the fields."""
+        machine = "job" if isinstance(self, JobToken) else "blob"
+        values = (getattr(self, field.name) for field in fields(self))
+        return (machine, *(value.hex() if isinstance(value, bytes) else str(value) for value in values))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyToken(Token):
+    """A blob is verified."""
+
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobToken(Token):
+    """Base of the tokens of a job's tasks. `kind` is the task's."""
+
+    job: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class TermToken(JobToken):
+    """The aggregator of a term asked for it."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class SumToken(JobToken):
+    """A peer in the tree of a round adds up."""
+
+    term: int
+    round: int
+
+    def words(self) -> tuple[str, ...]:
+        return ("job", self.job, self.kind, f"{self.term}.{self.round}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerToken(JobToken):
+    """A follower makes its answer to a state."""
+
+    state: bytes  # its digest
+    proposer: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckToken(JobToken):
+    """A follower checks a state before it adopts it."""
+
+    state: bytes  # its digest
+
+
+@dataclass(frozen=True, slots=True)
+class PadsToken(JobToken):
+    """A keeper takes pads away, for the aggregator of a term."""
+
+    term: int
+    state: bytes  # its digest
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndToken(JobToken):
+    """The job has ended here."""
+
+
+@dataclass(frozen=True, slots=True)
+class GossipToken(JobToken):
+    """A gossip job asked for it."""
+
+    state: bytes  # its digest; empty before the first state
+    within: str  # the outcome counts only within this epoch, or for these members; empty: always

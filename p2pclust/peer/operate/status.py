@@ -243,7 +243,8 @@ def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
     status = JobStatus(
         job_id, name_of(document), protocol, clusters, roster, document.submitter, treatment.missing, treatment.collect,
         document.parent, job.ledger.term, job.ledger.register.round, phase, aggregator, waits_for, absent, reason,
-        job.suspicions.items(), scaling, treatment.verify, asdict(treatment.secure_sums) if treatment.secure else {},
+        [(peer, *found) for peer, found in job.suspicions.items()], scaling, treatment.verify,
+        asdict(treatment.secure_sums) if treatment.secure else {},
         *_exposed(job, outcome),
     )  # fmt: skip
     turn, until = document.turn, shell.core.jobs.series.waits_until.get(job_id)

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import BeginJob, NoResult, StateTask, Task
+from p2pclust.peer.core.tasks import BeginJob, JobToken, NoResult, Outcome, StateTask, Task, Token
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.core.tokens import JobToken, Token
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import MOST_DEATHS, Kind, TaskDeaths
 from p2pclust.peer.work.floor import Floor

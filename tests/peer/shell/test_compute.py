@@ -15,6 +15,7 @@ import pytest
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.tasks import (
+    AnswerToken,
     BeginJob,
     Contribute,
     Contributed,
@@ -22,11 +23,12 @@ from p2pclust.peer.core.tasks import (
     Outcome,
     Ref,
     StateTask,
+    TermToken,
     Verified,
     VerifyBlob,
+    VerifyToken,
 )
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.core.tokens import AnswerToken, TermToken, VerifyToken
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import exit_code, explain

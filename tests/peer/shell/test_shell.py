@@ -34,8 +34,7 @@ from p2pclust.peer.core.job_messages import Heartbeat
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.core.reports import JobFinished, Refuted
 from p2pclust.peer.core.round_reports import Deposed, Elected, PhaseBegun, WaitsForMajority
-from p2pclust.peer.core.tasks import BeginJob, NoResult
-from p2pclust.peer.core.tokens import TermToken
+from p2pclust.peer.core.tasks import BeginJob, NoResult, TermToken
 from p2pclust.peer.shell.shell import Shell, explain
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.keys import throwaway_fleet, write_fleet

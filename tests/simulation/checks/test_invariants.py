@@ -50,9 +50,8 @@ from p2pclust.peer.core.messages import (
 from p2pclust.peer.core.reports import JobAccepted, JobBegun, JobFinished, JobSubmitted
 from p2pclust.peer.core.round_reports import Elected
 from p2pclust.peer.core.spread.tombstones import ENDED
-from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SumPadded
+from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SumPadded, TermToken
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.peer.core.tokens import TermToken
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local

@@ -30,8 +30,16 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, FinishRound, RenewKeys, SumPadded
-from p2pclust.peer.core.tokens import JobToken, TermToken
+from p2pclust.peer.core.tasks import (
+    CancelJob,
+    CloseGossipRound,
+    CombineRound,
+    FinishRound,
+    JobToken,
+    RenewKeys,
+    SumPadded,
+    TermToken,
+)
 from p2pclust.tools.bit_sets import members_of
 
 _STORY = 40

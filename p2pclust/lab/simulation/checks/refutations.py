@@ -24,9 +24,7 @@ class Refutations(Observer):
         if isinstance(effect, RefutesState):
             assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
             core = peer.core
-            named = (
-                [] if core is None else [one for job in core.jobs.jobs.values() for one, _, _ in job.suspicions.items()]
-            )
+            named = [] if core is None else [one for job in core.jobs.jobs.values() for one in job.suspicions]
             assert core is None or self.liar in named, f"V1: {peer.name} refutes a state and suspects no peer"
 
     def stepped(self, world: World, peer: Peer) -> None:

@@ -31,7 +31,6 @@ from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.open_round import Answers
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
@@ -345,7 +344,7 @@ DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 #: The same for worlds in which peers are revoked.
 ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
-    "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
+    "answer-of-a-revoked-peer": ((aggregator.AggregatorTerm, "_drop", lambda term, opened, name: []),),
     "invented-peers-taken": ((HeldRosters, "problem_with", _takes_invented_peers),),
     "old-fleet-roster-taken": ((HeldRosters, "problem_with", _takes_old_rosters),),
     "new-keys-not-barred": ((HeldRosters, "other_key", _never),),

@@ -19,7 +19,7 @@ from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.keeper import Keeper
-from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
+from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.tasks import Given, Ref
 
@@ -106,11 +106,11 @@ def _without_the_left_out(term: AggregatorTerm, opened: OpenRound) -> dict[int, 
     return {index: reason for index, reason in sorted(opened.abstained.items()) if index not in have}
 
 
-def _keeps_what_is_padded(answers: Answers, opened: OpenRound, name: str) -> list[str]:
-    return _DROP(answers, opened, name) if opened.secure is None or opened.secure.wants_keys else []
+def _keeps_what_is_padded(term: AggregatorTerm, opened: OpenRound, name: str) -> list[str]:
+    return _DROP(term, opened, name) if opened.secure is None or opened.secure.wants_keys else []
 
 
-_DROP: Final = Answers.drop
+_DROP: Final = AggregatorTerm._drop
 
 
 #: By swarm: name of the bug -> the attributes that it replaces.
@@ -140,7 +140,7 @@ WATCHED_MUTANTS: Final[dict[str, dict[str, tuple[_Patch, ...]]]] = {
         "roster-asked-for-once": ((Enrolment, "_ask", without_timer(Enrolment._ask)),),
         # The aggregator looks again when the sum is made, so a keeper has to overlook the revocation, too.
         "padded-by-a-revoked-peer": (
-            (Answers, "drop", _keeps_what_is_padded),
+            (AggregatorTerm, "_drop", _keeps_what_is_padded),
             (Keeper, "_barred", lambda keeper, members: ""),
         ),
     },

@@ -19,136 +19,81 @@ Nothing of a tick is on disk. A restarted peer has lost its masses, so it joins 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core import round_reports, tasks
+from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.gossip.members import GossipMembership
+from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import JobFinished
-from p2pclust.peer.core.round_reports import (
-    AnswerMalformed,
-    Averaged,
-    Mixing,
-    PhaseBegun,
-    RoundCombined,
-    StateTaken,
-    Unable,
-)
-from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import (
-    BeginJob,
-    CloseGossipRound,
-    DescribeState,
-    MakeOffer,
-    NoResult,
-    Offered,
-    Outcome,
-    Ref,
-    StateInfo,
-    StateMade,
-    StateTask,
-    Task,
-)
-from p2pclust.peer.core.tokens import GossipToken, JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, REVOKED
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
 from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
 
-class GossipWork:
-    """Hands tasks to the worker."""
+class Version(NamedTuple):
+    """A state, ordered by round, then by the epoch in which it was adopted."""
 
-    def __init__(self, context: Context, document: Document) -> None:
-        self._ctx = context
-        self._document = document
-        self._me = document.index(context.me)
-        self._running: dict[GossipToken, None] = {}
+    round: int
+    epoch: int
+    digest: bytes
 
-    def describe(self, ref: Ref | None) -> None:
-        """Ask what the core may know about a state, or about the job's first state if there is none yet."""
-        job, n_peers = self._document.job, len(self._document.roster)
-        self._ask("", BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
+    @classmethod
+    def of(cls, message: HeldState) -> Version:
+        """Return the version that a message offers."""
+        return cls(message.entry_round, message.entry_epoch, message.digest)
 
-    def offer(self, ref: Ref, members: tuple[int, ...], within: str) -> None:
-        """Ask for this peer's offer to the round that starts from the state."""
-        self._ask(within, MakeOffer(self._document.job, len(self._document.roster), ref, self._me, members))
 
-    def close(self, ref: Ref, ended: Averaging, *, within: str, own: bool) -> None:
-        """Ask for the state after a round; `own`: the estimate is this peer's alone."""
-        task = CloseGossipRound(
-            self._document.job, len(self._document.roster), ref,
-            answers=tuple(answer for _, answer in sorted(ended.answers.items())),
-            estimate=ended.estimate if ended.size else None,
-            tolerance=inf if own else self._document.treatment.gossip_tolerance,
-        )  # fmt: skip
-        self._ask(within, task)
+@dataclass(frozen=True)
+class GossipState:
+    """The state that the present round begins with."""
 
-    def _ask(self, within: str, task: Task) -> None:
-        state = task.state.digest if isinstance(task, StateTask) else b""
-        token = GossipToken(self._document.id, task.kind, state, within)
-        if token not in self._running:
-            self._running[token] = None
-            self._ctx.effects.append(Compute(token, task))
-
-    def ended(self, token: GossipToken) -> None:
-        """A task ended."""
-        self._running.pop(token, None)
+    version: Version
+    ref: tasks.Ref
+    info: tasks.StateInfo
 
 
 _TOLD = 100  # a report is made after so many ticks
 
 
-class GossipJob:
+class GossipJob(PeerJob):
     """One gossip job at one peer, with the methods of an `AggregatedJob`."""
 
     def __init__(self, job: JobContext, note: bytes | None) -> None:
-        context, document = job.context, job.document
-        self._ctx = context
-        self._membership = job.membership
-        self._bars = job.bars
-        self._cancels = job.cancels
-        self._children = job.children
-        self.document = document
-        self.suspicions = job.suspicions
-        self.ledger = job.ledger
-        self.id = document.id
-        self._me = document.index(context.me)
+        super().__init__(job)
         self.workspace = JobWorkspace(job, note)  # always empty
-        self.circles = GossipMembership(context, job.membership, document, job.ledger, self)
-        self._exchange = Ticks(context, self._tell)
-        self._handover = Handover(context, job.blobs, document)
-        self._work = GossipWork(context, document)
-        self._timer: TimerKey = ("job", document.id, "mix")
-        self._version: Version | None = None  # of the present state
-        self._ref: Ref | None = None
-        self._final = False
+        self.circles = GossipMembership(job, self)
+        self._exchange = Ticks(job.context, self._tell)
+        self._timer: TimerKey = ("job", self.id, "mix")
+        self._computing: dict[tasks.GossipToken, None] = {}
+        self._held: GossipState | None = None  # the present state; None before the first
         self._entry: Version | None = None  # with which it entered the epoch
-        self._one = False  # whether only one peer is asked
-        self._ticks = 0  # after which each member continues from its own estimate; 0: when all agree
         self._offers: dict[str, Offer] = {}  # to the present state; by members if only one peer is asked
         self._round: Averaging | None = None
         self._half_way = False  # of the end
         self._taken: Version | None = None  # a state of another peer that the worker reads
+        self._asked_at = float("-inf")  # when this peer asked for another state
+        self._waiting: HeldState | Close | None = None  # for the blob of a state
+        self._refused: dict[bytes, None] = {}  # digests that are not valid states
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or continue after a restart."""
         if self.ledger.finished:
             return
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
-        if self._cancels.of(self.document):
+        if self._job.cancels.of(self.document):
             self.circles.settle()
-        self._work.describe(self.ledger.register.ref)
+        self._compute("", self._describing(self.ledger.register.ref))
         if fresh:
             self.circles.begin()
         else:
@@ -162,7 +107,7 @@ class GossipJob:
             case Close():
                 self._on_close(source, message)
             case Mix() | Join() | AskState() if self.ledger.finished:
-                self._ctx.send(source, close_message(self.id, self.ledger.register))
+                self._ctx.send(source, self._close_message())
             case _ if self.ledger.finished:
                 pass
             case Mix():
@@ -186,11 +131,6 @@ class GossipJob:
         if not self.ledger.finished:
             self.circles.look()
 
-    @property
-    def terms(self) -> Mapping[int, str]:
-        """Always empty: no peer aggregates."""
-        return {}
-
     def standing(self) -> tuple[str, str, list[str]]:
         """Return the job's phase at this peer, an empty string (no aggregator), and the peers that it waits for."""
         if self.ledger.finished:
@@ -199,26 +139,26 @@ class GossipJob:
             return "joining", "", [name for name in self.document.roster if not self._membership.present(name)]
         if self._round is None:
             return "computing", "", []
-        return "closing" if self._final else "mixing", "", self._exchange.waits_for()
+        return "closing" if self._state.info.final else "mixing", "", self._exchange.waits_for()
 
     def forget(self) -> None:
-        """Delete the timer and rows of this job."""
         self._ctx.timers.cancel(self._timer)
-        for table in ("job", "ballot", "register"):
-            self._ctx.persist(table, self.id, None, sync=False)
+        super().forget()
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this job needs."""
-        refs = [ref for ref in (self.ledger.register.ref, self._ref) if ref is not None and ref.payload is None]
-        return [ref.digest for ref in refs] + self._handover.in_use()
+        waiting = [] if self._waiting is None else [self._waiting.digest]
+        return tasks.blobs_of(self._states()) + waiting
+
+    def _states(self) -> list[tasks.Ref | None]:
+        return [self.ledger.register.ref, None if self._held is None else self._held.ref]
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for this blob."""
-        message = None if self.ledger.finished else self._handover.ready(digest)
-        if isinstance(message, Close):
-            self._on_close("", message)
-        elif message is not None:
-            self._on_held("", message)
+        message = self._waiting
+        if message is not None and message.digest == digest and not self.ledger.finished:
+            self._waiting = None
+            self.receive("", message)
 
     # -- ticks ------------------------------------------------------------------------------------------------------
 
@@ -249,11 +189,14 @@ class GossipJob:
             return
         theirs = Version(message.entry_round, message.entry_epoch, message.entry_digest)
         if theirs.digest != self._entry.digest:
-            if theirs.rank > self._entry.rank:
-                assert self.circles.circle is not None
-                self._handover.ask(source, self.circles.circle.epoch, theirs)
-            elif message.word:
-                self.greet(source)
+            pause_s, asked_s = self._ctx.timing.heartbeat_s, self._ctx.now - self._asked_at
+            if theirs <= self._entry:
+                if message.word:
+                    self.greet(source)
+            elif self._awaits_older(theirs) and asked_s >= pause_s:
+                # An older one may never come: its holders may have taken the newer state meanwhile, and dropped it.
+                self._asked_at = self._ctx.now
+                self._ctx.send(source, AskState(self.id, self._circle.epoch))
             return
         self._exchange.hear(source, (message.round, message.tick), shown, message.word)
         self._go_on()
@@ -261,12 +204,14 @@ class GossipJob:
     def _go_on(self) -> None:
         """Take as many ticks as the neighbours' messages allow."""
         while self._round is not None and (words := self._exchange.words()) is not None:
-            ticks = {name: self._read(name, word) for name, word in words.items()}
-            for name, tick in ticks.items():
-                if tick is None:
+            heard: dict[int, Tick] = {}
+            for name, word in words.items():
+                try:
+                    heard[self.document.index(name)] = self._round.read(word, n_peers=len(self.document.roster))
+                except WireError as error:
+                    self._report(round_reports.AnswerMalformed, peer=name, reason=str(error))
                     self._exchange.refuse(name)
-            heard = {self.document.index(name): tick for name, tick in ticks.items() if tick is not None}
-            if len(heard) < len(ticks):
+            if len(heard) < len(words):
                 return
             self._round.step(heard)
             if self._round.ended:
@@ -274,42 +219,30 @@ class GossipJob:
             else:
                 self._say()
 
-    def _read(self, name: str, word: bytes) -> Tick | None:
-        assert self._round is not None
-        try:
-            return self._round.read(word, n_peers=len(self.document.roster))
-        except WireError as error:
-            self._ctx.report(AnswerMalformed(*self.document.named, peer=name, reason=str(error)))
-            return None
-
     def _say(self) -> None:
         assert self._round is not None
-        assert self._version is not None
-        tick = self._round.tick + (self._round.hops if self._half_way else 0)
-        self._exchange.say((self._version.round, tick), self._round.message.encode())
+        round_, tick = self._state.version.round, self._round.tick + (self._round.hops if self._half_way else 0)
+        self._exchange.say((round_, tick), self._round.message.encode())
         if tick and tick % _TOLD == 0:
-            self._ctx.report(Mixing(*self.document.named, round=self._version.round, tick=tick))
+            self._report(round_reports.Mixing, round=round_, tick=tick)
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
     def entered(self) -> None:
         """Begin again in a new epoch."""
-        self._round, self._taken, self._half_way = None, None, False
-        self._handover.forget()
-        self._entry = self._version
-        self._exchange.enter(self._near(), (self._version.round if self._version else 0, 0))
-        if self._version is not None:
+        self._round, self._taken, self._waiting, self._half_way = None, None, None, False
+        self._entry = None if self._held is None else self._held.version
+        self._exchange.enter(self._near(), (self._entry.round if self._entry else 0, 0))
+        if self._held is not None:
             self._open()
 
     def outside(self) -> None:
         """Stop the round: this peer has left the epoch."""
         self._round = None
 
-    def _work_on(self, version: Version, ref: Ref, info: StateInfo) -> None:
+    def _work_on(self, version: Version, made: tasks.StateMade) -> None:
         """Open the round that begins with a state."""
-        self._version, self._ref, self._taken = version, ref, None
-        self._final, self._one = info.final, info.one
-        self._ticks = 0 if info.settles else self.document.treatment.ticks
+        self._held, self._taken = GossipState(version, made.ref, made.info), None
         self._offers.clear()
         if self._entry is None:
             self._entry = version
@@ -319,25 +252,31 @@ class GossipJob:
             self._open()
 
     def _open(self) -> None:
-        assert self._version is not None
-        assert self.circles.circle is not None
-        phase = "closing" if self._final else "adopting"
-        self._ctx.report(
-            PhaseBegun(*self.document.named, phase=phase, term=self.circles.circle.epoch, round=self._version.round)
-        )
-        if self._final:
+        state, circle = self._state, self._circle
+        phase = "closing" if state.info.final else "adopting"
+        self._report(round_reports.PhaseBegun, phase, circle.epoch, state.version.round)
+        if state.info.final:
             self._mix(self._present)
         elif self._whom in self._offers:
             self._mix(self._offers[self._whom])
         else:
-            assert self._ref is not None
-            self._work.offer(self._ref, self.circles.circle.members, self._whom)
+            self._compute(self._whom, tasks.MakeOffer(*self._of_job, state.ref, self._me, circle.members))
+
+    @property
+    def _state(self) -> GossipState:
+        assert self._held is not None
+        return self._held
+
+    @property
+    def _circle(self) -> GossipMembers:
+        circle = self.circles.circle
+        assert circle is not None
+        return circle
 
     @property
     def _whom(self) -> str:
         """What an offer depends on beside the state: where one peer is asked, it depends on the members."""
-        assert self.circles.circle is not None
-        return self.circles.circle.mask.hex() if self._one else ""
+        return self._circle.mask.hex() if self._state.info.one else ""
 
     def cancelled(self) -> None:
         """Let this peer's next answer say that the job is cancelled."""
@@ -346,12 +285,13 @@ class GossipJob:
 
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
-        cancel = None if self._final else self._cancels.of(self.document)
-        instead = "" if cancel is None else f"{CANCELLED}{cancel.by}"[:MAX_REASON]
-        instead = instead or (REVOKED if self._bars(self._ctx.me) else "")
-        if instead and not self._final:
-            nothing = None if offer.mass is None else np.zeros_like(offer.mass)
-            offer = Offer(Answer(self._me, instead), nothing)
+        if not self._state.info.final:
+            cancel = self._job.cancels.of(self.document)
+            instead = REVOKED if self.bars(self._ctx.me) else ""
+            if cancel is not None:
+                instead = f"{CANCELLED}{cancel.by}"[:MAX_REASON]
+            if instead:
+                offer = Offer(Answer(self._me, instead), None if offer.mass is None else np.zeros_like(offer.mass))
         tolerance = self.document.treatment.gossip_tolerance
         self._round = Averaging(
             self.circles.links, self._me, offer.answer, offer.mass, tolerance=tolerance, ticks=self._ticks
@@ -362,94 +302,123 @@ class GossipJob:
             self._say()
             self._go_on()
 
+    @property
+    def _ticks(self) -> int:
+        """After which each member continues from its own estimate; 0: when all agree."""
+        return 0 if self._state.info.settles else self.document.treatment.ticks
+
     def _end_round(self, ended: Averaging) -> None:
-        circle, version = self.circles.circle, self._version
-        assert circle is not None
-        assert version is not None
+        epoch, round_ = self._circle.epoch, self._state.version.round
         self._round = None
         if not ended.complete:  # a peer withheld answers of others
-            self._ctx.report(
-                AnswerMalformed(*self.document.named, peer="", reason="answers are missing at the end of a round")
-            )
+            self._report(round_reports.AnswerMalformed, peer="", reason="answers are missing at the end of a round")
             self.circles.renew()
             return
-        if self._final:
+        if self._state.info.final:
             self._closed(ended)
             return
-        self._exchange.expect((version.round + 1, 0))
-        named, round_ = self.document.named, version.round
-        self._ctx.report(Averaged(*named, round_, circle.epoch, ticks=ended.tick, reached=ended.reached))
-        self._ctx.report(PhaseBegun(*named, "combining", circle.epoch, round_))
-        assert self._ref is not None
-        self._work.close(self._ref, ended, within=str(circle.epoch), own=self._ticks > 0)
+        self._exchange.expect((round_ + 1, 0))
+        self._report(round_reports.Averaged, round_, epoch, ticks=ended.tick, reached=ended.reached)
+        self._report(round_reports.PhaseBegun, "combining", epoch, round_)
+        task = tasks.CloseGossipRound(
+            *self._of_job, self._state.ref,
+            answers=tuple(answer for _, answer in sorted(ended.answers.items())),
+            estimate=ended.estimate if ended.size else None,
+            tolerance=inf if self._ticks else self.document.treatment.gossip_tolerance,
+        )  # fmt: skip
+        self._compute(str(epoch), task)
 
-    def computed(self, token: JobToken, outcome: Outcome) -> None:
+    def _compute(self, within: str, task: tasks.Task) -> None:
+        state = task.state.digest if isinstance(task, tasks.StateTask) else b""
+        token = tasks.GossipToken(self.id, task.kind, state, within)
+        if token not in self._computing:
+            self._computing[token] = None
+            self._ctx.effects.append(Compute(token, task))
+
+    def computed(self, token: tasks.JobToken, outcome: tasks.Outcome) -> None:
         """Continue after a task of this job."""
-        assert isinstance(token, GossipToken), token
-        self._work.ended(token)
+        assert isinstance(token, tasks.GossipToken), token
+        self._computing.pop(token, None)
         if self.ledger.finished:
             return
-        if isinstance(outcome, NoResult):  # another version of the software, say
-            self._ctx.report(Unable(*self.document.named, task=token.kind, reason=outcome.reason))
+        if isinstance(outcome, tasks.NoResult):  # another version of the software, say
+            self._report(round_reports.Unable, task=token.kind, reason=outcome.reason)
             if self._taken is not None and self._taken.digest == token.state:
-                self._handover.refuse(self._taken.digest)
+                self._refused[self._taken.digest] = None
                 self.entered()  # with what it had
             return
-        if isinstance(outcome, StateMade) and token.kind != CloseGossipRound.kind:
-            self._described(outcome)
+        if isinstance(outcome, tasks.StateMade) and token.kind != tasks.CloseGossipRound.kind:
+            register = self.ledger.register
+            if self._held is None:
+                self._work_on(Version(register.round, register.term, outcome.ref.digest), outcome)
+            elif self._taken is not None and self._taken.digest == outcome.ref.digest:
+                self._work_on(self._taken, outcome)
             return
-        if self._ref is None or self._ref.digest != token.state or self._taken is not None:
+        if self._held is None or self._held.ref.digest != token.state or self._taken is not None:
             return  # this peer works on another state by now
-        if isinstance(outcome, Offered):
+        if isinstance(outcome, tasks.Offered):
             self._offers[token.within] = outcome.offer
         circle = self.circles.circle
         if circle is None or self._round is not None:
             return
-        if isinstance(outcome, StateMade) and token.within == str(circle.epoch):
+        if isinstance(outcome, tasks.StateMade) and token.within == str(circle.epoch):
             self._combined(outcome)
-        elif isinstance(outcome, Offered) and token.within == self._whom:
+        elif isinstance(outcome, tasks.Offered) and token.within == self._whom:
             self._mix(outcome.offer)
 
-    def _described(self, made: StateMade) -> None:
-        if self._version is None:
-            register = self.ledger.register
-            self._work_on(Version(register.round, register.term, made.ref.digest), made.ref, made.info)
-        elif self._taken is not None and self._taken.digest == made.ref.digest:
-            self._work_on(self._taken, made.ref, made.info)
-
-    def _combined(self, made: StateMade) -> None:
-        assert self._version is not None
-        assert self.circles.circle is not None
-        epoch, round_, roster = self.circles.circle.epoch, self._version.round, self.document.roster
+    def _combined(self, made: tasks.StateMade) -> None:
+        epoch, round_, roster = self._circle.epoch, self._state.version.round, self.document.roster
         self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
-        if self._me == self.circles.circle.members[0]:  # all members report the same, so one does
+        if self._me == self._circle.members[0]:  # all members report the same, so one does
             contributors = [roster[index] for index in made.info.contributors]
-            self._ctx.report(RoundCombined(*self.document.named, epoch, round_, contributors, made.info, roster))
-        self._work_on(Version(round_ + 1, epoch, made.ref.digest), made.ref, made.info)
+            self._report(round_reports.RoundCombined, epoch, round_, contributors, made.info, roster)
+        self._work_on(Version(round_ + 1, epoch, made.ref.digest), made)
 
     # -- states of others -------------------------------------------------------------------------------------------
 
+    def _awaits_older(self, version: Version) -> bool:
+        """Return whether no state is being fetched that is as new as that."""
+        waiting = self._waiting
+        return waiting is None or (isinstance(waiting, HeldState) and Version.of(waiting) < version)
+
     def _on_ask(self, source: str, message: AskState) -> None:
-        circle, entry, ref = self.circles.circle, self._entry, self._ref
-        held = entry is not None and ref is not None and entry.digest == ref.digest
-        if held and circle is not None and circle.epoch == message.epoch:
-            self._handover.give(source, circle.epoch, entry, ref)  # type: ignore[arg-type] # they are not None
+        circle, entry, held = self.circles.circle, self._entry, self._held
+        if entry is None or held is None or entry.digest != held.ref.digest:
+            return
+        if circle is None or circle.epoch != message.epoch:
+            return
+        ref = held.ref
+        answer = HeldState(self.id, circle.epoch, entry.epoch, entry.round, ref.digest, ref.size_bytes, ref.frames)
+        self._ctx.send(source, answer, bulk=sum(map(len, ref.frames)) > MAX_CONTROL_BYTES // 2)
+
+    def _resolve(self, source: str, message: HeldState | Close) -> tasks.Ref | None:
+        """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
+        for ref in self._states():
+            if ref is not None and ref.digest == message.digest:
+                return ref
+        if message.digest in self._refused:
+            return None
+        ref = self._state_of(message, source, self.document.roster)
+        newer = isinstance(message, Close) or self._awaits_older(Version.of(message))
+        if newer and not message.state and self._blobs.fetching(message.digest):
+            self._waiting = message
+        return ref
 
     def _on_held(self, source: str, message: HeldState) -> None:
-        version = Version(message.entry_round, message.entry_epoch, message.digest)
+        version = Version.of(message)
         if self.circles.circle is None or self.circles.circle.epoch != message.epoch:
             return
-        if self._entry is None or version.rank <= self._entry.rank:
+        if self._entry is None or version <= self._entry:
             return
-        ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))
+        ref = self._resolve(source, message)
         if ref is None:
             return
         # Not on disk yet: a round with all members shows first that all of them have this state.
         self._round, self._half_way = None, False
         self._entry = self._taken = version
         self._exchange.enter(self._near(), (version.round, 0), again=True)
-        self._ctx.report(StateTaken(*self.document.named, peer=source, round=version.round))
-        self._work.describe(ref)
+        self._report(round_reports.StateTaken, peer=source, round=version.round)
+        self._compute("", self._describing(ref))
 
     def _near(self) -> list[str]:
         """Return the neighbours that are members."""
@@ -460,37 +429,30 @@ class GossipJob:
 
     def _closed(self, ended: Averaging) -> None:
         """Continue after as many ticks as hops: all members have the state, or, the second time, have it on disk."""
-        assert self._version is not None
-        assert self._ref is not None
-        assert self.circles.circle is not None
-        position = (self.circles.circle.epoch, self._version.round)
+        state, position = self._state, (self._circle.epoch, self._state.version.round)
         if not self._half_way:
             self._half_way = True
             if self.ledger.register.position != position or not self.ledger.register.final:
-                self.ledger.adopt(*position, self._ref, final=True)
+                self.ledger.adopt(*position, state.ref, final=True)
             self._mix(self._present)
         elif self.circles.counted(
             {peer: told.payload.decode(errors="replace") for peer, told in ended.answers.items()}
         ):
-            self._finish(*position, self._ref)
+            self._finish(*position, state.ref)
 
     @property
     def _present(self) -> Offer:
         """This peer's answer to the final state: the id of its store."""
         return Offer(Answer(self._me, payload=self._ctx.store_id.encode()), None)
 
-    def _finish(self, epoch: int, round_: int, ref: Ref) -> None:
-        self.ledger.finish(epoch, round_, ref)
+    def _stop(self) -> None:
         self._ctx.timers.cancel(self._timer)
-        self._round = None
-        self._handover.forget()
-        self._ctx.report(JobFinished(*self.document.named, term=epoch, round=round_, digest=ref.digest.hex()))
-        self._children.ended(self.id)
+        self._round = self._waiting = None
 
     def _on_close(self, source: str, message: Close) -> None:
         """Finish: the sender has finished, so a majority has this state."""
         if self.ledger.finished:
             return
-        ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))
+        ref = self._resolve(source, message)
         if ref is not None:
             self._finish(message.term, message.round, ref)

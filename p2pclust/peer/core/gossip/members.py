@@ -25,17 +25,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, majority
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.job_messages import Join
-from p2pclust.peer.core.ledger import Ledger
-from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajority
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import GossipJob
 
 _STORE_BITS = 32
 _MOST_EPOCHS = 2**60
@@ -55,36 +56,17 @@ class GossipMembers:
         return packed(as_mask(self.members))
 
 
-class GossipMembershipHooks(Protocol):
-    """The job that takes part."""
-
-    def entered(self) -> None:
-        """Begin again in a new epoch."""
-
-    def outside(self) -> None:
-        """Stop the round: this peer has left the epoch."""
-
-    def greet(self, name: str) -> None:
-        """Send the present circle to a peer."""
-
-
-class GossipMembership:
+class GossipMembership(JobPart):
     """Which circle this peer is in: at most one at a time. Its epochs are the terms of the job's ledger."""
 
-    def __init__(
-        self, context: Context, membership: Membership, document: Document, ledger: Ledger, hooks: GossipMembershipHooks
-    ) -> None:
-        self._ctx = context
-        self._membership = membership
-        self._document = document
-        self._ledger = ledger
+    def __init__(self, job: JobContext, hooks: GossipJob) -> None:
+        super().__init__(job)
         self._hooks = hooks
-        self._me = document.index(context.me)
-        self._all = document.peers_links
+        self._all = self._document.peers_links
         self.circle: GossipMembers | None = None
         self.links: GossipLinks | None = None  # among the members
-        self._needs_all = document.treatment.missing == "all"
-        self._highest = ledger.term
+        self._needs_all = self._document.treatment.missing == "all"
+        self._highest = self._ledger.term
         self._outside_since = 0.0
         self._asked_at = float("-inf")
         self._proposed_at = float("-inf")
@@ -134,7 +116,7 @@ class GossipMembership:
             self._enter(GossipMembers(epoch, members))
             return True
         if self.circle is not None:
-            self._ctx.report(LeftEpoch(*self._document.named, peer=source, epoch=epoch))
+            self._report(LeftEpoch, peer=source, epoch=epoch)
             self._leave()
             self._hooks.outside()
         self._rejoin(members)
@@ -168,12 +150,7 @@ class GossipMembership:
         if not gone:
             self._waiting = 0
             return
-        left = [member for member in self.circle.members if member not in gone]
-        part = self._all.among(left).part(self._me)
-        if not self._needs_all and self._enough(part):
-            self._propose(part)
-        else:
-            self._wait(len(part))
+        self._propose_or_wait([member for member in self.circle.members if member not in gone])
 
     def fire(self) -> None:
         """Handle the timer."""
@@ -186,16 +163,15 @@ class GossipMembership:
         if self._ctx.now - self._outside_since < _PATIENCE * pause_s:
             return
         here = [index for index, name in enumerate(self._document.roster) if self._membership.present(name)]
-        part = self._all.among({*here, self._me}).part(self._me)
-        if self._enough(part) and (not self._needs_all or len(part) == len(self._document.roster)):
-            self._propose(part)
-        else:
-            self._wait(len(part))
+        self._propose_or_wait({*here, self._me})
 
-    def _wait(self, present: int) -> None:
-        if present != self._waiting:
-            self._waiting = present
-            self._ctx.report(WaitsForMajority(*self._document.named, present=present, of=len(self._document.roster)))
+    def _propose_or_wait(self, members: Collection[int]) -> None:
+        part, n_peers = self._all.among(members).part(self._me), len(self._document.roster)
+        if self._enough(part) and (not self._needs_all or len(part) == n_peers):
+            self._propose(part)
+        elif len(part) != self._waiting:
+            self._waiting = len(part)
+            self._report(WaitsForMajority, present=len(part), of=n_peers)
 
     def _gone(self, member: int) -> bool:
         return self._membership.gone(self._document.roster[member])
@@ -222,7 +198,7 @@ class GossipMembership:
         epoch = ((max(self._highest, self._ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + store
         self._proposed_at = self._ctx.now
         told = [self._document.roster[member] for member in members]
-        self._ctx.report(EpochBegun(*self._document.named, epoch=epoch, members=told))
+        self._report(EpochBegun, epoch=epoch, members=told)
         self._enter(GossipMembers(epoch, members))
 
     def _enter(self, circle: GossipMembers) -> None:

@@ -30,28 +30,20 @@ class Ticks:
     def __init__(self, context: Context, tell: Callable[[str, Position, Frames], None]) -> None:
         self._ctx = context
         self._tell = tell
-        self.at = NEVER  # the words of which tick are wanted
-        self._near: tuple[str, ...] = ()
-        self._said: list[tuple[Position, Frames, float]] = []
-        self._came: dict[str, dict[Position, Frames]] = {}
-        self._passed = NEVER  # the last tick of which all words came
-        self._highest = NEVER  # the last word of this peer in this circle
-        self._asked_at: dict[str, float] = {}
-        self._shown: dict[str, Position] = {}  # the last word that they have shown to have
-        self._sent_at: dict[tuple[str, Position], float] = {}
         self._usual_s: dict[str, float] = {}  # until they show that they have a word
+        self.enter((), NEVER)
 
     def enter(self, near: Sequence[str], at: Position, *, again: bool = False) -> None:
         """Begin again with these neighbours; `again`: in the same epoch, with another state."""
         if not again:
-            self._highest = NEVER
-        self.at, self._near = at, tuple(near)
-        self._said = []
-        self._came = {name: {} for name in near}
-        self._passed = NEVER
+            self._highest = NEVER  # the last word of this peer in this circle
+        self.at, self._near = at, tuple(near)  # the words of which tick are wanted, and whose
+        self._said: list[tuple[Position, Frames, float]] = []
+        self._came: dict[str, dict[Position, Frames]] = {name: {} for name in near}
+        self._passed = NEVER  # the last tick of which all words came
         self._asked_at = dict.fromkeys(near, self._ctx.now)
-        self._shown = dict.fromkeys(near, NEVER)
-        self._sent_at.clear()
+        self._shown = dict.fromkeys(near, NEVER)  # the last word that they have shown to have
+        self._sent_at: dict[tuple[str, Position], float] = {}
 
     def heard(self, name: str) -> Position:
         """Return the tick up to which all messages of a neighbour are here."""
@@ -99,7 +91,11 @@ class Ticks:
             # It asks for words that its former life had, whose store is lost: they are repeated. An older message that
             # was overtaken asks for nothing new, but a repeat does no harm.
             self._shown[name] = shown
-        self._show(name, shown)
+        if shown > self._shown[name]:
+            self._shown[name] = shown
+            for said_at in [said_at for position, _, said_at in self._said if position == shown]:
+                took_s = self._ctx.now - said_at
+                self._usual_s[name] = 0.8 * self._usual_s.get(name, took_s) + 0.2 * took_s
         if not frames:
             return
         came = self._came[name]
@@ -107,15 +103,6 @@ class Ticks:
             self._tell(name, self.at, ())  # it does not know that we have it
         elif at in (self.at, (self.at[0], self.at[1] + 1), (self.at[0] + 1, 0)):
             came[at] = frames
-
-    def _show(self, name: str, shown: Position) -> None:
-        if shown <= self._shown[name]:
-            return
-        self._shown[name] = shown
-        for at, _, said_at in self._said:
-            if at == shown:
-                took_s = self._ctx.now - said_at
-                self._usual_s[name] = 0.8 * self._usual_s.get(name, took_s) + 0.2 * took_s
 
     def words(self) -> dict[str, bytes] | None:
         """Return all neighbours' messages of the present tick; None if one is missing, or this peer's own is not sent."""

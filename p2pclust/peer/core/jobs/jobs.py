@@ -27,8 +27,7 @@ from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import Contribute, NoResult, Offered, Outcome
-from p2pclust.peer.core.tokens import JobToken
+from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 if TYPE_CHECKING:
@@ -453,7 +452,7 @@ class Jobs:
         """Stop standing in elections: this peer's store has a new id."""
         for job in self.jobs.values():
             if isinstance(job, AggregatedJob) and not job.ledger.finished:
-                job.election.store_lost()
+                job.election.withdraw()
 
     def member_changed(self, name: str) -> None:
         """React to a new membership status."""

@@ -11,90 +11,49 @@ state again, and a contribution is a pure function of state and data.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
+from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Pads, Partial
-from p2pclust.peer.core.round_reports import (
-    Cancelling,
-    KeysExchanged,
-    LeftOut,
-    OutOfReach,
-    PhaseBegun,
-    ProposerAsked,
-    Relayed,
-    RoundCombined,
-    StandsStill,
-    TooFewKeys,
-    Unable,
-)
+from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open, Pads, Partial
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.invitations import Invitations
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
-from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
+from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
-from p2pclust.peer.core.tasks import (
-    BeginJob,
-    CancelJob,
-    CombineRound,
-    Continued,
-    ContinueJob,
-    DescribeState,
-    FinishRound,
-    NoResult,
-    Outcome,
-    Ref,
-    StateInfo,
-    StateMade,
-    Summed,
-    Task,
-    TooFew,
-)
-from p2pclust.peer.core.tokens import TermToken
-from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
+from p2pclust.tools.bit_sets import members_of
 
+if TYPE_CHECKING:
+    from p2pclust.peer.core.rounds.job import AggregatedJob
+    from p2pclust.peer.core.rounds.tree_sums import Part
+
+_LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 #: The only state of a census.
-_AGREED: Final = StateInfo(final=True)
+_AGREED: Final = tasks.StateInfo(final=True)
 
 
-class TermHooks(Protocol):
-    """What a term needs of the job that it belongs to."""
-
-    def adopt_own(self, term: int, opened: OpenRound) -> None:
-        """Adopt the opened state at this peer, and compute its contribution."""
-
-    def finished(self, term: int, opened: OpenRound) -> None:
-        """End the job: a majority adopted the final state."""
-
-
-class AggregatorTerm:
+class AggregatorTerm(JobPart):
     """One term of aggregation."""
 
     def __init__(
-        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: TermHooks
+        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: AggregatedJob
     ) -> None:  # fmt: skip
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._document = job.document
-        self._ledger = job.ledger
-        self._cancels = job.cancels
-        self._series = job.series
+        super().__init__(job)
         self._election = election
         self._hooks = hooks
         self.term = self._ledger.term
         self._headway = headway
         self._patience = Patience(job, headway)
-        self._answers = Answers(job, self._patience)
-        self._invitations = Invitations(job, self._patience)
         self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
@@ -104,9 +63,16 @@ class AggregatorTerm:
         self._timer: TimerKey = ("job", self._document.id, "tick")
 
     def begin(self) -> None:
-        self._describe()
+        """Ask the worker about the newest state: a term begins by opening it again."""
+        ref = self._ledger.register.ref
+        if not self._document.census:
+            self._compute(self._describing(ref, self._job.keys))
+        elif ref is not None:  # its only state: an earlier term may have agreed on it
+            self._open(ref, self._ledger.register.round, _AGREED)
+        elif (task := self._job.series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
+            self._compute(task)
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
-        self._invitations.heartbeat(self._round)
+        self._heartbeat(self._round)
 
     def end(self) -> None:
         self._ctx.timers.cancel(self._timer)
@@ -135,91 +101,72 @@ class AggregatorTerm:
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
-    def _describe(self) -> None:
-        """Ask the worker about the newest state: a term begins by opening it again."""
-        ref = self._ledger.register.ref
-        if self._document.census:
-            self._take_census(ref)
-            return
-        job, n_peers, keys = self._document.job, len(self._document.roster), self._job.keys
-        self._compute(BeginJob(job, n_peers, keys) if ref is None else DescribeState(job, n_peers, ref, keys=keys))
-
-    def _take_census(self, ref: Ref | None) -> None:
-        """Open the only state of a census: what an earlier term may have agreed on, or what this peer proposes."""
-        if ref is not None:
-            self._open(ref, self._ledger.register.round, _AGREED)
-        elif (task := self._series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
-            self._compute(task)
-
     def _propose(self, mathematics: bytes) -> None:
-        data = self._series.propose(self._document, mathematics)
+        data = self._job.series.propose(self._document, mathematics)
         self._mathematics = mathematics if data is None else None
         if data is not None:
-            self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
+            self._open(tasks.Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
-    def computed(self, token: TermToken, outcome: Outcome) -> None:
+    def computed(self, token: tasks.TermToken, outcome: tasks.Outcome) -> None:
         """Continue after a task of this term."""
         if token.term != self.term:
             return
         self._working = False
-        if token.kind == ContinueJob.kind:
-            self._propose(outcome.mathematics if isinstance(outcome, Continued) else b"")
-        elif isinstance(outcome, NoResult):
+        if token.kind == tasks.ContinueJob.kind:
+            self._propose(outcome.mathematics if isinstance(outcome, tasks.Continued) else b"")
+        elif isinstance(outcome, tasks.NoResult):
             # This peer cannot work with the state or the job (another version of the software, say); another may.
-            self._ctx.report(Unable(*self._document.named, task=token.kind, reason=outcome.reason))
+            self._report(round_reports.Unable, task=token.kind, reason=outcome.reason)
             self._election.withdraw()
-        elif isinstance(outcome, Summed):
+        elif isinstance(outcome, tasks.Summed):
             self._secure.summed(outcome)
-        elif isinstance(outcome, TooFew):
-            self._wait_for_more(outcome.reason)
-        elif isinstance(outcome, StateMade):
+        elif isinstance(outcome, tasks.TooFew):
+            opened = self._round  # of keys: it stays open
+            assert opened is not None
+            opened.combining, opened.too_few = False, dict(opened.contributions)
+            self._report(round_reports.TooFewKeys, self.term, opened.round, outcome.reason)
+            self.look()
+        elif isinstance(outcome, tasks.StateMade):
             self._state_made(token, outcome)
 
-    def _state_made(self, token: TermToken, outcome: StateMade) -> None:
+    def _state_made(self, token: tasks.TermToken, outcome: tasks.StateMade) -> None:
         closed, roster, secure = self._round, self._document.roster, outcome.info.secure
-        if token.kind == DescribeState.kind and self._made_before(outcome.info):
+        if token.kind == tasks.DescribeState.kind and self._made_before(outcome.info):
             assert secure is not None
             self._secure.resume(outcome.ref, self._ledger.register.round, secure)
             return
         refused = secure is not None and secure.wants_keys and secure.pending  # its parts did not belong together
-        if closed is not None and token.kind == CombineRound.kind:
-            contributors = [roster[index] for index in closed.contributors()]
-            named, term, info = self._document.named, self.term, outcome.info
+        if closed is not None and token.kind == tasks.CombineRound.kind:
             if closed.secure is not None and closed.secure.wants_keys:
                 listed = [] if secure is None else [roster[index] for index in secure.asked]
-                self._ctx.report(KeysExchanged(*named, term, closed.round, listed))
+                self._report(round_reports.KeysExchanged, self.term, closed.round, listed)
             elif not refused:
-                self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
-        if token.kind == FinishRound.kind and not refused:
-            peers = [roster[index] for index in self._secure.finished]
-            named, at = self._document.named, self._ledger.register.round
-            self._ctx.report(RoundCombined(*named, self.term, at, peers, outcome.info, roster))
+                self._report_combined(closed.round, closed.contributors(), outcome.info)
+        if token.kind == tasks.FinishRound.kind and not refused:
+            self._report_combined(self._ledger.register.round, self._secure.finished, outcome.info)
         held = self._ledger.register
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
         self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
 
-    def _made_before(self, info: StateInfo) -> bool:
+    def _report_combined(self, round_: int, contributors: Iterable[int], info: tasks.StateInfo) -> None:
+        roster = self._document.roster
+        names = [roster[index] for index in contributors]
+        self._report(round_reports.RoundCombined, self.term, round_, names, info, roster)
+
+    def _made_before(self, info: tasks.StateInfo) -> bool:
         """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
         return info.secure is not None and not info.secure.wants_keys
 
-    def _wait_for_more(self, reason: str) -> None:
-        """Keep a round of keys open: too few peers have answered."""
-        opened = self._round
-        assert opened is not None
-        opened.combining, opened.too_few = False, dict(opened.contributions)
-        self._ctx.report(TooFewKeys(*self._document.named, term=self.term, round=opened.round, reason=reason))
-        self.look()
-
-    def _open(self, ref: Ref, round_: int, info: StateInfo) -> None:
+    def _open(self, ref: tasks.Ref, round_: int, info: tasks.StateInfo) -> None:
         opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now, info.secure)
         self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
-        self._ctx.report(PhaseBegun(*self._document.named, "closing" if opened.final else "opening", self.term, round_))
+        self._report(round_reports.PhaseBegun, "closing" if opened.final else "opening", self.term, round_)
         if self._document.treatment.collect == "tree" and info.additive:
-            self._invitations.grow_tree(opened)
+            self._grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
-        self._invitations.send_all(opened)
+        self._send_all(opened)
         self._hooks.adopt_own(self.term, opened)
 
     def _proposer(self, opened: OpenRound, besides: int = -1) -> int:
@@ -232,16 +179,91 @@ class AggregatorTerm:
                 return index
         return -1
 
-    def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
+    def own_answer(self, digest: bytes, ref: tasks.Ref | None, abstains: str) -> None:
         """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
-            self._go_on(self._answers.take(self._round, self._ctx.me, ref, abstains))
+            self._take(self._round, self._ctx.me, ref, abstains)
 
     def own_adopted(self) -> None:
         """Count this peer: its register holds the opened state."""
         assert self._round is not None
         self._round.adopted[self._ctx.me] = None
         self.look()
+
+    # -- what is sent -----------------------------------------------------------------------------------------------
+
+    def _grow_tree(self, opened: OpenRound) -> None:
+        """Make a tree of the reachable peers; this peer asks the others directly."""
+        from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of  # noqa: PLC0415 - few jobs have a tree
+
+        roster = self._document.roster
+        parents = [-1] * len(roster)
+        reachable = [name for name in roster if not self._membership.gone(name)]
+        for name, above in self._ctx.routing.tree(reachable).items():
+            parents[self._document.index(name)] = self._document.index(above)
+        opened.tree = tree_of(tuple(parents), self._me)
+        opened.branches = Branches(self._job, opened.tree)
+        for name in self._ctx.barred:
+            if name in self._document:
+                opened.branches.drop(self._document.index(name))
+
+    def _send_all(self, opened: OpenRound) -> None:
+        """Send the opened state to all present peers, except those that get it along the tree."""
+        message = opened.message(self._document.id, self.term)  # one for all, so that it is encoded once
+        below = 0 if opened.tree is None else opened.tree.below[self._me]
+        for index, name in enumerate(self._document.roster):
+            if index == self._me or self._membership.gone(name):
+                continue
+            opened.sent_at[name] = self._ctx.now
+            child = opened.branches is not None and index in opened.branches.children
+            if child or not below >> index & 1:  # otherwise another peer hands it on
+                self._ctx.send(name, self._along(opened, index, message) if child else message)
+
+    def _send(self, opened: OpenRound, name: str) -> None:
+        """Send the opened state to one peer."""
+        opened.sent_at[name] = self._ctx.now
+        message = opened.message(self._document.id, self.term)
+        self._ctx.send(name, self._along(opened, self._document.index(name), message))
+
+    def _along(self, opened: OpenRound, index: int, message: Open) -> Open:
+        """Return the message with the part of the tree that a peer hands it on along; any other peer is asked directly."""
+        branches, tree = opened.branches, opened.tree
+        if branches is None or tree is None or index not in branches.children or tree.below[index] & branches.barred:
+            return message
+        return replace(message, aggregator=self._me, height=tree.height[self._me], below=tree.pairs(index))
+
+    def _heartbeat(self, opened: OpenRound | None) -> None:
+        """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
+        sent_at = {} if opened is None else opened.sent_at
+        round_ = self._ledger.register.round if opened is None else opened.round
+        lately = self._ctx.now - self._ctx.timing.heartbeat_s
+        for name in self._document.roster:
+            if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
+                self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
+
+    def _repeat(self, opened: OpenRound) -> None:
+        """Send the opened state again to peers that have not answered: first after `retry_s`, then ever more seldom.
+
+        Each repeat is answered with the whole contribution, so a peer with a slow uplink would otherwise send more than its
+        link carries, and its answers to probes would wait behind them.
+        """
+        retry_s = self._ctx.timing.retry_s
+        longest_s = max(retry_s, self._document.treatment.patience_s / _LEAST_REPEATS)
+        for name in self._document.roster:
+            if name == self._ctx.me or name in opened.answered or self._membership.gone(name):
+                continue
+            if not self._ctx.routing.hop(name):
+                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                opened.sent_at.pop(name, None)
+                opened.repeats.pop(name, None)
+                continue
+            if self._patience.works_still(name):
+                continue
+            repeats = opened.repeats.get(name, 0)
+            pause_s = min(retry_s * 2.0 ** min(repeats, 16), longest_s)
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= pause_s:
+                opened.repeats[name] = repeats + 1
+                self._send(opened, name)
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
@@ -250,12 +272,28 @@ class AggregatorTerm:
         self._patience.heard(source)
         if message.payload or not message.contribution:  # otherwise it is a blob, which may be lost
             self._patience.comes_through(source)
-        self._go_on(self._round is not None and self._answers.adopted(self._round, source, message))
+        opened = self._round
+        if opened is None or opened.combining or (message.round, message.digest) != (opened.round, opened.ref.digest):
+            return
+        if self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+        ref, signed = None, bool(message.contribution) and bool(self._document.treatment.verify)
+        if (not message.abstains or signed) and not opened.final:
+            ref = tasks.Ref.of(message.contribution, message.size_bytes, message.payload)
+        self._take(opened, source, ref, message.abstains)
 
     def on_partial(self, source: str, message: Partial) -> None:
         """Take a partial sum from a peer in the tree."""
         self._patience.heard(source)
-        self._go_on(self._round is not None and self._answers.partial(self._round, source, message))
+        opened = self._round
+        if opened is None or opened.branches is None or opened.combining:
+            return
+        if (message.round, message.digest) != (opened.round, opened.ref.digest):
+            return
+        part = opened.branches.take(source, message)
+        if part is not None:
+            self._count(opened, part)
+            self.look()
 
     def on_pads(self, source: str, message: Pads) -> None:
         """Take what a keeper takes from the sum."""
@@ -267,11 +305,12 @@ class AggregatorTerm:
         self._patience.heard(source)
         self._headway.has_ended(source, message.ended)
         opened = self._round
+        here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
         if message.busy:
-            here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
             (self._patience.computes if here else self._patience.works)(source)  # without the state, it fetches it
-        if self._round is not None and message.register_term == self.term:
-            self._go_on(self._answers.heartbeat(self._round, source, message))
+        if opened is not None and here and self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+            self.look()
 
     def blob_ready(self, digest: bytes) -> None:
         """Take the contributions whose blob is complete now."""
@@ -280,9 +319,9 @@ class AggregatorTerm:
         if opened is None or opened.combining:
             return
         for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
-            self._go_on(self._answers.take(opened, self._document.roster[index], opened.pulling.pop(index), ""))
+            self._take(opened, self._document.roster[index], opened.pulling.pop(index), "")
         for part in opened.branches.blob_ready(digest) if opened.branches is not None else ():
-            self._answers.count(opened, part)
+            self._count(opened, part)
             self.look()
 
     def revoked(self, name: str) -> None:
@@ -291,31 +330,95 @@ class AggregatorTerm:
         self._secure.revoked(name)
         opened = self._round
         if opened is not None and not opened.combining:
-            for other in self._answers.drop(opened, name):
+            for other in self._drop(opened, name):
                 if not self._membership.gone(other):
-                    self._invitations.send(opened, other)
+                    self._send(opened, other)
 
     def member_changed(self, name: str) -> None:
         """React to a new membership status of a roster peer."""
         opened = self._round
-        self._secure.member_changed()
+        self._secure.look()
         if self._membership.gone(name):
             self._patience.comes_through(name)
         if opened is None:
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
-            self._invitations.send(opened, name)
+            self._send(opened, name)
         elif self._membership.gone(name) and opened.tree is not None:
             # The peer that would have handed on their answers is gone.
             below = opened.tree.without(self._document.index(name))
-            self._invitations.send_present(opened, [self._document.roster[index] for index in below])
+            for other in (self._document.roster[index] for index in below):
+                if other not in opened.answered and not self._membership.gone(other):
+                    self._send(opened, other)
         self.look()
 
-    # -- progress ---------------------------------------------------------------------------------------------------
+    def _take(self, opened: OpenRound, name: str, ref: tasks.Ref | None, abstains: str) -> None:
+        """Take one peer's contribution, or why there is none and the signed refusal; fetch a contribution that is a blob."""
+        index = self._document.index(name)
+        if self._job.bars(name) and abstains != NOT_ASKED:
+            ref, abstains = None, REVOKED
+        known = opened.contributions.get(index)
+        if ref is not None and known is not None and ref.digest != known.digest:
+            # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
+            self._report(round_reports.AnswerDiffers, round=opened.round, peer=name)
+            self._job.suspicions.setdefault(name, (opened.round, ANSWERED_TWICE))
+        if ref is not None and abstains:
+            if ref.payload is not None:
+                opened.refusals[index] = ref
+            ref = None
+        if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
+            opened.pulling[index] = ref
+            if not (self._blobs.silent(ref.digest) or self._blobs.spoiled_by(ref.digest, name)):
+                self._patience.works(name)  # or it waits until other contributions are here
+            self._blobs.pull(ref.digest, ref.size_bytes, [name])
+            return
+        if abstains == NOT_ASKED and index == opened.proposer:
+            return  # its answer from before it was asked came late
+        self._patience.rests(name)
+        opened.answered[name] = None
+        if abstains != NOT_ASKED:  # otherwise it does not answer the round that it was left out of
+            opened.left_out.pop(index, None)
+        if ref is not None:
+            opened.contributions[index] = ref
+        elif abstains and abstains != NOT_ASKED:
+            opened.abstained[index] = abstains
+        self.look()
 
-    def _go_on(self, may_end: bool) -> None:
-        if may_end:
-            self.look()
+    def _count(self, opened: OpenRound, part: Part) -> None:
+        """Take what a partial sum reports about the peers in it."""
+        roster = self._document.roster
+        for index in members_of(part.answered):
+            if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
+                self._patience.heard(roster[index])
+            opened.answered[roster[index]] = None
+            if part.abstained.get(index) != NOT_ASKED:
+                opened.left_out.pop(index, None)
+            self._patience.rests(roster[index])
+        for index in members_of(part.adopted):
+            if roster[index] not in self._ctx.barred:
+                opened.adopted[roster[index]] = None
+        opened.abstained.update(part.abstained)
+
+    def _drop(self, opened: OpenRound, name: str) -> list[str]:
+        """Discard what a revoked peer acknowledged and contributed; return the peers that must be asked directly.
+
+        A partial sum cannot be taken apart, so these are all other peers in it.
+        """
+        roster, index = self._document.roster, self._document.index(name)
+        opened.adopted.pop(name, None)
+        opened.answered.pop(name, None)
+        for kept in (opened.contributions, opened.abstained, opened.pulling, opened.refusals):
+            kept.pop(index, None)
+        others = [] if opened.branches is None else list(opened.branches.drop(index))
+        for other in others:
+            opened.adopted.pop(roster[other], None)
+            if other not in opened.contributions:
+                opened.answered.pop(roster[other], None)
+                opened.abstained.pop(other, None)
+        opened.adopted_by_majority = has_majority(opened.adopted, roster)
+        return [roster[other] for other in others]
+
+    # -- progress ---------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """End the round, or the job, if nothing is missing now."""
@@ -330,9 +433,12 @@ class AggregatorTerm:
             self._headway.reached(opened.round)
         if opened.final:
             self._hooks.finished(self.term, opened)
-        elif cancel := self._cancels.of(self._document) or self._revocation(opened):
+        elif cancel := self._job.cancels.of(self._document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
-                self._cancel(opened, cancel)
+                opened.combining = True  # without waiting for contributions
+                self._report(round_reports.Cancelling, term=self.term, round=opened.round, by=cancel.by)
+                ends = self._job.cancels.rules(self._document)
+                self._compute(tasks.CancelJob(*self._of_job, opened.ref, cancel, ends, keys=self._job.keys))
             elif self._reported(opened):  # what was revealed is to be in the last state
                 opened.use()
                 self._secure.close(opened, self._abstained(opened), cancel)
@@ -346,13 +452,6 @@ class AggregatorTerm:
                 if self._job.bars(name):
                     return CancelProof("", name)
         return None
-
-    def _cancel(self, opened: OpenRound, cancel: CancelProof) -> None:
-        """Make the final state of a cancelled job, without waiting for contributions."""
-        opened.combining = True
-        self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=cancel.by))
-        document, ends = self._document, self._cancels.rules(self._document)
-        self._compute(CancelJob(document.job, len(document.roster), opened.ref, cancel, ends, keys=self._job.keys))
 
     def _complete(self, opened: OpenRound) -> bool:
         """Return whether all wanted peers have answered, or need not be waited for."""
@@ -393,25 +492,22 @@ class AggregatorTerm:
         if opened.proposer < 0:
             return
         name = self._document.roster[opened.proposer]
-        self._ctx.report(ProposerAsked(*self._document.named, proposer=name))
+        self._report(round_reports.ProposerAsked, proposer=name)
         opened.answered.pop(name, None)
         opened.opened_at = self._ctx.now
         if name == self._ctx.me:
             self._hooks.adopt_own(self.term, opened)
         else:
-            self._invitations.send(opened, name)
+            self._send(opened, name)
 
     def _combine(self, opened: OpenRound) -> None:
         opened.use()
-        self._ctx.report(PhaseBegun(*self._document.named, phase="combining", term=self.term, round=opened.round))
+        self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.round)
         abstained = self._abstained(opened)
         if opened.secure is not None:
             self._secure.close(opened, abstained)
             return
-        n_peers = len(self._document.roster)
-        self._compute(
-            CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained, keys=self._job.keys)
-        )
+        self._compute(tasks.CombineRound(*self._of_job, opened.ref, opened.used, abstained, keys=self._job.keys))
 
     def _abstained(self, opened: OpenRound) -> dict[int, str]:
         """Return the peers whose contributions are missing, with reasons."""
@@ -427,9 +523,9 @@ class AggregatorTerm:
                     abstained[index] = REVOKED
         return abstained
 
-    def _compute(self, task: Task) -> None:
+    def _compute(self, task: tasks.Task) -> None:
         self._working = True
-        self._ctx.effects.append(Compute(TermToken(self._document.id, task.kind, self.term), task))
+        self._ctx.effects.append(Compute(tasks.TermToken(self._document.id, task.kind, self.term), task))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -441,10 +537,10 @@ class AggregatorTerm:
             return
         if self._stands_still():
             waited_s = round(self._ctx.now - self._moved_at, 3)
-            self._ctx.report(StandsStill(*self._document.named, self.term, self.phase, waited_s))
+            self._report(round_reports.StandsStill, self.term, self.phase, waited_s)
             self._election.hand_over()
             return
-        self._invitations.heartbeat(self._round)
+        self._heartbeat(self._round)
         if self._secure.fire():
             self._election.hand_over()
             return
@@ -452,7 +548,7 @@ class AggregatorTerm:
             self._propose(self._mathematics)
         if self._round is not None:
             self._patience.note_pulls(self._round.coming(), self._round.chunks_left)
-            self._invitations.repeat(self._round)
+            self._repeat(self._round)
             if self._lose_patience(self._round):
                 self._election.hand_over()
             else:
@@ -466,7 +562,7 @@ class AggregatorTerm:
         opened = self._round
         stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
         spread = opened is not None and not opened.combining and not opened.adopted_by_majority
-        if stage != self._stage or not (self._working or spread or self._headway.busy):
+        if stage != self._stage or not (self._working or spread or self._headway.computing):
             self._stage, self._moved_at = stage, self._ctx.now
         alone = len(self._document.roster) == 1
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
@@ -478,14 +574,13 @@ class AggregatorTerm:
         """
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:
-                relays = self._invitations.send_around(opened, name)
-                self._ctx.report(Relayed(*self._document.named, round=opened.round, peer=name, via=relays))
+                self._send_around(opened.round, name, opened.message(self._document.id, self.term))
             elif resort is Resort.GIVE_UP and self._document.treatment.missing == "all":
-                self._ctx.report(OutOfReach(*self._document.named, opened.round, name))
+                self._report(round_reports.OutOfReach, opened.round, name)
                 return True
             else:
                 busy = resort is Resort.GIVE_UP_BUSY
                 opened.left_out[self._document.index(name)] = None
                 self._patience.left_out(name, opened, busy=busy)
-                self._ctx.report(LeftOut(*self._document.named, opened.round, name, busy or None))
+                self._report(round_reports.LeftOut, opened.round, name, busy or None)
         return False

@@ -11,34 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from p2pclust.peer.core import tasks
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.round_reports import NotChecked, RefutesState
-from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.tasks import CheckState, NoResult, Outcome, Ref, StateChecked, StateRefuted
-from p2pclust.peer.core.tokens import CheckToken
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 
 _MOST_REMEMBERED: Final = 16
 #: The digest of a state, and of the one that it must follow, because this peer adopted that one in the same term.
 _Key = tuple[bytes, bytes]
 
 
-class CheckedStates:
+class CheckedStates(JobPart):
     """Asks the worker of one peer to check the states of one job, and remembers what it said.
 
     `leave` is called with each peer that is distrusted, once.
     """
 
     def __init__(self, job: JobContext, leave: Callable[[str], None]) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._document = job.document
-        self._ledger = job.ledger
-        self._cancels = job.cancels
-        self._suspicions = job.suspicions
+        super().__init__(job)
         self._good: dict[_Key, bool] = {}  # whether the state is final
         self._leave = leave
         self._refuted: dict[_Key, None] = {}
-        self._asked: dict[CheckToken, tuple[str, Ref, _Key]] = {}  # who sent the state
+        self._asked: dict[tasks.CheckToken, tuple[str, tasks.Ref, _Key]] = {}  # who sent the state
         self._opener = (0, "")  # a term, and the peer that opened the state that this peer adopted in it
         self.distrusted: dict[str, None] = {}
 
@@ -46,7 +40,7 @@ class CheckedStates:
         """Note which peer opened the state that this peer has adopted now."""
         self._opener = (term, opener)
 
-    def passes(self, source: str, ref: Ref, *, final: bool, opened_in: int = 0) -> bool:
+    def passes(self, source: str, ref: tasks.Ref, *, final: bool, opened_in: int = 0) -> bool:
         """Return whether a state that a peer sent may be adopted; False too while it is checked.
 
         `final` is what the sender says of it, and `opened_in` the term of the aggregator that opens it now.
@@ -57,48 +51,39 @@ class CheckedStates:
         follows = register.ref is not None and register.term == opened_in and register.ref.digest != ref.digest
         key = (ref.digest, register.ref.digest if register.ref is not None and follows else b"")
         if key not in self._good:
-            if key not in self._refuted:
-                self._ask(source, ref, key)
+            token = tasks.CheckToken(document.id, tasks.CheckState.kind, ref.digest)
+            if key not in self._refuted and token not in self._asked:
+                self._asked[token] = (source, ref, key)
+                held, rules = register.ref if document.treatment.verify else None, self._job.cancels.rules(document)
+                task = tasks.CheckState(*self._of_job, ref, held, bool(key[1]), rules, keys=self._job.keys)
+                self._ctx.effects.append(Compute(token, task))
             return False
         if self._good[key] is not final:
             self._distrust(source, f"it says that the state is {'final' if final else 'not final'}")
             return False
         return True
 
-    def _ask(self, source: str, ref: Ref, key: _Key) -> None:
-        document = self._document
-        token = CheckToken(document.id, CheckState.kind, ref.digest)
-        if token not in self._asked:
-            self._asked[token] = (source, ref, key)
-            held = self._ledger.register.ref if document.treatment.verify else None
-            task = CheckState(
-                document.job, len(document.roster), ref, held, bool(key[1]), self._cancels.rules(document),
-                keys=self._job.keys,
-            )  # fmt: skip
-            self._ctx.effects.append(Compute(token, task))
-
-    def checked(self, token: CheckToken, outcome: Outcome) -> bool:
+    def checked(self, token: tasks.CheckToken, outcome: tasks.Outcome) -> bool:
         """Take an answer of the worker; return whether the state is good.
 
         A state that could not be checked is checked again when a peer sends it again: at once would be without end.
         """
         source, _, key = self._asked.pop(token)
-        if isinstance(outcome, StateChecked):
+        if isinstance(outcome, tasks.StateChecked):
             self._good[key] = outcome.final
             _forget_oldest(self._good)
-        elif isinstance(outcome, StateRefuted) and outcome.second:
+            return True
+        if isinstance(outcome, tasks.StateRefuted):
             self._refuted[key] = None
             _forget_oldest(self._refuted)
-            self._ctx.report(NotChecked(*self._document.named, peer=source, reason=outcome.reason))
+            if not outcome.second:
+                self._distrust(source, outcome.reason)
+                return False
+        assert isinstance(outcome, tasks.StateRefuted | tasks.NoResult), outcome
+        self._report(NotChecked, peer=source, reason=outcome.reason)
+        if isinstance(outcome, tasks.StateRefuted):
             self.contradicts(source, outcome.reason)
-        elif isinstance(outcome, StateRefuted):
-            self._refuted[key] = None
-            _forget_oldest(self._refuted)
-            self._distrust(source, outcome.reason)
-        else:
-            assert isinstance(outcome, NoResult), outcome
-            self._ctx.report(NotChecked(*self._document.named, peer=source, reason=outcome.reason))
-        return isinstance(outcome, StateChecked)
+        return False
 
     def contradicts(self, source: str, reason: str) -> None:
         """Distrust an aggregator that opened, in one term, two states of which at most one can be right.
@@ -112,8 +97,8 @@ class CheckedStates:
         if source not in self.distrusted:
             self.distrusted[source] = None
             round_ = self._ledger.register.round
-            self._ctx.report(RefutesState(*self._document.named, round=round_, peer=source, reason=reason))
-            self._suspicions.add(source, round_, f"it sent a state that does not follow: {reason}")
+            self._report(RefutesState, round=round_, peer=source, reason=reason)
+            self._job.suspicions.setdefault(source, (round_, f"it sent a state that does not follow: {reason}"))
             self._leave(source)
 
     def checking(self, digest: bytes) -> bool:
@@ -122,8 +107,7 @@ class CheckedStates:
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that are needed."""
-        refs = [ref for _, ref, _ in self._asked.values()]
-        return [ref.digest for ref in refs if ref.payload is None]
+        return tasks.blobs_of(ref for _, ref, _ in self._asked.values())
 
 
 def _forget_oldest(table: dict[_Key, Any]) -> None:

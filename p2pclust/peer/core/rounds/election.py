@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from p2pclust.peer.core.context import TimerKey
@@ -19,8 +19,11 @@ from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.round_reports import Deposed, Elected, WaitsForMajority
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.spread.facts import FITNESS, Facts
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.rounds.job import AggregatedJob
 
 #: Of a device that published none; a peer with this fitness publishes none.
 _USUAL: Final = 0.5
@@ -42,11 +45,6 @@ class Fitness:
         if self.own != _USUAL:
             self._facts.publish(FITNESS, b"%d" % round(100 * self.own))
 
-    @property
-    def unusual(self) -> bool:
-        """Whether this peer is clearly fitter than a device about which nothing is known."""
-        return self.own > _USUAL + _CLEARLY
-
     def clearly_fitter(self, names: Sequence[str], able: Callable[[str], bool]) -> bool:
         """Return whether one of these peers is present, able, and clearly fitter than this one."""
         above = self.own + _CLEARLY
@@ -60,10 +58,9 @@ class Fitness:
 
     def _of(self, name: str) -> float:
         fact = self._facts.get(name, FITNESS)
-        told = (
-            _USUAL if fact is None else int(fact.value) / 100 if fact.value.isdigit() and len(fact.value) < 4 else 0.0
-        )
-        return min(told, 1.0)
+        if fact is None:
+            return _USUAL
+        return min(int(fact.value) / 100, 1.0) if fact.value.isdigit() and len(fact.value) < 4 else 0.0
 
 
 #: So many peers of a large roster stand first, more or less. Each asks all others.
@@ -101,30 +98,14 @@ class Role(enum.Enum):
     AGGREGATOR = "aggregator"
 
 
-class Rule(Protocol):
-    """The job that an election belongs to."""
-
-    def elected(self) -> None:
-        """Begin to aggregate the ledger's term."""
-
-    def deposed(self) -> None:
-        """Stop aggregating."""
-
-    def offer(self, candidate: str) -> None:
-        """Send this peer's register to a candidate that asks again with an older one."""
-
-
-class Election:
+class Election(JobPart):
     """The machine of one job at one peer.
 
     Invariant: as long as the job is not finished, either the election timer is armed or this peer aggregates.
     """
 
-    def __init__(self, job: JobContext, rule: Rule, fitness: Fitness, headway: Headway) -> None:
-        self._ctx = job.context
-        self._membership = job.membership
-        self._document = job.document
-        self._ledger = job.ledger
+    def __init__(self, job: JobContext, rule: AggregatedJob, fitness: Fitness, headway: Headway) -> None:
+        super().__init__(job)
         self._rule = rule
         self._fitness = fitness
         self._headway = headway
@@ -143,7 +124,8 @@ class Election:
         # has new keys can sign nothing that the others of the job would believe.
         self._stands = job.document.counts(self._ctx.me, self._ctx.store_id) and not job.bars(self._ctx.me)
         n_peers = len(job.document.roster)
-        self._first = fitness.unusual or stands_first(job.document.id, self._ctx.me, n_peers)
+        clearly_fit = fitness.own > _USUAL + _CLEARLY
+        self._first = clearly_fit or stands_first(job.document.id, self._ctx.me, n_peers)
 
     def start(self, *, fresh: bool) -> None:
         """Begin. `fresh` is true for a job that this life of the peer has just received."""
@@ -178,7 +160,7 @@ class Election:
         self.role = Role.FOLLOWER
         self._arm()
         if was is Role.AGGREGATOR:
-            self._ctx.report(Deposed(*self._document.named, term=self._ledger.term))
+            self._report(Deposed, term=self._ledger.term)
             self._rule.deposed()
 
     def resign(self) -> None:
@@ -195,26 +177,16 @@ class Election:
         self._wait(2 * self._ctx.timing.election_max_s * self._headway.courtesy_times())
 
     def withdraw(self) -> None:
-        """Stop aggregating, and do not stand again in this life: this peer cannot aggregate the job."""
+        """Stop aggregating, and do not stand again in this life: this peer cannot, or counts for no majority of the job."""
         self._stands = False
-        self.resign()
-
-    def store_lost(self) -> None:
-        """Stop standing: with another store, this peer counts for no majority of this job."""
-        if self.role is Role.FOLLOWER:
-            self._stands = False
-        else:
-            self.withdraw()
+        if self.role is not Role.FOLLOWER:
+            self.resign()
 
     def aggregator_lost(self) -> None:
         """Shorten the time-out: membership considers the aggregator dead."""
         if self.role is Role.FOLLOWER:
             self._heard_at = float("-inf")
-            self._hurry()
-
-    def stand_again(self) -> None:
-        """Shorten the time-out: this candidate's register is newer now."""
-        self._hurry()
+            self.hurry()
 
     @property
     def stands(self) -> bool:
@@ -244,7 +216,7 @@ class Election:
             self._ctx.set_timer(self._timer, min(left_s, wait_s))  # answers may come faster meanwhile
             return
         self._arm()
-        if self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE):
+        if self.stands:
             self._waiting()
         if self.aggregator:
             self._membership.check(self.aggregator)
@@ -269,7 +241,9 @@ class Election:
                     self.step_down(message.own_term)
                 elif self._supports(source, message, Role.PRE_CANDIDATE) and message.term == self._ledger.term + 1:
                     self._prevotes[source] = None
-                    self._ask_the_others()
+                    if self._to_ask is not None and len(self._prevotes) >= _EXPECTS:
+                        self._ask(*self._to_ask)
+                        self._to_ask = None
                     self._count_prevotes()
             case RequestVote():
                 self._on_request(source, message)
@@ -283,26 +257,24 @@ class Election:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _on_prevote(self, source: str, message: PreVote) -> None:
-        granted = (
-            message.term > self._ledger.term and self._up_to_date(message.register_term, message.register_round)
-        ) and not self._sticks()
-        reply = PreVoteReply(self._document.id, message.term, granted, self._ledger.term, self._ctx.store_id)
-        self._ctx.send(source, reply)
-        if not self._sticks():
-            self._offer(source, (message.register_term, message.register_round))
-
-    def _offer(self, candidate: str, position: tuple[int, int]) -> None:
-        """Let a candidate catch up that is refused for the same older register a second time.
+        """Answer; let a candidate catch up that is refused for the same older register a second time.
 
         It may be the only candidate that reaches a majority. The first time, a better one may still stand. It is safe:
         the state was opened in that term by its only aggregator, and taking it over does not count as adopting it.
         """
-        if self._up_to_date(*position):
-            self._refused.pop(candidate, None)
-        elif self._refused.get(candidate) == position:
-            self._rule.offer(candidate)
+        position, sticks = (message.register_term, message.register_round), self._sticks()
+        up_to_date = position >= self._ledger.register.position
+        granted = message.term > self._ledger.term and up_to_date and not sticks
+        reply = PreVoteReply(self._document.id, message.term, granted, self._ledger.term, self._ctx.store_id)
+        self._ctx.send(source, reply)
+        if sticks:
+            return
+        if up_to_date:
+            self._refused.pop(source, None)
+        elif self._refused.get(source) == position:
+            self._rule.offer(source)
         else:
-            self._refused[candidate] = position
+            self._refused[source] = position
 
     def _on_request(self, source: str, message: RequestVote) -> None:
         if self._ledger.stale(message.term):
@@ -312,16 +284,12 @@ class Election:
             return  # a peer that was away must not depose an aggregator that works (Raft, 4.2.3)
         if message.term > self._ledger.term:
             self.step_down(message.term)
-        granted = self._ledger.voted_for in ("", source) and self._up_to_date(
-            message.register_term, message.register_round
-        )
+        up_to_date = (message.register_term, message.register_round) >= self._ledger.register.position
+        granted = self._ledger.voted_for in ("", source) and up_to_date
         if granted:
             self._ledger.vote(message.term, source)
             self._arm()
         self._ctx.send(source, VoteReply(self._document.id, message.term, granted, self._ctx.store_id))
-
-    def _up_to_date(self, term: int, round_: int) -> bool:
-        return (term, round_) >= self._ledger.register.position
 
     def _sticks(self) -> bool:
         """Return whether this peer still hears an aggregator, or is one."""
@@ -354,9 +322,7 @@ class Election:
         self.aggregator = self.terms[self._ledger.term] = self._ctx.me
         self._ctx.timers.cancel(self._timer)
         term, round_ = self._ledger.term, self._ledger.register.round
-        self._ctx.report(
-            Elected(*self._document.named, term, round_, votes=len(self._votes), of=len(self._document.roster))
-        )
+        self._report(Elected, term, round_, votes=len(self._votes), of=len(self._document.roster))
         self._rule.elected()
 
     def _ask(self, message: Message, names: Sequence[str]) -> None:
@@ -377,42 +343,30 @@ class Election:
             self._ask(message, roster)
             return
         step = len(roster) // _ASK_FIRST
-        begin = self._document.index(self._ctx.me) + 1 + tries // 2
+        begin = self._me + 1 + tries // 2
         few = dict.fromkeys(roster[(begin + number * step) % len(roster)] for number in range(_ASK_FIRST))
         self._ask(message, list(few))
         self._to_ask = (message, [name for name in roster if name not in few])
-
-    def _ask_the_others(self) -> None:
-        """Ask the peers of a large roster that were not asked, if some of those that were would vote for this one."""
-        if self._to_ask is not None and len(self._prevotes) >= _EXPECTS:
-            message, others = self._to_ask
-            self._to_ask = None
-            self._ask(message, others)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
         timing = self._ctx.timing
-        drawn_s = self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
-        self._wait(drawn_s + self._later_s(timing.election_max_s))
+        self._stand_after(timing.election_min_s, timing.election_max_s, timing.election_max_s)
 
-    def _hurry(self) -> None:
-        timing = self._ctx.timing
-        drawn_s = self._ctx.uniform(0.0, timing.hurry_s) * self._handicap()
-        self._wait(drawn_s + self._later_s(timing.election_min_s))
+    def hurry(self) -> None:
+        """Shorten the time-out: the aggregator may be dead, or this candidate's register is newer now."""
+        self._stand_after(0.0, self._ctx.timing.hurry_s, self._ctx.timing.election_min_s)
+
+    def _stand_after(self, least_s: float, most_s: float, step_s: float) -> None:
+        """Draw a wait, from 1.25 (least fit) to 0.75 (fittest) times as long; those that do not stand first wait longer."""
+        drawn_s = self._ctx.uniform(least_s, most_s) * (1.25 - 0.5 * self._fitness.own)
+        self._wait(drawn_s + (self._courtesy_s(step_s) + (0.0 if self._first else step_s)))
 
     def _wait(self, wait_s: float) -> None:
         """Stand after so long, and later where answers take long: see `fire`."""
         self._waits = (self._ctx.now, wait_s)
         self._ctx.set_timer(self._timer, wait_s)
-
-    def _handicap(self) -> float:
-        """Return a factor from 1.25 (least fit) to 0.75 (fittest)."""
-        return 1.25 - 0.5 * self._fitness.own
-
-    def _later_s(self, step_s: float) -> float:
-        """Return how much longer this peer waits than those that stand first."""
-        return self._courtesy_s(step_s) + (0.0 if self._first else step_s)
 
     def _courtesy_s(self, at_most_s: float) -> float:
         """Return how much longer to wait while a clearly fitter peer with an intact store is present.
@@ -435,4 +389,4 @@ class Election:
         within_reach = [name for name in self._document.roster if self._ctx.routing.hop(name)]
         present = sum(self._membership.present(name) for name in within_reach)
         if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):
-            self._ctx.report(WaitsForMajority(*self._document.named, present=present, of=len(self._document.roster)))
+            self._report(WaitsForMajority, present=present, of=len(self._document.roster))

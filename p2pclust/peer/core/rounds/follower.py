@@ -10,28 +10,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import tasks
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
+from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open
 from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election
-from p2pclust.peer.core.rounds.handover import state_of
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Outcome, Ref, Wanted
-from p2pclust.peer.core.tokens import AnswerToken, SumToken
 from p2pclust.protocols.engine.reasons import REVOKED
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.tree_sums import TreeSum
 
 
-class Follower:
+class Follower(JobPart):
     """One peer's part in the rounds of one job.
 
     `notes` are of its secure sums; `own_term` is the term that it aggregates itself, if it does.
@@ -41,12 +39,7 @@ class Follower:
         self, job: JobContext, election: Election, workspace: JobWorkspace, headway: Headway,
         notes: PadNotes, own_term: Callable[[], AggregatorTerm | None],
     ) -> None:  # fmt: skip
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
-        self._ledger = job.ledger
+        super().__init__(job)
         self._election = election
         self._workspace = workspace
         self._headway = headway
@@ -54,13 +47,11 @@ class Follower:
         self.keeper = Keeper(job, election, notes)
         self.states = CheckedStates(job, self._leave)
         self._own_term = own_term
-        self._me = self._document.index(self._ctx.me)
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
         self._hashed: tuple[bytes, float] | None = None  # the pending state that the worker hashes, and since when
-        self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
-        self._computing: dict[AnswerToken, Contribute] = {}
+        self._answers: dict[tuple[bytes, int], tuple[tasks.Ref | None, str]] = {}  # of the state in the register
         self._proposer = -1
-        self._place: TreeSum | None = None  # this peer's place in the round's tree
+        self.place: TreeSum | None = None  # this peer's place in the round's tree
         self._direct = (0, 0)  # the round in which the aggregator asked this peer directly
 
     @property
@@ -68,17 +59,16 @@ class Follower:
         """The phase of this peer: ``fetching``, ``computing``, or only ``following``."""
         if self._pending is not None or self._workspace.busy:
             return "fetching"
-        return "computing" if self._computing else "following"
+        return "computing" if self._headway.computing else "following"
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this peer needs."""
-        own = [ref for ref, _ in self._answers.values()]
-        sums = [] if self._place is None else self._place.refs()
-        refs = [ref for ref in (self._ledger.register.ref, *own, *sums) if ref is not None and ref.payload is None]
+        own = (ref for ref, _ in self._answers.values())
+        sums = [] if self.place is None else self.place.refs()
         waiting = [] if self._pending is None else [self._pending[1].digest]
-        computing = [token.state for token in self._computing]
+        computing = [token.state for token in self._headway.computing]
         in_use = [*self.keeper.blobs_in_use(), *self.states.blobs_in_use()]
-        return [ref.digest for ref in refs] + waiting + computing + in_use
+        return tasks.blobs_of((self._ledger.register.ref, *own, *sums)) + waiting + computing + in_use
 
     def end(self) -> None:
         """Drop everything: the job is finished or forgotten."""
@@ -100,23 +90,21 @@ class Follower:
 
     # -- a place in the tree ----------------------------------------------------------------------------------------
 
-    def new_term(self, term: int) -> None:
-        """Leave the tree of an older aggregator: a newer term began."""
-        if self._place is not None and term > self._place.opened.term:
-            self.leave_place()
+    @property
+    def _here(self) -> tuple[int, int]:
+        """The term and round of this peer's place in a tree."""
+        return (0, 0) if self.place is None else (self.place.opened.term, self.place.opened.round)
 
     def is_news(self, message: Open | Heartbeat) -> bool:
         """Return whether a message handed on in a tree is new; peers repeat it even when its aggregator may be gone."""
-        here = (0, 0) if self._place is None else (self._place.opened.term, self._place.opened.round)
-        return (message.term, message.round) > max(self._ledger.register.position, here, self._direct)
+        return (message.term, message.round) > max(self._ledger.register.position, self._here, self._direct)
 
     def take_place(self, carrier: str, message: Open) -> None:
         """Take this peer's place in the message's tree, or note that the aggregator asks it directly."""
-        position, place = (message.term, message.round), self._place
-        here = (0, 0) if place is None else (place.opened.term, place.opened.round)
-        if not self._ledger.may_adopt(*position) or position < max(here, self._direct):
+        position, place = (message.term, message.round), self.place
+        if not self._ledger.may_adopt(*position) or position < max(self._here, self._direct):
             return  # it may come late, and before the blob of a newer state is here
-        if place is not None and here != position:
+        if place is not None and self._here != position:
             self.leave_place()
         if not message.height:
             self._direct = position
@@ -127,35 +115,15 @@ class Follower:
             from p2pclust.peer.core.rounds.tree_sums import TreeSum  # noqa: PLC0415 - few jobs have a tree
 
             try:
-                self._place = TreeSum(self._job, carrier, message)
+                self.place = TreeSum(self._job, carrier, message)
             except WireError as error:
-                self._ctx.report(BadTree(*self._document.named, reason=str(error)))
+                self._report(BadTree, reason=str(error))
 
     def leave_place(self) -> None:
         """Leave the tree."""
-        if self._place is not None:
-            self._place.end()
-            self._place = None
-
-    def on_partial(self, source: str, message: Partial) -> None:
-        """Take a partial sum from a peer below."""
-        if self._place is not None and self._place.of(message.term, message.round, message.digest):
-            self._place.receive(source, message)
-
-    def added(self, token: SumToken, outcome: Outcome) -> None:
-        """Take a sum from the worker."""
-        if self._place is not None:
-            self._place.added(token, outcome)
-
-    def tick(self) -> None:
-        """Handle the timer of the tree."""
-        if self._place is not None:
-            self._place.fire()
-
-    def member_changed(self) -> None:
-        """React to a new membership status: the peer may be below in the tree."""
-        if self._place is not None:
-            self._place.look()
+        if self.place is not None:
+            self.place.end()
+            self.place = None
 
     # -- adopting ---------------------------------------------------------------------------------------------------
 
@@ -166,15 +134,6 @@ class Follower:
             self._pending = None
             if not self._ledger.finished and message.term == self._ledger.term:
                 self.on_open(source, message)
-
-    def pads_ready(self, digest: bytes) -> None:
-        """Continue with a request to this keeper whose blob is complete now."""
-        self.keeper.blob_ready(digest)
-
-    def part_ready(self, digest: bytes) -> None:
-        """Continue with a partial sum whose blob is complete now."""
-        if self._place is not None:
-            self._place.blob_ready(digest)
 
     def on_open(self, source: str, message: Open) -> None:
         """Adopt a state, once it is here, and answer."""
@@ -190,7 +149,7 @@ class Follower:
             self._answer()
             return
         if self._is_second(message, held=held):
-            self._ctx.report(Contradiction(*self._document.named, peer=source, term=message.term, round=message.round))
+            self._report(Contradiction, peer=source, term=message.term, round=message.round)
             self.states.contradicts(source, "it opened a second state in one term and round, or one after the last")
             return
         ref = self.resolve(source, message)
@@ -208,18 +167,16 @@ class Follower:
             return False
         return not (held and message.final) if register.final else not held and register.round == message.round
 
-    def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
+    def resolve(self, source: str, message: Open | Close | HeldState) -> tasks.Ref | None:
         """Return the state that a message names; None while it is fetched or checked, or if it must not be adopted."""
         register, final = self._ledger.register, isinstance(message, Close) or message.final
         held = register.ref is not None and register.ref.digest == message.digest
         if held and register.final is final:
             return register.ref
-        ref = state_of(self._ctx, self._blobs, self._document, message, source, self._present)
+        present = (name for name in self._document.roster if self._membership.present(name))
+        ref = self._state_of(message, source, present)
         opened_in = message.term if isinstance(message, Open) else 0
         return ref if ref is not None and self.states.passes(source, ref, final=final, opened_in=opened_in) else None
-
-    def _present(self) -> list[str]:
-        return [name for name in self._document.roster if self._membership.present(name)]
 
     def awaits(self, digest: bytes) -> bool:
         """Return whether a state is fetched or checked: then :meth:`resolve` may return it later."""
@@ -236,7 +193,7 @@ class Follower:
         self._adopt(term, opened.round, opened.ref, final=opened.final)
         return True
 
-    def learn(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+    def learn(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         """Take over another peer's register, without answering for it."""
         self.leave_place()
         self._pending = None
@@ -244,9 +201,9 @@ class Follower:
         self._workspace.abandon()
         self._ledger.learn(term, round_, ref, final=final)
 
-    def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+    def _adopt(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         before = self._ledger.register.ref
-        self._ctx.report(PhaseBegun(*self._document.named, phase="adopting", term=term, round=round_))
+        self._report(PhaseBegun, phase="adopting", term=term, round=round_)
         self._ledger.adopt(term, round_, ref, final=final)
         self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:
@@ -267,28 +224,20 @@ class Follower:
             self._acknowledge(*self._answers[key])
         elif self._job.bars(self._ctx.me):
             self._acknowledge(None, REVOKED)
-        elif not self._workspace.busy and not self._computing:  # otherwise later: a slow peer skips the states between
-            keys = self._job.keys
-            self._compute(
-                Contribute(
-                    self._document.job, len(self._document.roster), register.ref, self._me, self._proposer, self._note(),
-                    pads=None if keys is None else self._notes.kept, keys=keys,
-                )
-            )  # fmt: skip
+        elif not (self._workspace.busy or self._headway.computing):  # otherwise later: it skips the states between
+            keys, parent = self._job.keys, self._document.parent
+            if parent:  # a child job uses the note of its parent
+                note = self._job.children.note_for(parent, self._document.parent_round)
+            else:
+                note = self._workspace.note_before(register.round)
+            pads, asked = None if keys is None else self._notes.kept, (self._me, self._proposer)
+            self._compute(tasks.Contribute(*self._of_job, register.ref, *asked, note, pads=pads, keys=keys))
 
-    def _compute(self, task: Contribute) -> None:
-        token = AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
-        if token not in self._computing:
-            self._computing[token] = task
-            self._headway.computes(token)
+    def _compute(self, task: tasks.Contribute) -> None:
+        token = tasks.AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
+        if token not in self._headway.computing:
+            self._headway.computing[token] = (task, self._ctx.now)
             self._ctx.effects.append(Compute(token, task))
-
-    def _note(self) -> bytes:
-        """Return this peer's note; a child job uses the note of its parent."""
-        parent = self._document.parent
-        if parent:
-            return self._job.children.note_for(parent, self._document.parent_round)
-        return self._workspace.note_before(self._ledger.register.round)
 
     def look(self) -> None:
         """Continue with the contribution if the workspace has all that it needs."""
@@ -296,10 +245,10 @@ class Follower:
         if task is not None:
             self._compute(task)
 
-    def contributed(self, token: AnswerToken, outcome: Outcome) -> None:
+    def contributed(self, token: tasks.AnswerToken, outcome: tasks.Outcome) -> None:
         """The contribution is computed, or the worker says what it needs first."""
-        task = self._computing.pop(token)
-        self._headway.computed(token)
+        task, _ = self._headway.computing.pop(token)
+        self._headway.ended += 1
         register = self._ledger.register
         if register.ref is None or self._ledger.finished:
             return
@@ -307,37 +256,36 @@ class Follower:
             if self._election.aggregator and register.term == self._ledger.term:
                 self._answer()  # otherwise the next open asks for it
             return
-        if isinstance(outcome, Wanted):
+        if isinstance(outcome, tasks.Wanted):
             if not self._workspace.busy:
                 self._workspace.prepare(register.round, task, outcome)
             return
-        assert isinstance(outcome, Contributed | NoResult), outcome
-        answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, outcome.abstains)
+        assert isinstance(outcome, tasks.Contributed | tasks.NoResult), outcome
+        answer = (None, outcome.reason) if isinstance(outcome, tasks.NoResult) else (outcome.ref, outcome.abstains)
         self._workspace.took(register.round, outcome)
-        if isinstance(outcome, Contributed) and not outcome.abstains:
+        if isinstance(outcome, tasks.Contributed) and not outcome.abstains:
             self._notes.contributed(outcome.rows, noisy=outcome.noisy)
         self._answers[token.state, token.proposer] = answer
         self._answer()
 
-    def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
+    def _acknowledge(self, contribution: tasks.Ref | None, abstains: str) -> None:
         register = self._ledger.register
         assert register.ref is not None
         term = self._own_term()
         if term is not None:
             term.own_answer(register.ref.digest, contribution, abstains)
             return
-        place = self._place
+        place = self.place
         if place is not None and place.of(register.term, register.round, register.ref.digest):
             place.own(register.ref, contribution, abstains)
             if self._direct != register.position:
                 return
         if not self._election.aggregator or register.term != self._ledger.term:
             return  # no aggregator at the moment; the next open asks again
-        ref = contribution or Ref(b"", 0, None)
-        payload = () if ref.payload is None else (ref.payload,)
+        ref = contribution or tasks.NOTHING
         message = Adopted(
             self._document.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
-            ref.digest, ref.size_bytes, payload,
+            ref.digest, ref.size_bytes, ref.frames,
         )  # fmt: skip
         self._ctx.send(self._election.aggregator, message)
 
@@ -345,8 +293,8 @@ class Follower:
         """Return whether an answer in that round is being computed, or what it needs is fetched."""
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
             return self.awaits(self._pending[1].digest) and not self._hashes_for_long(self._pending[1].digest)
-        gathers = self._place is not None and self._place.busy()
-        answers = bool(self._computing) or self._workspace.busy or gathers
+        gathers = self.place is not None and self.place.busy()
+        answers = bool(self._headway.computing) or self._workspace.busy or gathers
         return (answers and self._ledger.register.position == position) or self.keeper.busy(position)
 
     def _hashes_for_long(self, digest: bytes) -> bool:
@@ -362,9 +310,7 @@ class Follower:
         """Report to the aggregator what this peer has adopted, and whether it works."""
         term, round_ = self._ledger.register.position
         busy = self._works_on((message.term, message.round))
-        self._ctx.send(
-            source,
-            HeartbeatReply(
-                self._document.id, message.term, term, round_, self._ctx.store_id, busy, self._headway.ended
-            ),
+        reply = HeartbeatReply(
+            self._document.id, message.term, term, round_, self._ctx.store_id, busy, self._headway.ended
         )  # fmt: skip
+        self._ctx.send(source, reply)

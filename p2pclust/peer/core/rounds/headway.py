@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.tokens import AnswerToken
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.tasks import AnswerToken, Contribute
 
 _MOST_DOUBLINGS: Final = 20
 #: A term may make no progress for this many times the longest round so far.
@@ -25,14 +25,11 @@ _BUSY_ANSWERS: Final = 8.0
 _ANSWERS: Final = 4.0
 
 
-class Headway:
+class Headway(JobPart):
     """What this peer has seen of the progress of one job."""
 
     def __init__(self, job: JobContext) -> None:
-        self._ctx = job.context
-        self._document = job.document
-        self._membership = job.membership
-        self._ledger = job.ledger
+        super().__init__(job)
         self._term = 0
         self._aggregator = ""  # of that term
         self._terms = 0  # since the newest state that a majority is known to have adopted
@@ -46,7 +43,7 @@ class Headway:
         self.ended = 0  # and this peer's
         self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state, and that got no further
         self._own_terms = 0  # how many terms of this peer itself those are
-        self._computing: dict[AnswerToken, float] = {}  # this peer's answers that are computed, and since when
+        self.computing: dict[AnswerToken, tuple[Contribute, float]] = {}  # this peer's answers, and since when
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
@@ -94,15 +91,6 @@ class Headway:
         if not proven:
             self._doubtful[name] = None
 
-    def computes(self, token: AnswerToken) -> None:
-        """Note that this peer's worker has an answer to compute."""
-        self._computing[token] = self._ctx.now
-
-    def computed(self, token: AnswerToken) -> None:
-        """Note that the worker has ended an answer."""
-        self._computing.pop(token, None)
-        self.ended += 1
-
     # -- what follows -----------------------------------------------------------------------------------------------
 
     def standing_limit_s(self) -> float:
@@ -125,14 +113,9 @@ class Headway:
         """
         return 2.0 ** min(max(self._own_terms - 1, 0), _MOST_DOUBLINGS)
 
-    @property
-    def busy(self) -> bool:
-        """Whether this peer's worker has an answer to compute."""
-        return bool(self._computing)
-
     def may_hang(self) -> bool:
         """Return whether this peer's worker may hang: it has had one answer for longer than a term may stand still."""
-        return any(self._ctx.now - since > self._shortest_s() for since in self._computing.values())
+        return any(self._ctx.now - since > self._shortest_s() for _, since in self.computing.values())
 
     def busy_limit_s(self, slowest_s: float = 0.0, of: str = "") -> float:
         """Return for how long a peer may compute, where the slowest of the others took so long.

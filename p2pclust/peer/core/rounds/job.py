@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.job_messages import (
     Adopted,
@@ -26,26 +26,14 @@ from p2pclust.peer.core.job_messages import (
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import JobFinished
-from p2pclust.peer.core.round_reports import (
-    BadPart,
-    CatchesUp,
-    Fenced,
-    LateAnswer,
-    RoundLeap,
-    SecondAggregator,
-    TermLeap,
-)
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Fitness, Role
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes, ReportedSets
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import JobKeys, Outcome, Ref
-from p2pclust.peer.core.tokens import AnswerToken, CheckToken, EndToken, JobToken, PadsToken, SumToken, TermToken
 
 #: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
 _CLOSE_REPEATS = 5
@@ -59,33 +47,29 @@ _ROUNDS: Final[dict[type[Message], str]] = {Open: "round", HeldState: "entry_rou
 
 #: What asks for a promise of this peer, or makes use of its own.
 _PROMISES: Final = PreVote | PreVoteReply | RequestVote | VoteReply | Open | Heartbeat
+#: What asks this peer to follow the sender, or to vote for it: not one that has sent a refuted state.
+_FOLLOWS: Final = PreVote | RequestVote | Open | Heartbeat
 
 
-class AggregatedJob:
+class AggregatedJob(PeerJob):
     """One job at one peer. Every message of the job passes `receive`, which refuses stale terms before any other check."""
 
     def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self.document = job.document
-        self.suspicions = job.suspicions
-        self.bars = job.bars
-        self.ledger = job.ledger
-        self.id = job.document.id
+        super().__init__(job)
         self._began_at = job.context.now
         self._headway = Headway(job)
         self.election = Election(job, self, fitness, self._headway)
+        self.terms = self.election.terms
         self.workspace = JobWorkspace(job, note)
         self._term: AggregatorTerm | None = None
         self._notes = PadNotes(job.context, job.document, pads)
         self.reported_sets = ReportedSets(job, self._notes)
         self._follower = Follower(job, self.election, self.workspace, self._headway, self._notes, self._own_term)
-        self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
-        self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
+        #: Senders and messages with a final state, or with a newer register, whose blob is on its way.
+        self._waiting: dict[type[Message], tuple[str, Close | HeldState]] = {}
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
+        self._closing: TimerKey = ("job", self.id, "close")
         self._leapt: dict[str, None] = {}  # peers that sent an impossible term or round
         #: The newest term and round that each peer reported to have adopted in this term, and its store.
         self._adopted: dict[str, tuple[int, int, str]] = {}
@@ -105,9 +89,10 @@ class AggregatedJob:
 
     def receive(self, source: str, message: Message) -> None:
         """Handle a message of this job from a roster peer."""
-        if self._leaps(source, message) or self._leaps_rounds(source, message) or self._distrusts(source, message):
+        distrusted = source in self._follower.states.distrusted and not self.ledger.finished
+        if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)) or self._too_early(message):
             return
-        if self._too_early(message) or (isinstance(message, _PROMISES) and not self._membership.may_promise(source)):
+        if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
             return  # it asks again
         if self.ledger.finished or isinstance(message, Close | CloseReply):
             self._about_the_end(source, message)
@@ -117,13 +102,16 @@ class AggregatedJob:
                 self._from_follower(source, message)
             case Heartbeat() | Open():
                 self._from_aggregator(source, message)
-            case Partial():
-                if message.term == self.ledger.term:
-                    self._on_partial(source, message)
+            case Partial() if message.term == self.ledger.term:
+                self._on_partial(source, message)
             case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
                 self.election.receive(source, message)
-            case HeldState() | Unpad() | Pads():
-                self._on_large(source, message)
+            case HeldState():
+                self._on_offer(source, message)
+            case Unpad() if self.document.treatment.secure:
+                self._follower.keeper.on_unpad(source, message)
+            case Pads() if self._term is not None and message.term == self.ledger.term:
+                self._term.on_pads(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.own.forgot("a peer holds a later promise of it")
@@ -133,17 +121,15 @@ class AggregatedJob:
         match message:
             case Close():
                 self._on_close(source, message)
+            case CloseReply() if not self.ledger.finished:
+                pass
+            case CloseReply() if message.needs_state:
+                self._ctx.send(source, self._close_message())
             case CloseReply():
-                self._on_close_reply(source, message)
+                self._unconfirmed.pop(source, None)
             case PreVote() | RequestVote() | Open() | Heartbeat():
                 # A peer that still asks gets the final state; answers to old questions are ignored.
-                self._ctx.send(self._asker(source, message), self._close_message(with_state=True))
-
-    def _distrusts(self, source: str, message: Message) -> bool:
-        """Return whether the message asks this peer to follow, or to vote for, a peer that sent a refuted state."""
-        if source not in self._follower.states.distrusted or self.ledger.finished:
-            return False
-        return isinstance(message, PreVote | RequestVote | Open | Heartbeat)
+                self._ctx.send(self._asker(source, message), self._close_message())
 
     def _too_early(self, message: Message) -> bool:
         """Return whether the message asks for a vote in the census of a cancelled series that has just begun.
@@ -157,31 +143,27 @@ class AggregatedJob:
         return bool(self._job.cancels.by(turn.series)) and begun_s < self.document.treatment.patience_s
 
     def _leaps(self, source: str, message: Message) -> bool:
-        """Return whether the message has a term that elections cannot have reached.
+        """Return whether the message has a term that elections, or a round that the job, cannot have reached: it is ignored.
 
-        Then this peer raises its term by the greatest possible step, and asks the sender again: a peer that was led to its
-        term by a liar is reached in as many steps as the liar took.
+        After a term, this peer raises its own by the greatest possible step, and asks the sender again: a peer that was led
+        to its term by a liar is reached in as many steps as the liar took.
         """
+        kind, register = type(message), self.ledger.register
         # Of an offered register it is the one that would be taken over.
-        name = _TERMS.get(type(message), "term")
-        term: int = getattr(message, name, 0)
-        if term - self.ledger.term <= _MOST_LEAP or self.ledger.finished or isinstance(message, Close):
+        term: int = 0 if kind is Close else getattr(message, _TERMS.get(kind, "term"), 0)
+        round_: int = getattr(message, _ROUNDS[kind]) if kind in _ROUNDS else 0
+        far = term - self.ledger.term > _MOST_LEAP
+        if self.ledger.finished or not (far or round_ - register.round > _MOST_LEAP):
             return False
         if source not in self._leapt:
             self._leapt[source] = None
-            self._ctx.report(TermLeap(*self.document.named, peer=source, term=term, own_term=self.ledger.term))
-        self.election.step_down(self.ledger.term + _MOST_LEAP)
-        self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *self.ledger.register.position))
-        return True
-
-    def _leaps_rounds(self, source: str, message: Message) -> bool:
-        """Return whether the message has a round that the job cannot have reached; then it is ignored."""
-        name, own = _ROUNDS.get(type(message)), self.ledger.register.round
-        if name is None or getattr(message, name) - own <= _MOST_LEAP or self.ledger.finished:
-            return False
-        if source not in self._leapt:
-            self._leapt[source] = None
-            self._ctx.report(RoundLeap(*self.document.named, peer=source, round=getattr(message, name), own_round=own))
+            if far:
+                self._report(round_reports.TermLeap, peer=source, term=term, own_term=self.ledger.term)
+            else:
+                self._report(round_reports.RoundLeap, peer=source, round=round_, own_round=register.round)
+        if far:
+            self.election.step_down(self.ledger.term + _MOST_LEAP)
+            self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *register.position))
         return True
 
     def _asker(self, source: str, message: Message) -> str:
@@ -197,7 +179,7 @@ class AggregatedJob:
         known = named or self.election.terms.get(term, source)
         if known == source or known in self._follower.states.distrusted:
             return False
-        self._ctx.report(SecondAggregator(*self.document.named, peer=source, term=term, aggregator=known))
+        self._report(round_reports.SecondAggregator, peer=source, term=term, aggregator=known)
         return True
 
     def _from_aggregator(self, carrier: str, message: Open | Heartbeat) -> None:
@@ -205,7 +187,7 @@ class AggregatedJob:
         if source == self._ctx.me:
             return
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
-            self._ctx.report(Fenced(*self.document.named, peer=source, term=message.term, own_term=self.ledger.term))
+            self._report(round_reports.Fenced, peer=source, term=message.term, own_term=self.ledger.term)
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
         if self._aggregates_another(source, message.term):
@@ -213,7 +195,8 @@ class AggregatedJob:
         if carrier == source or self._follower.is_news(message):
             self.election.follow(source, message.term)
             self._headway.begins(message.term, source)
-        self._follower.new_term(message.term)
+        if self._follower.place is not None and message.term > self._follower.place.opened.term:
+            self._follower.leave_place()
         if isinstance(message, Open):
             self._follower.take_place(carrier, message)
             self._follower.on_open(source, message)
@@ -222,56 +205,42 @@ class AggregatedJob:
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self._term is None or message.term != self.ledger.term:
-            self._ctx.report(LateAnswer(*self.document.named, peer=source, term=message.term))
-        elif isinstance(message, Adopted):
-            before = self._adopted.get(source)
-            if before is None or before[:2] <= (message.term, message.round):
+            self._report(round_reports.LateAnswer, peer=source, term=message.term)
+            return
+        known = self._adopted.get(source)
+        if isinstance(message, Adopted):
+            if known is None or known[:2] <= (message.term, message.round):
                 self._adopted[source] = (message.term, message.round, message.store_id)
             self._term.on_adopted(source, message)
-        else:
-            self._remind(source, message)
-            self._term.on_heartbeat_reply(source, message)
-
-    def _remind(self, source: str, message: HeartbeatReply) -> None:
-        """Send a `Reminder` to a peer whose register seems to have gone back; after an old message it does no harm."""
-        told = self._adopted.get(source)
-        if told is None or (told[0], told[2]) != (message.term, message.store_id):
             return
-        if (message.register_term, message.register_round) < told[:2]:
-            self._ctx.send(source, Reminder(self.id, *told))
+        held = (message.register_term, message.register_round)
+        if known is not None and (known[0], known[2]) == (message.term, message.store_id) and held < known[:2]:
+            # Its register seems to have gone back; after an old message this does no harm.
+            self._ctx.send(source, Reminder(self.id, *known))
+        self._term.on_heartbeat_reply(source, message)
 
     def _on_partial(self, source: str, message: Partial) -> None:
         try:
             if self._term is not None:
                 self._term.on_partial(source, message)
-            else:
-                self._follower.on_partial(source, message)
+            elif (place := self._follower.place) is not None and place.of(message.term, message.round, message.digest):
+                place.receive(source, message)
         except WireError as error:
-            self._ctx.report(BadPart(*self.document.named, peer=source, reason=str(error)))
-
-    def _on_large(self, source: str, message: HeldState | Unpad | Pads) -> None:
-        """Handle an offered register, or a message about pads."""
-        if isinstance(message, HeldState):
-            self._on_offer(source, message)
-        elif isinstance(message, Unpad):
-            if self.document.treatment.secure:
-                self._follower.keeper.on_unpad(source, message)
-        elif self._term is not None and message.term == self.ledger.term:
-            self._term.on_pads(source, message)
+            self._report(round_reports.BadPart, peer=source, reason=str(error))
 
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""
         position = (message.entry_epoch, message.entry_round)
-        self._offered = None
+        self._waiting.pop(HeldState, None)
         if not self.election.stands or position <= self.ledger.register.position:
             return
         ref = self._follower.resolve(source, message)
         if ref is not None:
-            self._ctx.report(CatchesUp(*self.document.named, peer=source, term=position[0], round=position[1]))
+            self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
             self._follower.learn(*position, ref, final=message.final)
-            self.election.stand_again()
+            self.election.hurry()
         elif self._follower.awaits(message.digest):
-            self._offered = (source, message)
+            self._waiting[HeldState] = (source, message)
 
     def fire(self, key: TimerKey) -> None:
         """Handle a timer of this job."""
@@ -281,42 +250,49 @@ class AggregatedJob:
             case "tick" if self._term is not None:
                 self._term.fire()
             case "close":
-                self._repeat_close()
-            case "gather":
-                self._follower.tick()
+                self._repeats += 1
+                for name in self._unconfirmed:
+                    if self._membership.present(name):
+                        self._ctx.send(name, self._close_message())
+                if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
+                    self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
+            case "gather" if self._follower.place is not None:
+                self._follower.place.fire()
             # The timer of the workspace only wakes this peer: the workspace is checked after every step.
 
-    def computed(self, token: JobToken, outcome: Outcome) -> None:
+    def computed(self, token: tasks.JobToken, outcome: tasks.Outcome) -> None:
         """Pass on the outcome of a task."""
-        if self.ledger.finished and not isinstance(token, EndToken):
+        if self.ledger.finished and not isinstance(token, tasks.EndToken):
             self.reported_sets.end()  # the task may have come after the keys were forgotten
         match token:
-            case AnswerToken():
+            case tasks.AnswerToken():
                 self._follower.contributed(token, outcome)
-            case SumToken():
-                self._follower.added(token, outcome)
-            case PadsToken():
+            case tasks.SumToken() if self._follower.place is not None:
+                self._follower.place.added(token, outcome)
+            case tasks.PadsToken():
                 self._follower.keeper.taken(token, outcome)
-            case EndToken():
+            case tasks.EndToken():
                 self.reported_sets.compared(outcome)
-            case CheckToken():
+            case tasks.CheckToken():
                 if self._follower.states.checked(token, outcome):
                     self.blob_ready(token.state)
-            case TermToken() if self._term is not None and not self.ledger.finished:
+            case tasks.TermToken() if self._term is not None and not self.ledger.finished:
                 self._term.computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with what waited for this blob."""
-        if self._final is not None and self._final[1].digest == digest:
-            self._on_close(*self._final)
-        if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:
-            self._on_offer(*self._offered)
+        for kind in (Close, HeldState):
+            source, message = self._waiting.get(kind, ("", None))
+            if isinstance(message, Close) and message.digest == digest:
+                self._on_close(source, message)
+            elif isinstance(message, HeldState) and message.digest == digest and not self.ledger.finished:
+                self._on_offer(source, message)
         self._follower.blob_ready(digest)
-        self._follower.pads_ready(digest)
+        self._follower.keeper.blob_ready(digest)
         if self._term is not None:
             self._term.blob_ready(digest)
-        else:
-            self._follower.part_ready(digest)
+        elif self._follower.place is not None:
+            self._follower.place.blob_ready(digest)
 
     def look(self) -> None:
         """Check whether the workspace has all that the contribution needs."""
@@ -326,10 +302,7 @@ class AggregatedJob:
         """Discard what a revoked peer sent."""
         self._unconfirmed.pop(name, None)
         self._follower.revoked(name)
-        if self._final is not None and self._final[0] == name:
-            self._final = None
-        if self._offered is not None and self._offered[0] == name:
-            self._offered = None
+        self._waiting = {kind: waits for kind, waits in self._waiting.items() if waits[0] != name}
         if not self.ledger.finished:
             self.election.revoked(name)
             if self._term is not None:
@@ -342,19 +315,15 @@ class AggregatedJob:
         if self._term is not None:
             self._term.member_changed(name)
             return
-        self._follower.member_changed()
+        if self._follower.place is not None:
+            self._follower.place.look()  # the peer may be below in the tree
         if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
 
     @property
-    def keys(self) -> JobKeys | None:
+    def keys(self) -> tasks.JobKeys | None:
         """What tasks need where devices sign; None elsewhere."""
         return self._job.keys
-
-    @property
-    def terms(self) -> Mapping[int, str]:
-        """The aggregators that this life of the peer has heard of, by term."""
-        return self.election.terms
 
     def standing(self) -> tuple[str, str, list[str]]:
         """Return the job's phase at this peer, its aggregator (or an empty string), and the peers that it waits for."""
@@ -371,11 +340,10 @@ class AggregatedJob:
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this job needs."""
         opened = [] if self._term is None else self._term.blobs_in_use()
-        final = [waits[1].digest for waits in (self._final, self._offered) if waits is not None]
-        return self._follower.blobs_in_use() + final + opened + self.workspace.blobs_in_use()
+        waiting = [message.digest for _, message in self._waiting.values()]
+        return self._follower.blobs_in_use() + waiting + opened + self.workspace.blobs_in_use()
 
     def forget(self) -> None:
-        """Delete the timers and rows of this job."""
         self.election.stop()
         self._follower.end()
         self.deposed()
@@ -384,9 +352,8 @@ class AggregatedJob:
         if not self.ledger.finished:
             self.reported_sets.end()
         self.reported_sets.forget()
-        self._ctx.timers.cancel(("job", self.id, "close"))
-        for table in ("job", "ballot", "register"):
-            self._ctx.persist(table, self.id, None, sync=False)
+        self._ctx.timers.cancel(self._closing)
+        super().forget()
 
     # -- called by the election and the term (Rule and TermHooks) ----------------------------------------------------------
 
@@ -400,16 +367,13 @@ class AggregatedJob:
 
     def offer(self, candidate: str) -> None:
         """Send a candidate this peer's register, which is newer than its own."""
-        register = self.ledger.register
-        if register.ref is not None:
-            state = () if register.ref.payload is None else (register.ref.payload,)
-            self._ctx.send(
-                candidate,
-                HeldState(
-                    self.id, self.ledger.term, register.term, register.round, register.ref.digest,
-                    register.ref.size_bytes, state, register.final,
-                ),
+        register, ref = self.ledger.register, self.ledger.register.ref
+        if ref is not None:
+            held = HeldState(
+                self.id, self.ledger.term, register.term, register.round, ref.digest, ref.size_bytes, ref.frames,
+                register.final,
             )  # fmt: skip
+            self._ctx.send(candidate, held)
 
     def deposed(self) -> None:
         """Stop aggregating."""
@@ -438,25 +402,15 @@ class AggregatedJob:
         for name in self._unconfirmed:
             self._ctx.send(name, self._close_message(with_state=name not in opened.adopted))
         if self._unconfirmed:
-            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)
+            self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
 
-    def _finish(self, term: int, round_: int, ref: Ref) -> None:
-        self.ledger.finish(term, round_, ref)
+    def _stop(self) -> None:
         self.election.stop()
         self._follower.end()
         self.deposed()
         self.workspace.finish()
-        self._final = self._offered = None
+        self._waiting.clear()
         self.reported_sets.end()
-        self._ctx.report(JobFinished(*self.document.named, term=term, round=round_, digest=ref.digest.hex()))
-        self._job.children.ended(self.id)
-
-    def _close_message(self, *, with_state: bool) -> Close:
-        register = self.ledger.register
-        assert register.ref is not None
-        ref = register.ref
-        state = (ref.payload,) if with_state and ref.payload is not None else ()
-        return Close(self.id, register.term, register.round, ref.digest, ref.size_bytes, state)
 
     def _on_close(self, source: str, message: Close) -> None:
         if not self.ledger.finished:
@@ -465,25 +419,9 @@ class AggregatedJob:
             ref = None if running else self._follower.resolve(source, message)
             if ref is None:
                 if message.size_bytes > self._ctx.limits.inline_bytes or self._follower.awaits(message.digest):
-                    self._final = (source, message)
+                    self._waiting[Close] = (source, message)
                 elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))
                 return
             self._finish(message.term, message.round, ref)
         self._ctx.send(source, CloseReply(self.id, False))
-
-    def _on_close_reply(self, source: str, message: CloseReply) -> None:
-        if not self.ledger.finished:
-            return
-        if message.needs_state:
-            self._ctx.send(source, self._close_message(with_state=True))
-        else:
-            self._unconfirmed.pop(source, None)
-
-    def _repeat_close(self) -> None:
-        self._repeats += 1
-        for name in self._unconfirmed:
-            if self._membership.present(name):
-                self._ctx.send(name, self._close_message(with_state=True))
-        if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
-            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.fleet_roster import RosterName
+from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.reports import JobFinished, Report
+from p2pclust.peer.core.round_reports import Relayed, StateCorrupt
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import Series
-from p2pclust.peer.core.tasks import JobKeys
+from p2pclust.peer.core.tasks import BeginJob, DescribeState, JobKeys, Ref, Task
+from p2pclust.protocols.engine.workspace import digest_of
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
 
-class OwnSuspicions:
-    """What this peer itself found wrong with others in one job; the log of a job has what all peers know.
-
-    The first reason for each peer, as long as this process lives. Nothing follows from it: it is for people.
-    """
-
-    def __init__(self) -> None:
-        self._first: dict[str, tuple[int, str]] = {}
-
-    def add(self, peer: str, round_: int, reason: str) -> None:
-        """Note a reason."""
-        self._first.setdefault(peer, (round_, reason))
-
-    def items(self) -> list[tuple[str, int, str]]:
-        """Return peers with the round and the reason."""
-        return [(peer, round_, reason) for peer, (round_, reason) in self._first.items()]
+_P = ParamSpec("_P")
+_RELAYS: Final = 3
 
 
 class Children(Protocol):
@@ -70,7 +62,9 @@ class JobContext:
     series: Series
     children: Children
     facts: Facts
-    suspicions: OwnSuspicions = field(default_factory=OwnSuspicions)
+    #: What this peer itself found wrong with others: by peer, the first round and reason, as long as this process lives.
+    #: Nothing follows from it: it is for people, and the log of the job has what all peers know.
+    suspicions: dict[str, tuple[int, str]] = field(default_factory=dict)
     _keys: dict[tuple[RosterName, tuple[str, ...]], JobKeys | None] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -94,3 +88,88 @@ class JobContext:
             self._keys.clear()
             self._keys[follows_from] = self.document.keys(rosters, list(filter(self.bars, self.document.roster)))
         return self._keys[follows_from]
+
+
+class JobPart:
+    """Base of the machines of one job at one peer."""
+
+    def __init__(self, job: JobContext) -> None:
+        self._job = job
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
+        self._ledger = job.ledger
+        self._me = job.document.index(job.context.me)
+
+    @property
+    def _of_job(self) -> tuple[bytes, int]:
+        """The first two fields of all tasks of the job."""
+        return self._document.job, len(self._document.roster)
+
+    def _describing(self, ref: Ref | None, keys: JobKeys | None = None) -> Task:
+        """Return the task that tells what the core may know about a state, or about the first one if there is none yet."""
+        return BeginJob(*self._of_job, keys) if ref is None else DescribeState(*self._of_job, ref, keys=keys)
+
+    def _report(
+        self, kind: Callable[Concatenate[str, str | None, _P], Report], *of: _P.args, **named: _P.kwargs
+    ) -> None:
+        """Make a report, whose first two fields are `Document.named`."""
+        job, within = self._document.named
+        self._ctx.report(kind(job, within, *of, **named))
+
+    def _send_around(self, round_: int, name: str, message: Message) -> None:
+        """Ask a silent peer through others."""
+        relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
+        self._report(Relayed, round=round_, peer=name, via=relays)
+
+    def _state_of(self, message: Open | HeldState | Close, source: str, others: Iterable[str]) -> Ref | None:
+        """Return the state that a message names; None while it is fetched, or if its digest is wrong.
+
+        A blob is asked of its sender, the `source`, and of the `others`.
+        """
+        if message.state:
+            if digest_of(message.state[0]) != message.digest:
+                self._report(StateCorrupt, peer=source)
+                return None
+            return Ref(message.digest, len(message.state[0]), message.state[0])
+        if self._blobs.has(message.digest):
+            return Ref(message.digest, message.size_bytes, None)
+        if message.size_bytes > self._ctx.limits.inline_bytes:
+            more = [name for name in others if name not in (source, self._ctx.me)]
+            self._blobs.pull(message.digest, message.size_bytes, [source, *more] if source else more)
+        return None
+
+
+class PeerJob(JobPart):
+    """What jobs with and without an aggregator have in common at one peer."""
+
+    def __init__(self, job: JobContext) -> None:
+        super().__init__(job)
+        self.document = job.document
+        self.ledger = job.ledger
+        self.suspicions = job.suspicions
+        self.bars = job.bars
+        self.id = job.document.id
+        self.terms: Mapping[int, str] = {}  #: by term: the aggregators that this life of the peer has heard of
+
+    def forget(self) -> None:
+        """Delete the timers and rows of this job."""
+        for table in ("job", "ballot", "register"):
+            self._ctx.persist(table, self.id, None, sync=False)
+
+    def _finish(self, term: int, round_: int, ref: Ref) -> None:
+        self.ledger.finish(term, round_, ref)
+        self._stop()
+        self._report(JobFinished, term=term, round=round_, digest=ref.digest.hex())
+        self._job.children.ended(self.id)
+
+    def _stop(self) -> None:
+        """Drop all but the result: the job has finished."""
+        raise NotImplementedError
+
+    def _close_message(self, *, with_state: bool = True) -> Close:
+        register = self.ledger.register
+        assert register.ref is not None
+        ref, state = register.ref, register.ref.frames if with_state else ()
+        return Close(self.id, register.term, register.round, ref.digest, ref.size_bytes, state)

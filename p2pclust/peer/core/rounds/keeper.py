@@ -13,10 +13,9 @@ from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
 from p2pclust.peer.core.messages import RosterOffer
 from p2pclust.peer.core.round_reports import RefusesPads
 from p2pclust.peer.core.rounds.election import Election
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
-from p2pclust.peer.core.tasks import Outcome, PadsTaken, Ref, TakePads
-from p2pclust.peer.core.tokens import PadsToken
+from p2pclust.peer.core.tasks import NOTHING, Outcome, PadsTaken, PadsToken, Ref, TakePads, blobs_of
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import packed, unpacked
 
@@ -29,20 +28,12 @@ class Held:
     members: int
     sum: Ref
 
-    def blobs(self) -> list[bytes]:
-        """Return the blobs that are needed."""
-        return [ref.digest for ref in (self.state, self.sum) if ref.payload is None]
 
-
-class Keeper:
+class Keeper(JobPart):
     """One peer as a keeper of one job. What it checks in the state itself, its worker does."""
 
     def __init__(self, job: JobContext, election: Election, notes: PadNotes) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._blobs = job.blobs
-        self._document = job.document
-        self._ledger = job.ledger
+        super().__init__(job)
         self._election = election
         self._notes = notes
         self._asked: dict[PadsToken, tuple[Unpad, Held]] = {}  # requests that the worker has
@@ -55,7 +46,7 @@ class Keeper:
         held = [*(held for _, held in self._asked.values()), *([] if self.held is None else [self.held])]
         waits = [] if self._waits is None or self._waits.term != self._ledger.term else [self._waits.sum]
         sent = [] if self._sent is None or not self._sent[1].pads else [self._sent[1].pads]
-        return [digest for one in held for digest in one.blobs()] + waits + sent
+        return blobs_of(ref for one in held for ref in (one.state, one.sum)) + waits + sent
 
     def busy(self, position: tuple[int, int]) -> bool:
         """Return whether the worker has a request of that term and round, or its sum is on its way.
@@ -70,10 +61,6 @@ class Keeper:
         self._asked.clear()
         self._sent = self._waits = self.held = None
 
-    def keep(self, held: Held) -> None:
-        """Keep what this peer itself added up as an aggregator."""
-        self.held = held
-
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def on_unpad(self, source: str, message: Unpad) -> None:
@@ -83,15 +70,17 @@ class Keeper:
         elif source == self._election.aggregator and message.term == self._ledger.term:
             if message.members:
                 self._unpad(source, message)
-            else:
-                self._hand_over(source, message)
+            elif self.held is None or self.held.state.digest != message.digest:
+                self._refuse(source, message, "it has released no pads for that state")
+            else:  # the next aggregator gets what the one before had from this peer
+                self._take(source, message, self.held, again=True)
 
     def _unpad(self, source: str, message: Unpad) -> None:
         """Take pads away for the aggregator that made the state in this peer's register."""
         state = self._ledger.register.ref
         if state is None or self._ledger.register.position != (message.term, message.round):
             return  # the state may still come, and the aggregator asks again
-        ref = Ref(message.sum, message.size_bytes, message.payload[0] if message.payload else None)
+        ref = Ref.of(message.sum, message.size_bytes, message.payload)
         if state.digest != message.digest:
             return
         if ref.payload is None and not self._blobs.has(ref.digest):
@@ -100,13 +89,6 @@ class Keeper:
             return
         self._waits = None
         self._take(source, message, Held(state, unpacked(message.members), ref), again=False)
-
-    def _hand_over(self, source: str, message: Unpad) -> None:
-        """Give the next aggregator what the one before had from this peer."""
-        if self.held is None or self.held.state.digest != message.digest:
-            self._refuse(source, message, "it has released no pads for that state")
-        else:
-            self._take(source, message, self.held, again=True)
 
     def blob_ready(self, digest: bytes) -> None:
         """Continue with a request whose sum is here now."""
@@ -129,7 +111,7 @@ class Keeper:
             self._asked[token] = (message, held)
             maker = Maker(self._document.index(source), message.term, message.round)
             task = TakePads(
-                self._document.job, len(self._document.roster), held.state, self._document.index(self._ctx.me),
+                *self._of_job, held.state, self._me,
                 held.members, maker, self._notes.kept, held.sum if again else None, keys=self._job.keys,
             )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
@@ -160,17 +142,15 @@ class Keeper:
             return
         self._notes.note(token.state, token.members, outcome.sets)
         self.held = held
-        ref = outcome.ref
-        self._sent = (token, self._message(message, "", held.members, ref))
+        self._sent = (token, self._message(message, "", held.members, outcome.ref))
         self._ctx.send(source, self._sent[1])
 
     def _refuse(self, source: str, message: Unpad, reason: str) -> None:
-        self._ctx.report(RefusesPads(*self._document.named, round=message.round, peer=source, reason=reason))
-        self._ctx.send(source, self._message(message, reason, 0, Ref(b"", 0, b"")))
+        self._report(RefusesPads, round=message.round, peer=source, reason=reason)
+        self._ctx.send(source, self._message(message, reason, 0, NOTHING))
 
     def _message(self, asked: Unpad, refusal: str, members: int, ref: Ref) -> Pads:
-        payload = (ref.payload,) if ref.payload else ()
         return Pads(
             self._document.id, asked.term, asked.round, asked.digest, refusal, packed(members), ref.digest,
-            ref.size_bytes, payload,
+            ref.size_bytes, ref.frames,
         )  # fmt: skip

@@ -6,7 +6,7 @@ took its pads away. It reports the sets that the state leaves out, as a fact, si
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgpack
@@ -15,9 +15,8 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.round_reports import ReportsSets
-from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.tasks import ForgetKeys, KeysForgotten, Outcome, PadsKept
-from p2pclust.peer.core.tokens import EndToken
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.tasks import EndToken, ForgetKeys, KeysForgotten, Outcome, PadsKept
 from p2pclust.tools.bit_sets import packed, unpacked
 
 #: The table of these rows.
@@ -91,15 +90,11 @@ PREFIX: Final = "sets/"
 _MOST_SETS: Final = 64
 
 
-class ReportedSets:
+class ReportedSets(JobPart):
     """One job's keys and sets at one peer, after its end."""
 
     def __init__(self, job: JobContext, notes: PadNotes) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._document = job.document
-        self._ledger = job.ledger
-        self._facts = job.facts
+        super().__init__(job)
         self._notes = notes
 
     def end(self) -> None:
@@ -121,25 +116,22 @@ class ReportedSets:
             self._notes.forget()
         elif isinstance(outcome, KeysForgotten):
             roster = self._document.roster
-            self._facts.publish(PREFIX + self._document.id, _encoded(outcome.unnamed[-_MOST_SETS:]))
-            self._ctx.report(ReportsSets(*self._document.named, peers=[roster[index] for index in outcome.exposed]))
+            sets = msgpack.packb([packed(one) for one in outcome.unnamed[-_MOST_SETS:]])
+            self._job.facts.publish(PREFIX + self._document.id, sets)
+            self._report(ReportsSets, peers=[roster[index] for index in outcome.exposed])
 
     def forget(self) -> None:
         """Retract what this peer reported."""
-        self._facts.retract(PREFIX + self._document.id)
+        self._job.facts.retract(PREFIX + self._document.id)
 
     def by_keeper(self) -> dict[str, tuple[int, ...]]:
         """Return the sets that each peer of the job reports, and those that this peer itself knows."""
         found = {self._ctx.me: self._notes.kept.released} if self._notes.kept.released else {}
         for name in self._document.roster:
-            fact = None if name == self._ctx.me else self._facts.get(name, PREFIX + self._document.id)
+            fact = None if name == self._ctx.me else self._job.facts.get(name, PREFIX + self._document.id)
             if fact is not None:
                 found[name] = _decoded(fact.value, len(self._document.roster))
         return {name: sets for name, sets in found.items() if sets}
-
-
-def _encoded(sets: Sequence[int]) -> bytes:
-    return bytes(msgpack.packb([packed(one) for one in sets]))
 
 
 def _decoded(data: bytes, n_peers: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.tasks import Ref
 
@@ -31,24 +31,16 @@ class Resort(Enum):
     GIVE_UP_BUSY = auto()  # it has reported for too long that it computes
 
 
-class Patience:
+class Patience(JobPart):
     """Which peers were heard in one term, which work, and which are out of reach."""
 
     def __init__(self, job: JobContext, headway: Headway) -> None:
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
+        super().__init__(job)
         self._headway = headway
         self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
-        self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
-        # In this round: when a peer first and last reported that it computes, and which ones fetch, or send a contribution.
-        self._computes: dict[str, tuple[float, float]] = {}
-        self._fetches: dict[str, None] = {}
-        self._answered: dict[str, float] = {}  # when each peer answered in this round
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
         self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
-        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
+        self.begin()
 
     def heard(self, name: str) -> None:
         """Note a message from a peer."""
@@ -78,11 +70,12 @@ class Patience:
 
     def begin(self) -> None:
         """Begin a new round."""
-        self._works.clear()
-        self._computes.clear()
-        self._fetches.clear()
-        self._answered.clear()
-        self._held_up.clear()
+        self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
+        # When a peer first and last reported that it computes, and which ones fetch, or send a contribution.
+        self._computes: dict[str, tuple[float, float]] = {}
+        self._fetches: dict[str, None] = {}
+        self._answered: dict[str, float] = {}  # when each peer answered
+        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
 
     def revoked(self, name: str) -> None:
         """Forget a revoked peer."""
@@ -145,23 +138,19 @@ class Patience:
         How long it may compute depends on how long the others have computed. What came late over a bad link says nothing
         about that.
         """
-        me = self._document.index(self._ctx.me)
+        me = self._me
         if name not in self._works or (me in opened.wanted() and self._ctx.me not in opened.answered):
             return False  # our own answer takes as long
         fetches, now = name in self._fetches, self._ctx.now
         since = opened.opened_at if fetches else self._computes.get(name, (opened.opened_at, now))[0]
         asked = frozenset(opened.asked)
-        took_s = [
-            at - opened.opened_at if fetches else self._computed_for_s(of)
-            for of, at in self._answered.items()
-            if self._document.index(of) in asked and of not in opened.relayed
-        ]
-        return now - since > self._headway.busy_limit_s(max(took_s, default=0.0), name)
-
-    def _computed_for_s(self, name: str) -> float:
-        """Return for how long a peer has computed in this round; it said so once per heartbeat."""
-        first, last = self._computes.get(name, (0.0, 0.0))
-        return last - first + self._ctx.timing.heartbeat_s
+        longest_s = 0.0
+        for of, at in self._answered.items():
+            if self._document.index(of) in asked and of not in opened.relayed:
+                first, last = self._computes.get(of, (0.0, 0.0))  # it said so once per heartbeat
+                took_s = at - opened.opened_at if fetches else last - first + self._ctx.timing.heartbeat_s
+                longest_s = max(longest_s, took_s)
+        return now - since > self._headway.busy_limit_s(longest_s, name)
 
     def note_pulls(self, pulling: Mapping[int, Ref], chunks_left: dict[int, int]) -> None:
         """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself.
@@ -202,7 +191,7 @@ class Patience:
                 continue
             if missing != "all" and name not in self._headway.hung and self._busy_too_long(opened, name):
                 yield name, Resort.GIVE_UP_BUSY
-            elif self._ctx.now - max(self._works.get(name, 0.0), opened.opened_at) < patience_s:
+            elif self.silent_s(name, opened.opened_at) < patience_s:
                 continue
             elif name not in opened.relayed:
                 opened.relayed[name] = self._ctx.now

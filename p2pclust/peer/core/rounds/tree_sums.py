@@ -17,14 +17,11 @@ from typing import Final
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.context import TimerKey
-from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Open, Partial
 from p2pclust.peer.core.round_reports import ContributionsUnread
-from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed
-from p2pclust.peer.core.tokens import SumToken
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.tasks import NOTHING, AddUp, Given, Outcome, Ref, Summed, SumToken
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
@@ -74,21 +71,9 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
 
 
 def branch_of(pairs: Sequence[int], root: int, n_peers: int) -> Tree:
-    """Read the part of a tree below one peer.
+    """Read the part of a tree below one peer, the root: pairs of a peer and its parent, which is named before it.
 
-    Parameters
-    ----------
-    pairs : sequence of int
-        The peers below, each followed by its parent, which is named before it.
-    root : int
-        The peer.
-    n_peers : int
-        The length of the job roster.
-
-    Raises
-    ------
-    WireError
-        If a peer is not on the roster, is named twice, or before its parent.
+    Raises a `WireError` if a peer is not on the roster, is named twice, or before its parent.
 
     Examples
     --------
@@ -128,17 +113,16 @@ class Part:
 
 
 def _ref(message: Partial) -> Ref:
-    return Ref(message.contribution, message.size_bytes, message.payload[0] if message.payload else None)
+    return Ref.of(message.contribution, message.size_bytes, message.payload)
 
 
-class Branches:
+class Branches(JobPart):
     """The latest part of each child of one peer, once its sum is here."""
 
-    def __init__(self, blobs: Blobs, document: Document, tree: Tree, me: int) -> None:
-        self._blobs = blobs
-        self._document = document
+    def __init__(self, job: JobContext, tree: Tree) -> None:
+        super().__init__(job)
         self._tree = tree
-        self.children = tree.children.get(me, ())
+        self.children = tree.children.get(self._me, ())
         self.parts: dict[int, Part] = {}
         self.barred = 0  # revoked peers, as bits: a part that includes one is discarded
         self._pulling: dict[int, Part] = {}
@@ -199,9 +183,9 @@ class Branches:
         parts = self._pulling.values()
         return {peer: part.ref for part in parts if part.ref is not None for peer in members_of(part.answered)}
 
-    def refs(self) -> list[Ref]:
+    def refs(self) -> list[Ref | None]:
         """Return the sums that are needed, complete or on their way."""
-        return [part.ref for part in (*self.parts.values(), *self._pulling.values()) if part.ref is not None]
+        return [part.ref for part in (*self.parts.values(), *self._pulling.values())]
 
     def sums(self) -> list[Given]:
         """Return the complete sums, with the peers in them."""
@@ -209,21 +193,17 @@ class Branches:
         return [(members_of(part.summed), part.ref) for part in parts if part.ref is not None]
 
 
-class TreeSum:
+class TreeSum(JobPart):
     """One peer's place in the tree of one round, from the message that opened it until the next one is opened."""
 
     def __init__(self, job: JobContext, carrier: str, message: Open) -> None:
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._document = job.document
+        super().__init__(job)
         self.opened = message
-        self._me = self._document.index(self._ctx.me)
         self._tree = branch_of(message.below, self._me, len(self._document.roster))
         if not self._tree.height[self._me] < message.height < len(self._document.roster):
             raise WireError(f"tree: its height is not {message.height}")  # waits follow from it
         self._above = carrier
-        self._branches = Branches(job.blobs, self._document, self._tree, self._me)
+        self._branches = Branches(job, self._tree)
         self._own: Part | None = None
         self._state: Ref | None = None
         self._sent: Partial | None = None
@@ -252,12 +232,11 @@ class TreeSum:
         patience_s = self._wait_s(self.opened.height)
         return self._sent is None or self._ctx.now - self._sent_at < patience_s
 
-    def refs(self) -> list[Ref]:
+    def refs(self) -> list[Ref | None]:
         """Return the sums that are needed here."""
-        own = [self._own.ref] if self._own is not None and self._own.ref is not None else []
-        sent = self._sent
-        handed = [] if sent is None or not sent.contribution else [_ref(sent)]
-        return [*own, *handed, *self._branches.refs()]
+        own, sent = self._own, self._sent
+        handed = None if sent is None or not sent.contribution else _ref(sent)
+        return [None if own is None else own.ref, handed, *self._branches.refs()]
 
     def again(self) -> None:
         """Repeat the last message: the parent asks again."""
@@ -326,30 +305,23 @@ class TreeSum:
         if self._own is None or self._adding is not None or said:
             return
         self._changed = False
-        whole = self._together(done=not missing)
+        whole = replace(self._own, ref=None, done=not missing)  # without the sum
+        for part in (self._branches.parts[child] for child in sorted(self._branches.parts)):
+            whole = replace(
+                whole, answered=whole.answered | part.answered, adopted=whole.adopted | part.adopted,
+                summed=whole.summed | part.summed, abstained={**whole.abstained, **part.abstained},
+            )  # fmt: skip
         sums = self._branches.sums()
         if self._own.ref is not None:
             sums = [((self._me,), self._own.ref), *sums]
         if len(sums) > 1:
             assert self._state is not None
-            document = self._document
-            task = AddUp(document.job, len(document.roster), self._state, tuple(sums), keys=self._job.keys)
+            task = AddUp(*self._of_job, self._state, tuple(sums), keys=self._job.keys)
             token = SumToken(self._document.id, task.kind, self.opened.term, self.opened.round)
             self._adding = (token, whole)
             self._ctx.effects.append(Compute(token, task))
         else:
             self._send(replace(whole, ref=sums[0][1] if sums else None))
-
-    def _together(self, *, done: bool) -> Part:
-        """Return the part that is here, without the sum."""
-        assert self._own is not None
-        parts = [self._own, *(self._branches.parts[child] for child in sorted(self._branches.parts))]
-        answered = adopted = summed = 0
-        abstained: dict[int, str] = {}
-        for part in parts:
-            answered, adopted, summed = answered | part.answered, adopted | part.adopted, summed | part.summed
-            abstained.update(part.abstained)
-        return Part(answered, adopted, summed, abstained, None, done)
 
     def added(self, token: SumToken, outcome: Outcome) -> None:
         """The sum is made; peers whose contributions were malformed are left out of it."""
@@ -360,9 +332,7 @@ class TreeSum:
         summed = as_mask(outcome.peers) if isinstance(outcome, Summed) and ref is not None else 0
         unread = whole.summed & ~summed
         if unread:
-            self._ctx.report(
-                ContributionsUnread(*self._document.named, peers=[self._document.roster[i] for i in members_of(unread)])
-            )
+            self._report(ContributionsUnread, peers=[self._document.roster[i] for i in members_of(unread)])
         answered, adopted = whole.answered & ~unread, whole.adopted & ~unread
         self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=ref))
         self.look()
@@ -380,12 +350,11 @@ class TreeSum:
 
     def _send(self, part: Part) -> None:
         part = self._fitting(part)
-        opened, ref = self.opened, part.ref or Ref(b"", 0, None)
-        payload = () if ref.payload is None else (ref.payload,)
+        opened, ref = self.opened, part.ref or NOTHING
         self._sent = Partial(
             opened.job, opened.term, opened.round, opened.digest, packed(part.answered), packed(part.adopted),
             packed(part.summed), tuple(part.abstained), tuple(part.abstained.values()), part.done,
-            ref.digest, ref.size_bytes, payload,
+            ref.digest, ref.size_bytes, ref.frames,
         )  # fmt: skip
         self._sent_at = self._ctx.now
         self._ctx.send(self._above, self._sent)

@@ -11,15 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from p2pclust.peer.core import tasks
 from p2pclust.peer.core.job_messages import Pads, Unpad
-from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach, Relayed
-from p2pclust.peer.core.rounds.invitations import RELAYS
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.protocols.engine.reasons import NEW_KEYS, SMALL_CLASS
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.classes import parted
@@ -33,9 +32,9 @@ _MOST_DOUBLINGS: Final = 8
 class _Closing:
     """One padded state that is closed: what is asked of its keepers, and what has come."""
 
-    state: Ref
+    state: tasks.Ref
     round: int
-    secure: SecureInfo
+    secure: tasks.SecureInfo
     abstained: Mapping[int, str]
     resumes: bool  # whether another aggregator made the state
     held: Held | None = None  # the set and the sum; None until they are known
@@ -43,25 +42,23 @@ class _Closing:
     keepers: dict[int, str] = field(default_factory=dict)  # that are asked
     since: float = 0.0
     sent_at: dict[int, float] = field(default_factory=dict)
-    removed: dict[int, Ref] = field(default_factory=dict)
+    removed: dict[int, tasks.Ref] = field(default_factory=dict)
     relayed: dict[int, None] = field(default_factory=dict)  # keepers that were asked through other peers
-    pulling: dict[int, Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
+    pulling: dict[int, tasks.Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
     chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
+    def missing(self) -> list[int]:
+        """Return the keepers that have not answered."""
+        return [index for index in self.keepers if index not in self.removed]
 
-class SecureTerm:
+
+class SecureTerm(JobPart):
     """The secured rounds of one term at its aggregator. `compute` hands a task of the term to the worker."""
 
     def __init__(
-        self, job: JobContext, notes: PadNotes, keeper: Keeper, patience: Patience, compute: Callable[[Task], None]
+        self, job: JobContext, notes: PadNotes, keeper: Keeper, patience: Patience, compute: Callable[[tasks.Task], None]
     ) -> None:  # fmt: skip
-        self._job = job
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
-        self._cancels = job.cancels
-        self._me = job.document.index(job.context.me)
+        super().__init__(job)
         self._term = job.ledger.term
         self._notes = notes
         self._keeper = keeper
@@ -85,16 +82,13 @@ class SecureTerm:
         restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
         waits = self._document.treatment.missing == "all"
         if flaw := self._problem_with(secure, as_mask(opened.contributors())):
-            self._renew(closing, (), flaw)
+            self._renew(closing, flaw)
         elif lost := [index for index in restarted if waits or index in secure.keepers]:
-            self._renew(closing, (), f"{self._names(lost)} restarted")
+            self._renew(closing, f"{self._names(lost)} restarted")
         else:
-            document = self._document
-            self._compute(
-                SumPadded(document.job, len(document.roster), opened.ref, self._me, opened.used, keys=self._job.keys)
-            )
+            self._compute(tasks.SumPadded(*self._of_job, opened.ref, self._me, opened.used, keys=self._job.keys))
 
-    def summed(self, outcome: Summed) -> None:
+    def summed(self, outcome: tasks.Summed) -> None:
         """Ask the keepers: the padded contributions are added up."""
         closing = self._closing
         if closing is None or closing.held is not None:
@@ -103,13 +97,13 @@ class SecureTerm:
         parts = (*outcome.peers, *closing.secure.keepers)
         revoked = [index for index in parts if self._job.bars(self._document.roster[index])]
         if revoked:  # while the sum was made
-            self._renew(closing, (), f"{self._names(revoked[:1])} was revoked, or has new keys")
+            self._renew(closing, f"{self._names(revoked[:1])} was revoked, or has new keys")
         elif outcome.ref is None or (flaw := self._problem_with(closing.secure, members)):
-            self._renew(closing, (), flaw if outcome.ref is not None else "no contribution could be read")
+            self._renew(closing, flaw if outcome.ref is not None else "no contribution could be read")
         else:
             self._ask(closing, members, outcome.ref)
 
-    def _problem_with(self, secure: SecureInfo, members: int) -> str:
+    def _problem_with(self, secure: tasks.SecureInfo, members: int) -> str:
         """Return why the sum of these peers may not be revealed, or an empty string."""
         members = secure.revealable(members)
         if members.bit_count() < secure.cohort:
@@ -118,36 +112,35 @@ class SecureTerm:
             return "not all that were asked contributed"
         return ""
 
-    def _ask(self, closing: _Closing, members: int, total: Ref) -> None:
+    def _ask(self, closing: _Closing, members: int, total: tasks.Ref) -> None:
         """Fix the set: no other one is asked for in this context."""
         self._note(closing, members)
         closing.held = Held(closing.state, members, total)
-        self._keeper.keep(closing.held)
+        self._keeper.held = closing.held
         self._send_all(closing, packed(members), total)
 
     def _note(self, closing: _Closing, members: int) -> None:
         self._notes.note(closing.state.digest, members, parted(members, closing.secure.groups), sync=False)
 
-    def resume(self, state: Ref, round_: int, secure: SecureInfo) -> None:
+    def resume(self, state: tasks.Ref, round_: int, secure: tasks.SecureInfo) -> None:
         """Finish the round of another aggregator, which made this padded state; or ask for new keys."""
         self._closing = closing = _Closing(state, round_, secure, {}, resumes=True)
         held = self._keeper.held
         closing.held = held if held is not None and held.state.digest == state.digest else None
-        self._send_all(closing, b"", Ref(b"", 0, b""))
+        self._send_all(closing, b"", tasks.NOTHING)
 
-    def _send_all(self, closing: _Closing, members: bytes, total: Ref) -> None:
+    def _send_all(self, closing: _Closing, members: bytes, total: tasks.Ref) -> None:
         """Ask the other keepers; the maker has left its own pads out of the sum."""
-        payload = (total.payload,) if total.payload else ()
         closing.message = Unpad(
             self._document.id, self._term, closing.round, closing.state.digest, members, total.digest, total.size_bytes,
-            payload,
+            total.frames,
         )  # fmt: skip
         others = [index for index in closing.secure.keepers if index not in (self._me, closing.secure.maker)]
         closing.keepers = {index: self._document.roster[index] for index in others}
         closing.since = self._ctx.now
         for index in closing.keepers:
             self._send(closing, index)
-        self._look()
+        self.look()
 
     def _send(self, closing: _Closing, index: int) -> None:
         assert closing.message is not None
@@ -166,31 +159,24 @@ class SecureTerm:
         if message.refusal:
             # What it knows it may know for the rest of the job: the others try without its pads.
             silent = (index,) if message.refusal == SMALL_CLASS else ()
-            self._renew(closing, silent, f"{source} refused its pads: {message.refusal}")
+            self._renew(closing, f"{source} refused its pads: {message.refusal}", silent)
             return
-        ref = Ref(message.pads, message.size_bytes, message.payload[0] if message.payload else None)
+        ref = tasks.Ref.of(message.pads, message.size_bytes, message.payload)
         members = unpacked(message.members)
-        if closing.resumes and closing.held is None and self._may_be(closing, members):
-            closing.held = Held(closing.state, members, ref)
+        if closing.resumes and closing.held is None:  # the set may be the one of the round that is resumed
+            within = not members & ~as_mask(closing.secure.asked) and not self._problem_with(closing.secure, members)
+            if within and self._notes.allows(closing.state.digest, members):
+                closing.held = Held(closing.state, members, ref)
         self._in_vain = False
         if closing.held is None or closing.held.members != members:
-            self._renew(closing, (), f"{source} has taken its pads away for other peers")
+            self._renew(closing, f"{source} has taken its pads away for other peers")
             return
         if ref.payload is None and not self._blobs.has(ref.digest):
             closing.pulling[index] = ref
             self._blobs.pull(ref.digest, ref.size_bytes, [source])
             return
         closing.removed[index] = ref
-        self._look()
-
-    def _may_be(self, closing: _Closing, members: int) -> bool:
-        """Return whether a set that a keeper names may be the one of the round that is resumed."""
-        within = not members & ~as_mask(closing.secure.asked)
-        return (
-            within
-            and not self._problem_with(closing.secure, members)
-            and self._notes.allows(closing.state.digest, members)
-        )
+        self.look()
 
     def blob_ready(self, digest: bytes) -> None:
         """Take an answer whose blob is complete now."""
@@ -198,27 +184,26 @@ class SecureTerm:
         for index in [] if closing is None else [i for i, ref in closing.pulling.items() if ref.digest == digest]:
             assert closing is not None
             closing.removed[index] = closing.pulling.pop(index)
-            self._look()
+            self.look()
 
     def blobs(self) -> list[bytes]:
         """Return the blobs that are needed."""
         closing = self._closing
-        refs = [] if closing is None else [closing.state, *closing.removed.values(), *closing.pulling.values()]
-        return [ref.digest for ref in refs if ref.payload is None]
+        if closing is None:
+            return []
+        return tasks.blobs_of((closing.state, *closing.removed.values(), *closing.pulling.values()))
 
     def waits_for(self) -> list[str]:
         """Return the keepers whose answers are missing, in roster order."""
         closing = self._closing
-        if closing is None or closing.message is None:
-            return []
-        return [name for index, name in closing.keepers.items() if index not in closing.removed]
+        return [] if closing is None else [closing.keepers[index] for index in closing.missing()]
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Continue if all keepers have answered; ask for new keys if one is gone."""
         closing = self._closing
         if closing is None or closing.message is None:
             return
-        missing = [index for index in closing.keepers if index not in closing.removed]
+        missing = closing.missing()
         if not missing and (held := closing.held) is not None:
             removed = tuple(sorted(closing.removed.items()))
             self._closing = None
@@ -228,50 +213,38 @@ class SecureTerm:
                 given = ((members_of(held.members), held.sum),)
                 self._combine(closing.state, closing.round, given, closing.abstained, removed)
         elif not missing:
-            self._renew(closing, (), "no peer holds the sum")
+            self._renew(closing, "no peer holds the sum")
         elif gone := [index for index in missing if self._membership.gone(closing.keepers[index])]:
-            self._renew(closing, (), f"{self._names(gone)} gone")
+            self._renew(closing, f"{self._names(gone)} gone")
 
     # -- what follows -------------------------------------------------------------------------------------------------
 
     def _combine(
-        self, state: Ref, round_: int, given: tuple[tuple[tuple[int, ...], Ref], ...], abstained: Mapping[int, str],
-        removed: tuple[tuple[int, Ref], ...], cancel: CancelProof | None = None,
+        self, state: tasks.Ref, round_: int, given: tuple[tasks.Given, ...], abstained: Mapping[int, str],
+        removed: tuple[tuple[int, tasks.Ref], ...], cancel: CancelProof | None = None,
     ) -> None:  # fmt: skip
-        document, maker = self._document, Maker(self._me, self._term, round_ + 1)
+        maker = Maker(self._me, self._term, round_ + 1)
+        rules, keys = None if cancel is None else self._job.cancels.rules(self._document), self._job.keys
         self._compute(
-            CombineRound(
-                document.job, len(document.roster), state, given, abstained, maker, removed, cancel,
-                None if cancel is None else self._cancels.rules(document), keys=self._job.keys,
-            )
-        )  # fmt: skip
+            tasks.CombineRound(*self._of_job, state, given, abstained, maker, removed, cancel, rules, keys=keys)
+        )
 
-    def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, Ref], ...]) -> None:
-        document, maker = self._document, Maker(self._me, self._term, closing.round + 1)
+    def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, tasks.Ref], ...]) -> None:
+        maker = Maker(self._me, self._term, closing.round + 1)
         self._note(closing, members)
         self.finished = members_of(members)
         own = self._keeper.held
         if own is not None and own.state.digest == closing.state.digest:
             removed = (*removed, (self._me, own.sum))
-        self._compute(
-            FinishRound(document.job, len(document.roster), closing.state, members, maker, removed, keys=self._job.keys)
-        )
+        self._compute(tasks.FinishRound(*self._of_job, closing.state, members, maker, removed, keys=self._job.keys))
 
-    def _renew(self, closing: _Closing, silent: tuple[int, ...], why: str) -> None:
+    def _renew(self, closing: _Closing, why: str, silent: tuple[int, ...] = ()) -> None:
         self._closing = None
         if not closing.resumes:
-            self._ctx.report(KeysRenewed(*self._document.named, term=self._term, round=closing.round, reason=why))
-        n_peers = len(self._document.roster)
-        task = RenewKeys(
-            self._document.job, n_peers, closing.state, closing.abstained, silent, keys=self._job.keys
-        )  # fmt: skip
-        self._compute(task)
+            self._report(KeysRenewed, term=self._term, round=closing.round, reason=why)
+        self._compute(tasks.RenewKeys(*self._of_job, closing.state, closing.abstained, silent, keys=self._job.keys))
 
     # -- time -----------------------------------------------------------------------------------------------------------
-
-    def member_changed(self) -> None:
-        """React to a new membership status: a keeper may be gone."""
-        self._look()
 
     def revoked(self, name: str) -> None:
         """Ask for new keys if a revoked peer is in the set, or keeps pads."""
@@ -279,7 +252,7 @@ class SecureTerm:
         if closing is not None and closing.message is not None:
             members = 0 if closing.held is None else closing.held.members
             if index in closing.keepers or members >> index & 1:
-                self._renew(closing, (), f"{name} was revoked, or has new keys")
+                self._renew(closing, f"{name} was revoked, or has new keys")
 
     def fire(self) -> bool:
         """Ask silent keepers again, and give them up in the end; return whether another aggregator should try.
@@ -292,26 +265,19 @@ class SecureTerm:
         if closing is None or closing.message is None:
             return False
         self._patience.note_pulls(closing.pulling, closing.chunks_left)
-        silent = [index for index in closing.keepers if index not in closing.removed]
+        silent = closing.missing()
         lost = [index for index in silent if self._gives_up(closing, index)]
         if lost:
             return self._lose(closing, lost)
         for index in [index for index in silent if index not in closing.pulling]:
             if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
                 self._send(closing, index)
-            if index not in closing.relayed:
-                self._ask_around(closing, index)
-        self._look()
+            silent_s = self._patience.silent_s(closing.keepers[index], closing.since)
+            if index not in closing.relayed and silent_s > self._document.treatment.patience_s / 2:
+                closing.relayed[index] = None
+                self._send_around(closing.round, closing.keepers[index], closing.message)
+        self.look()
         return False
-
-    def _ask_around(self, closing: _Closing, index: int) -> None:
-        """Ask a keeper through other peers, if it has been silent for half of what is waited for it."""
-        name = closing.keepers[index]
-        if self._patience.silent_s(name, closing.since) > self._document.treatment.patience_s / 2:
-            assert closing.message is not None
-            closing.relayed[index] = None
-            relays = self._ctx.send_around(name, closing.message, self._membership.alive(), RELAYS)
-            self._ctx.report(Relayed(*self._document.named, round=closing.round, peer=name, via=relays))
 
     def _gives_up(self, closing: _Closing, index: int) -> bool:
         """Return whether a keeper was silent, or computed, for too long.
@@ -328,11 +294,11 @@ class SecureTerm:
         none_answered = not closing.removed and not closing.pulling
         if self._document.treatment.missing == "all" or (none_answered and self._in_vain):
             for index in lost:
-                self._ctx.report(OutOfReach(*self._document.named, closing.round, closing.keepers[index]))
+                self._report(OutOfReach, closing.round, closing.keepers[index])
             return True
         self._in_vain = none_answered
         self._given_up += 1
-        self._renew(closing, tuple(lost), f"{self._names(lost)} did not answer as keepers")
+        self._renew(closing, f"{self._names(lost)} did not answer as keepers", tuple(lost))
         return False
 
     def _names(self, indices: list[int]) -> str:

@@ -18,7 +18,7 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document, majority
 from p2pclust.peer.core.round_reports import NoJob, Without
-from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Wanted, WantedJob
 from p2pclust.peer.core.treatment import Treatment
 
@@ -42,14 +42,11 @@ class _Preparing:
     hopeless_since: dict[bytes | WantedJob, float] = field(default_factory=dict)
 
 
-class JobWorkspace:
+class JobWorkspace(JobPart):
     """Fetches blobs and runs child jobs until a contribution has all that it needs, and keeps this peer's notes."""
 
     def __init__(self, job: JobContext, stored: bytes | None) -> None:
-        self._ctx = job.context
-        self._membership = job.membership
-        self._blobs = job.blobs
-        self._document = job.document
+        super().__init__(job)
         self._children = job.children
         self._notes: list[tuple[int, bytes]] = []  # by round, ascending
         self._holding: dict[bytes, int] = {}  # digest and size of the blobs to keep
@@ -90,7 +87,7 @@ class JobWorkspace:
         fetches: dict[bytes, tuple[str, ...]] = {}
         self._holding = {**{blob.digest: blob.size_bytes for blob in wanted.blobs}, **self._published}
         # Every peer begins with another blob, so that not all ask the same source first.
-        first = self._document.index(me) * len(wanted.blobs) // len(roster)
+        first = self._me * len(wanted.blobs) // len(roster)
         for blob in wanted.blobs[first:] + wanted.blobs[:first]:
             digest = blob.digest
             sources = [roster[i] for i in blob.owners if 0 <= i < len(roster) and roster[i] != me]
@@ -98,19 +95,15 @@ class JobWorkspace:
                 continue
             fetches[digest] = tuple(sources)
             if sources:
-                present = [name for name in sources if self._present(name)]
-                self._blobs.pull(digest, blob.size_bytes, self._turned(present or sources))
+                near = [name for name in sources if self._present(name)] or sources
+                turn = self._me % len(near)  # so that not all peers begin with the same one
+                whole = self._ctx.routing.whole
+                ordered = near[turn:] + near[:turn] if whole else self._ctx.routing.nearest_first(near)
+                self._blobs.pull(digest, blob.size_bytes, ordered)
         documents = {job: self._child(round_, job) for job in wanted.jobs}
         runs = {job: self._children.run(document) for job, document in documents.items() if document is not None}
         self._preparing = _Preparing(round_, task, fetches, runs, progress_at=self._ctx.now)
         self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
-
-    def _turned(self, sources: list[str]) -> list[str]:
-        """Order sources so that not all peers begin with the same one; on a sparse overlay the nearest comes first."""
-        if not self._ctx.routing.whole:
-            return self._ctx.routing.nearest_first(sources)
-        turn = self._document.index(self._ctx.me) % len(sources)
-        return sources[turn:] + sources[:turn]
 
     def _child(self, round_: int, wanted: WantedJob) -> Document | None:
         """Return the document of a child job, the same at every peer; None if it cannot exist."""
@@ -139,7 +132,12 @@ class JobWorkspace:
         preparing = self._preparing
         if preparing is None:
             return None
-        self._watch(preparing)
+        # Progress is a chunk that came, a round of a child job, or a child job with an aggregator.
+        left = tuple(self._blobs.left(digest) for digest in preparing.fetches)
+        running = [job for job in preparing.runs.values() if not job.ledger.finished]
+        progress = (left, tuple(job.ledger.register.position for job in running), len(running))
+        if progress != preparing.progress or any(job.election.aggregator for job in running):
+            preparing.progress, preparing.progress_at = progress, self._ctx.now
         patient = self._ctx.now - preparing.progress_at < self._document.treatment.patience_s
         pending = [key for key in self._pending(preparing) if not self._hopeless(preparing, key)]
         if pending and patient:
@@ -149,7 +147,7 @@ class JobWorkspace:
         given_up = self._pending(preparing)
         if given_up:
             names = [key.hex()[:12] if isinstance(key, bytes) else key.name for key in given_up]
-            self._ctx.report(Without(*self._document.named, round=preparing.round, what=names[:8], of=len(names)))
+            self._report(Without, round=preparing.round, what=names[:8], of=len(names))
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
         at_hand = tuple(digest for digest in self._holding if self._blobs.has(digest))
@@ -163,15 +161,6 @@ class JobWorkspace:
     def _pending(self, preparing: _Preparing) -> list[bytes | WantedJob]:
         blobs: list[bytes | WantedJob] = [digest for digest in preparing.fetches if not self._blobs.has(digest)]
         return blobs + [wanted for wanted, job in preparing.runs.items() if not job.ledger.finished]
-
-    def _watch(self, preparing: _Preparing) -> None:
-        """Note progress: a chunk that came, a round of a child job, or a child job with an aggregator."""
-        left = tuple(self._blobs.left(digest) for digest in preparing.fetches)
-        running = [job for job in preparing.runs.values() if not job.ledger.finished]
-        progress = (left, tuple(job.ledger.register.position for job in running), len(running))
-        led = any(job.election.aggregator for job in running)
-        if progress != preparing.progress or led:
-            preparing.progress, preparing.progress_at = progress, self._ctx.now
 
     def _hopeless(self, preparing: _Preparing, key: bytes | WantedJob) -> bool:
         """Return whether no peer that could help was present for as long as an election takes."""

@@ -14,8 +14,7 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.peer.core.reports import BlobCorrupt, BlobPulled
-from p2pclust.peer.core.tasks import VerifyBlob
-from p2pclust.peer.core.tokens import VerifyToken
+from p2pclust.peer.core.tasks import VerifyBlob, VerifyToken
 
 #: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
 _SLOWEST: Final = 8

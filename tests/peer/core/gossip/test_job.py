@@ -18,9 +18,8 @@ from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.tasks import CloseGossipRound, StateInfo, StateMade
+from p2pclust.peer.core.tasks import CloseGossipRound, GossipToken, StateInfo, StateMade
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.peer.core.tokens import GossipToken
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -200,13 +199,14 @@ def test_a_state_that_was_made_in_an_older_epoch_is_dropped() -> None:
     world, job_id = a_world()
     job = the_job(world, "p0", job_id)
     assert world.run_until(world.now + 5.0, lambda: job.ledger.register.round >= 1 and job._round is not None)
-    assert job._ref is not None
+    assert job._held is not None
+    ref = job._held.ref
     before = job.ledger.register.position
     job._round = None
-    made = StateMade(job._ref, StateInfo(final=False))
-    job.computed(GossipToken(job_id, CloseGossipRound.kind, job._ref.digest, within="-1"), made)
+    made = StateMade(ref, StateInfo(final=False))
+    job.computed(GossipToken(job_id, CloseGossipRound.kind, ref.digest, within="-1"), made)
     assert job.ledger.register.position == before
-    job.computed(GossipToken(job_id, CloseGossipRound.kind, job._ref.digest, within="0"), made)
+    job.computed(GossipToken(job_id, CloseGossipRound.kind, ref.digest, within="0"), made)
     assert job.ledger.register.position == (0, before[1] + 1)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import msgpack
 import numpy as np
 import pytest
@@ -64,7 +67,10 @@ class One:
         self.members = Members()
         self.ledger = Ledger(self.ctx, document(missing), ballot, None)
         self.said: list[str] = []
-        self.circles = GossipMembership(self.ctx, self.members, document(missing), self.ledger, self)  # type: ignore[arg-type]
+        job = SimpleNamespace(
+            context=self.ctx, membership=self.members, blobs=None, document=document(missing), ledger=self.ledger
+        )
+        self.circles = GossipMembership(cast(Any, job), self)
 
     def entered(self) -> None:
         self.said.append("entered")
@@ -217,7 +223,6 @@ def test_two_stores_never_propose_the_same_epoch() -> None:
     for store in ("s-a", "other"):
         one = One()
         one.ctx.store_id = store
-        one.circles = GossipMembership(one.ctx, one.members, document(), one.ledger, one)  # type: ignore[arg-type]
         one.circles.begin()
         one.circles.renew()
         assert one.circles.circle is not None

@@ -8,11 +8,10 @@ from typing import Any, cast
 import pytest
 from harness import Net, toy
 
-from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.gossip.job import GossipJob, GossipState, Version
 from p2pclust.peer.core.gossip.members import GossipMembers
-from p2pclust.peer.core.job_messages import Mix
-from p2pclust.peer.core.rounds.handover import Version
-from p2pclust.peer.core.tasks import Ref
+from p2pclust.peer.core.job_messages import HeldState, Mix
+from p2pclust.peer.core.tasks import Ref, StateInfo
 from p2pclust.protocols.engine.workspace import digest_of
 
 STATE = Ref(digest_of(b"the state of round 3"), 20, b"the state of round 3")
@@ -34,8 +33,7 @@ def entered(net: Net, version: Version) -> GossipJob:
     """The job of p1, which has entered the first epoch with that state."""
     (job,) = net.core("p1").jobs.jobs.values()
     assert isinstance(job, GossipJob)
-    job._version = job._entry = version
-    job._ref = STATE
+    job._held, job._entry = GossipState(version, STATE, StateInfo(final=False)), version
     job._exchange.enter(("p2", "p3"), (version.round, 0))
     return job
 
@@ -59,10 +57,22 @@ def test_words_that_belong_to_an_older_state_are_not_mixed(net: Net, entry: tupl
 def test_a_final_state_is_adopted_in_the_epoch_in_which_all_members_have_it(net: Net, epoch: int, final: bool) -> None:
     """Else no majority of this epoch would have it on disk, and a peer could finish before one has."""
     job = entered(net, Version(3, epoch, STATE.digest))
-    job._final = True
+    job._held = GossipState(Version(3, epoch, STATE.digest), STATE, StateInfo(final=True))
     job.ledger.see(7)
     job.ledger.adopt(epoch, 3, STATE, final=final)
     job.circles.circle = GossipMembers(7, (0, 1, 2))
     job._closed(cast(Any, SimpleNamespace(answers={})))
     assert (job.ledger.register.position, job.ledger.register.final) == ((7, 3), True)
     assert not job.ledger.finished
+
+
+def test_a_wait_for_a_state_ends_with_its_own_blob_only(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = entered(net, Version(3, 0, STATE.digest))
+    wanted, taken = digest_of(b"wanted"), list[bytes]()
+    message = HeldState(job.id, 0, 0, 4, wanted, 10**6, ())
+    net.arrive("p2", "p1", message)
+    monkeypatch.setattr(job, "_on_held", lambda source, message: taken.append(message.digest))
+    job.blob_ready(digest_of(b"another"))
+    assert (taken, wanted in job.blobs_in_use()) == ([], True)
+    job.blob_ready(wanted)
+    assert (taken, wanted in job.blobs_in_use()) == ([wanted], False)

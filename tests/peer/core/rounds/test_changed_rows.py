@@ -4,8 +4,7 @@ from p2pclust.lab.testbed.peer.lies import FirstUse
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.round_reports import PhaseBegun
-from p2pclust.peer.core.tasks import CombineRound, Contribute, Ref
-from p2pclust.peer.core.tokens import AnswerToken, TermToken
+from p2pclust.peer.core.tasks import AnswerToken, CombineRound, Contribute, Ref, TermToken
 
 STATE = Ref(b"", 0, b"")
 

@@ -160,8 +160,8 @@ def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
 
 def a_headway() -> tuple[Headway, Context]:
     context = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
-    document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S))
-    job = SimpleNamespace(context=context, document=document, membership=None, ledger=None)
+    document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S), index=lambda name: 0)
+    job = SimpleNamespace(context=context, document=document, membership=None, blobs=None, ledger=None)
     return Headway(cast(JobContext, job)), context
 
 
@@ -293,11 +293,10 @@ def test_elections_wait_longer_with_each_term_as_far_as_answers_take_long(
 ) -> None:
     """They took their time-outs from one range, whatever the term, although answers took longer."""
     _, context = a_headway()
-    document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S))
+    document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S), index=lambda name: 0)
     membership = SimpleNamespace(answer_s=lambda: answer_s)
-    parts = SimpleNamespace(
-        context=context, document=document, membership=membership, ledger=SimpleNamespace(term=term)
-    )  # fmt: skip
+    ledger = SimpleNamespace(term=term)
+    parts = SimpleNamespace(context=context, document=document, membership=membership, blobs=None, ledger=ledger)
     assert Headway(cast(JobContext, parts)).election_times() == pytest.approx(times)
 
 

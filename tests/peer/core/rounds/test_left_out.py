@@ -9,7 +9,8 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
+from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
+from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.tree_sums import Part
 from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED
@@ -45,39 +46,47 @@ def test_a_late_peer_is_named_as_late() -> None:
     assert combined(net, "p1")[0].abstained == {2: "left out: late"}
 
 
-def an_open_round() -> tuple[Answers, OpenRound]:
-    document = SimpleNamespace(roster=NAMES, index=NAMES.index)
-    suspicions = SimpleNamespace(add=lambda *what: None)
-    job = SimpleNamespace(
-        context=SimpleNamespace(barred={}), document=document, membership=None, blobs=None, suspicions=suspicions,
-        bars=lambda name: False,
-    )  # fmt: skip
-    patience = SimpleNamespace(rests=lambda name: None, heard=lambda name: None)
-    opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
-    opened.left_out[1] = None
-    return Answers(cast(Any, job), cast(Any, patience)), opened
+class Term:
+    """A term at p1 that has left p2 out of its round, and does not end it."""
+
+    def __init__(self) -> None:
+        self._document = SimpleNamespace(roster=NAMES, index=NAMES.index)
+        self._ctx = SimpleNamespace(barred={}, me="p1")
+        self._job = SimpleNamespace(bars=lambda name: False)
+        self._patience = SimpleNamespace(rests=lambda name: None, heard=lambda name: None)
+        self.opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+        self.opened.left_out[1] = None
+        self.looks = 0
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def take(self, ref: Ref | None, abstains: str) -> OpenRound:
+        """Take an answer of p2, after which the round may end."""
+        AggregatorTerm._take(cast(Any, self), self.opened, "p2", ref, abstains)
+        assert self.looks == 1
+        return self.opened
 
 
 def test_a_peer_that_answers_after_all_is_not_left_out() -> None:
-    answers, opened = an_open_round()
-    assert answers.take(opened, "p2", Ref(b"c" * 32, 1, b"c"), "")
+    opened = Term().take(Ref(b"c" * 32, 1, b"c"), "")
     assert (list(opened.contributions), list(opened.left_out)) == ([1], [])
 
 
 def test_a_peer_that_abstains_after_all_is_not_left_out() -> None:
-    answers, opened = an_open_round()
-    assert answers.take(opened, "p2", None, "gate")
+    opened = Term().take(None, "gate")
     assert (opened.abstained, list(opened.left_out)) == ({1: "gate"}, [])
 
 
 def test_a_peer_that_says_that_it_was_not_asked_stays_left_out() -> None:
-    answers, opened = an_open_round()
-    assert answers.take(opened, "p2", None, NOT_ASKED)
+    opened = Term().take(None, NOT_ASKED)
     assert (opened.abstained, list(opened.left_out)) == ({}, [1])
 
 
 @pytest.mark.parametrize(("abstained", "left_out"), [({}, []), ({1: "gate"}, []), ({1: NOT_ASKED}, [1])])
 def test_a_peer_whose_answer_comes_in_a_sum_is_not_left_out(abstained: dict[int, str], left_out: list[int]) -> None:
-    answers, opened = an_open_round()
-    answers.count(opened, Part(0b010, 0b010, 0b010 if not abstained else 0, abstained, None, False))
-    assert list(opened.left_out) == left_out
+    term = Term()
+    AggregatorTerm._count(
+        cast(Any, term), term.opened, Part(0b010, 0b010, 0b010 if not abstained else 0, abstained, None, False)
+    )
+    assert list(term.opened.left_out) == left_out

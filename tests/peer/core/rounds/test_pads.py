@@ -18,9 +18,8 @@ from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
 from p2pclust.peer.core.messages import RosterOffer
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
-from p2pclust.peer.core.tasks import NoResult, PadsKept, PadsTaken, Ref, TakePads
+from p2pclust.peer.core.tasks import NoResult, PadsKept, PadsTaken, PadsToken, Ref, TakePads
 from p2pclust.peer.core.timing import PRESETS, Limits
-from p2pclust.peer.core.tokens import PadsToken
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import packed
@@ -119,7 +118,7 @@ class Kept:
         self.barred: dict[str, None] = {}
         blobs = SimpleNamespace(has=lambda digest: True)
         job = SimpleNamespace(
-            context=self.ctx, document=DOCUMENT, ledger=self.ledger, blobs=blobs, keys=None,
+            context=self.ctx, document=DOCUMENT, membership=None, ledger=self.ledger, blobs=blobs, keys=None,
             bars=self.barred.__contains__,
         )  # fmt: skip
         self.keeper = Keeper(cast(Any, job), cast(Any, self.election), self.notes)
@@ -259,7 +258,7 @@ def test_for_the_next_aggregator_the_set_of_one_that_aggregated_itself_is_on_dis
     """As an aggregator it noted the set without waiting for the disk: no pads of its own had left."""
     kept = Kept()
     kept.notes.note(STATE, 0b1111, (0b1111,), sync=False)
-    kept.keeper.keep(Held(Ref(STATE, 5, b"state"), 0b1111, Ref(b"s" * 32, 3, b"sum")))
+    kept.keeper.held = Held(Ref(STATE, 5, b"state"), 0b1111, Ref(b"s" * 32, 3, b"sum"))
     kept.took(*kept.asked(0))
     kinds = [(type(effect), getattr(effect, "sync", None)) for effect in kept.ctx.effects]
     assert kinds.index((Persist, True)) < kinds.index((Send, None))

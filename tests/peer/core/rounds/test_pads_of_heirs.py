@@ -14,9 +14,8 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
-from p2pclust.peer.core.tasks import PadsTaken, Ref
+from p2pclust.peer.core.tasks import PadsTaken, PadsToken, Ref
 from p2pclust.peer.core.timing import PRESETS, Limits
-from p2pclust.peer.core.tokens import PadsToken
 from p2pclust.peer.core.treatment import Treatment
 
 NAMES = ("p1", "p2", "p3", "p4")
@@ -34,11 +33,11 @@ def test_the_set_of_an_aggregator_is_synced_before_its_own_pads_leave_for_the_ne
     notes = PadNotes(ctx, DOCUMENT, None)
     blobs = SimpleNamespace(has=lambda digest: True)
     job = SimpleNamespace(
-        context=ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, keys=None, bars=lambda name: False
+        context=ctx, document=DOCUMENT, membership=None, ledger=ledger, blobs=blobs, keys=None, bars=lambda name: False
     )
     keeper = Keeper(cast(Any, job), cast(Any, election), notes)
     notes.note(STATE.digest, MEMBERS, (MEMBERS,), sync=False)  # as it asks the other keepers
-    keeper.keep(Held(STATE, MEMBERS, Ref(b"s" * 32, 3, b"sum")))
+    keeper.held = Held(STATE, MEMBERS, Ref(b"s" * 32, 3, b"sum"))
     assert [effect.sync for effect in ctx.effects if isinstance(effect, Persist)] == [False]
 
     ledger.term, election.aggregator = 4, "p3"

@@ -47,7 +47,9 @@ class Ended:
             self.notes.note(STATE, sets[0], sets)
         ledger = SimpleNamespace(finished=finished, register=SimpleNamespace(ref=Ref(STATE, 5, b"state")))
         keys = JobKeys(DOCUMENT.id, DOCUMENT.treatment.secure_sums, bytes(32), (bytes(32),) * 4)
-        job = SimpleNamespace(context=self.ctx, document=DOCUMENT, ledger=ledger, facts=self.facts, keys=keys)
+        job = SimpleNamespace(
+            context=self.ctx, document=DOCUMENT, membership=None, blobs=None, ledger=ledger, facts=self.facts, keys=keys
+        )
         self.sets = ReportedSets(cast(Any, job), self.notes)
         self.ctx.effects.clear()
 
