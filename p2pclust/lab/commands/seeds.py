@@ -98,7 +98,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(1))]
     ['']
     """
-    from p2pclust.lab.simulation.swarms.mutants import planted  # noqa: PLC0415
+    from p2pclust.lab.simulation.swarms.bugs import planted  # noqa: PLC0415
 
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:

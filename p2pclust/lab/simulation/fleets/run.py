@@ -9,7 +9,7 @@ from p2pclust.lab.simulation.fleets.drawing import Bounds, draw
 from p2pclust.lab.simulation.fleets.fleet import RandomResult, live
 from p2pclust.lab.simulation.fleets.minimise import minimised
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
-from p2pclust.lab.simulation.swarms.mutants import planted
+from p2pclust.lab.simulation.swarms.bugs import planted
 
 #: By name: which worlds are drawn.
 SWARMS: Final[dict[str, Bounds]] = {
