@@ -22,7 +22,6 @@ from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
 
 if TYPE_CHECKING:
-    from p2pclust.lab.simulation.fleets.fleet import RandomResult
     from p2pclust.lab.simulation.swarms.swarm import SeedResult
 
 
@@ -116,7 +115,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
                 )  # fmt: skip
 
 
-def _swarm(asked: Asked) -> Callable[[int], SeedResult | RandomResult]:
+def _swarm(asked: Asked) -> Callable[[int], SeedResult]:
     """Return what runs one seed."""
     from p2pclust.lab.simulation.fleets import run as fleets  # noqa: PLC0415
     from p2pclust.lab.simulation.swarms import swarm  # noqa: PLC0415

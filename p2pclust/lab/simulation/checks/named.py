@@ -30,9 +30,7 @@ class Named(Observer):
         if job.id in self._read or job.document.census:
             return
         self._read[job.id] = None
-        ref = job.ledger.register.ref
-        assert ref is not None
-        state = JobState.decode(ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest)))
+        state = JobState.decode(peer.state_of(job.id))
         mathematics, roster = Job.from_dict(msgpack.unpackb(job.document.job)), job.document.roster
         for number, record in enumerate(state.log):
             protocol = mathematics.protocols[record.stage]

@@ -292,8 +292,7 @@ class ClientSwarm(Swarm):
             assert ref is not None
             if ref.digest.hex() in self._states:
                 continue
-            state = JobState.decode(ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest)))
-            self._states[ref.digest.hex()] = state
+            state = self._states[ref.digest.hex()] = JobState.decode(peer.bytes_of(ref))
             self.marks.counts["job done" if state.status == "done" else "job cancelled"] += 1
             mathematics = Job.from_dict(msgpack.unpackb(document.job))
             again = replay(mathematics, [self.locals[name] for name in document.roster], state.log)

@@ -84,7 +84,7 @@ class _Moment:
         """The state that the target holds."""
         ref = self.register.ref
         assert ref is not None
-        return JobState.decode(b"".join(self.target.disk.blob(ref.digest)) if ref.payload is None else ref.payload)
+        return JobState.decode(self.target.bytes_of(ref))
 
     def open(self, state: JobState, *, final: bool = False, aggregator: int = -1) -> Open:
         data, round_ = state.encode(), self.register.round + 1
