@@ -15,7 +15,7 @@ ROWS = {
     "one round, tasks end at any time": Bounds(),
     "one round, one crash": Bounds(crashes=1, at_once=True),
     "two rounds, one crash": Bounds(rounds=2, crashes=1, at_once=True),
-    "one round, two elections": Bounds(elections=2, at_once=True),
+    "one round, two elections": Bounds(elections=2, at_once=True, again=True),
 }
 #: Bugs of the simulator, the bounds within which each breaks a promise, and that promise.
 BUGS = {

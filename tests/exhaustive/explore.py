@@ -1,6 +1,6 @@
 """All histories of a small fleet within bounds: orders of messages, losses, repeats, ends of tasks, time-outs, and crashes.
 
-A message that was sent may arrive at any time, more than once, or never. A crash comes after any effect of any step; the
+A message that was sent may arrive at any time, or never, or more than once. A crash comes after any effect of any step; the
 peer starts again with what it had synced. Time passes in leaps, long enough for an election or for a repetition.
 
 Of two states that differ only in that more messages were sent in one, the other is not explored: what can follow from it can
@@ -45,6 +45,9 @@ class Bounds:
         How often time leaps by as much as a repetition.
     at_once : bool
         Whether a task ends in the step that begins it, and not at any time later.
+    again : bool
+        Whether a message may arrive more than once. Then fewer states are left, because what was sent stays in the network,
+        and more steps to compute.
     """
 
     rounds: int = 1
@@ -52,6 +55,7 @@ class Bounds:
     elections: int = 1
     repetitions: int = 0
     at_once: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ class _Exploration:
         for number in members_of(world.network):
             for crash in crashes:
                 index = NAMES.index(self._messages[number][1])
-                yield from self._after(world, index, ("message", number), crash)
+                gone = 0 if self._bounds.again else 1 << number
+                yield from self._after(world, index, ("message", number), crash, gone)
         for index, (number, age) in enumerate(world.peers):
             peer = self._peers[number]
             for crash in crashes:
@@ -150,10 +155,10 @@ class _Exploration:
         if world.repetitions:
             yield replace(world, peers=_older(world.peers, _SHORT_LEAP_S), repetitions=world.repetitions - 1)
 
-    def _after(self, world: _World, index: int, what: tuple[Any, ...], crash: bool) -> Iterator[_World]:
+    def _after(self, world: _World, index: int, what: tuple[Any, ...], crash: bool, gone: int = 0) -> Iterator[_World]:
         for step in self._steps_of(*world.peers[index], what, crash):
             peers = (*world.peers[:index], (step.peer, 0.0), *world.peers[index + 1 :])
-            network = world.network | as_mask(step.sent)
+            network = (world.network & ~gone) | as_mask(step.sent)
             for number in (*members_of(network & self._sent_to[index]), *step.sent):
                 if self._is_over(number, peers):
                     network &= ~(1 << number)
