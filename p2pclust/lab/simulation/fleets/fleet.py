@@ -8,20 +8,16 @@ from functools import partial
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.checks.accepted import Accepted
-from p2pclust.lab.simulation.checks.endings import Endings
 from p2pclust.lab.simulation.checks.fleet_rosters import NamedRosters
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.named import Named
-from p2pclust.lab.simulation.checks.published import Published
-from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
+from p2pclust.lab.simulation.checks.liars import Published, Refutations
 from p2pclust.lab.simulation.checks.timers import Waits
 from p2pclust.lab.simulation.checks.turns import Turns
 from p2pclust.lab.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
 from p2pclust.lab.simulation.fleets.faults import break_
-from p2pclust.lab.simulation.fleets.forging import Forger
-from p2pclust.lab.simulation.fleets.ghosts import Ghosts
 from p2pclust.lab.simulation.fleets.jobs import KINDS
+from p2pclust.lab.simulation.fleets.liars import Forger, Ghosts
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
 from p2pclust.lab.simulation.swarms.fedcref import labelled
 from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes, aggregates

@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.checks.liars import Refutations
 from p2pclust.lab.simulation.world.peer import FLEET, Peer, device_key
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode, encode

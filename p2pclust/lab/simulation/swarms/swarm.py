@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.checks.accepted import Accepted
-from p2pclust.lab.simulation.checks.endings import Endings
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.named import Named
-from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
+from p2pclust.lab.simulation.checks.liars import Refutations
 from p2pclust.lab.simulation.checks.timers import Waits
 from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes
 from p2pclust.lab.simulation.swarms.out_of_turn import OutOfTurn
