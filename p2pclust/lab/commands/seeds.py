@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from p2pclust._version import __version__
 from p2pclust.errors import UsageError
@@ -115,7 +115,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
                 )  # fmt: skip
 
 
-def _swarm(asked: Asked) -> Callable[[int], SeedResult]:
+def _swarm(asked: Asked) -> Callable[[int], SeedResult[Any]]:
     """Return what runs one seed."""
     from p2pclust.lab.simulation.fleets import run as fleets  # noqa: PLC0415
     from p2pclust.lab.simulation.swarms import swarm  # noqa: PLC0415

@@ -199,7 +199,7 @@ class RandomFleet:
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
-    def go(self) -> SeedResult:
+    def go(self) -> SeedResult[FleetPlan]:
         """Run to the verdict."""
         failure = ""
         try:
@@ -379,6 +379,6 @@ class RandomFleet:
             job.judge(self)
 
 
-def live(plan: FleetPlan) -> SeedResult:
+def live(plan: FleetPlan) -> SeedResult[FleetPlan]:
     """Run one plan."""
     return RandomFleet(plan).go()

@@ -71,7 +71,7 @@ SWARMS: Final[dict[str, Bounds]] = {
 }
 
 
-def run(seed: int, swarm: str = "any") -> SeedResult:
+def run(seed: int, swarm: str = "any") -> SeedResult[FleetPlan]:
     """Run one seed of a swarm."""
     return live(draw(seed, SWARMS[swarm]))
 

@@ -310,7 +310,7 @@ class ClientSwarm(Swarm):
         return tuple(int(label) for label in (apart**2).sum(axis=2).argmin(axis=1))
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``."""
     plan = draw(seed)
     return ClientSwarm(laid_out(plan, overlay)).go()

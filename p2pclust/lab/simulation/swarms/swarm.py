@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgpack
 import numpy as np
@@ -34,18 +34,16 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
-if TYPE_CHECKING:
-    from p2pclust.lab.simulation.fleets.plan import FleetPlan
-
+PlanT = TypeVar("PlanT")
 #: Liveness: how long the job may take after the last fault has healed (virtual seconds).
 DEADLINE_S: Final = 120.0
 
 
 @dataclass(frozen=True)
-class SeedResult:
+class SeedResult(Generic[PlanT]):
     """What came of a run; `failure` is empty if nothing was wrong."""
 
-    plan: SwarmPlan | FleetPlan
+    plan: PlanT
     failure: str
     virtual_s: float
     n_events: int
@@ -53,7 +51,7 @@ class SeedResult:
     counts: Counter[str]
 
     @classmethod
-    def of(cls, plan: SwarmPlan | FleetPlan, world: World, marks: Marks, failure: str) -> SeedResult:
+    def of(cls, plan: PlanT, world: World, marks: Marks, failure: str) -> SeedResult[PlanT]:
         """Return what came of a run of a world."""
         for kind in ("lost", "cut", "duplicated", "delayed"):
             marks.counts[f"message {kind}"] += world.network.counts[kind]
@@ -116,7 +114,7 @@ class Swarm:
             participation=plan.participation, **off,
         )  # fmt: skip
 
-    def go(self) -> SeedResult:
+    def go(self) -> SeedResult[SwarmPlan]:
         """Run to the verdict."""
         failure = ""
         try:
@@ -292,6 +290,6 @@ class Swarm:
         return any(p.core is not None and self.marks.job in p.core.jobs.jobs for p in self.world.peers.values())
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
     return Swarm(laid_out(draw(seed), overlay)).go()

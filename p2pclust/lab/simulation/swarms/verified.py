@@ -94,7 +94,7 @@ def _made(swarm: Swarm, peer: Peer, outcome: StateMade) -> Made | None:
     return Made(state, outcome.info, document.index(peer.name), verifier)
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``."""
     if seed % 3 == 2:
         plan = laid_out(secure.planned(seed), overlay)
