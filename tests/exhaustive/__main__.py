@@ -8,14 +8,14 @@ import sys
 
 from tests.exhaustive.explore import Bounds, explore
 
-from p2pclust.lab.simulation.swarms.mutants import planted
+from p2pclust.lab.simulation.swarms.bugs import planted
 
 #: The last one is larger than most machines have time for: it is cut off, and says so.
 ROWS = {
     "one round, tasks end at any time": Bounds(),
     "one round, one crash": Bounds(crashes=1, at_once=True),
     "two rounds, one crash": Bounds(rounds=2, crashes=1, at_once=True),
-    "one round, two elections": Bounds(elections=2, at_once=True),
+    "one round, two elections": Bounds(elections=2, at_once=True, again=True),
 }
 #: Bugs of the simulator, the bounds within which each breaks a promise, and that promise.
 BUGS = {

@@ -1,13 +1,17 @@
-"""All histories of a small fleet within bounds: every order of messages, losses, ends of tasks, time-outs, and crashes.
+"""All histories of a small fleet within bounds: orders of messages, losses, repeats, ends of tasks, time-outs, and crashes.
 
-A message may stay in the network until the end, which is a loss. A crash comes after any effect of any step; the peer starts
-again with what it had synced. Time passes in leaps, long enough for an election or for a repetition.
+A message that was sent may arrive at any time, or never, or more than once. A crash comes after any effect of any step; the
+peer starts again with what it had synced. Time passes in leaps, long enough for an election or for a repetition.
+
+Of two states that differ only in that more messages were sent in one, the other is not explored: what can follow from it can
+follow from the one, which loses the rest. Because of that few states are left for each state of the peers.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,6 +21,7 @@ from p2pclust.lab.simulation.checks.agreement import Agreement
 from p2pclust.peer.core import job_messages
 from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.messages import Message
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 __all__ = ["Bounds", "Explored", "explore"]
 
@@ -40,6 +45,9 @@ class Bounds:
         How often time leaps by as much as a repetition.
     at_once : bool
         Whether a task ends in the step that begins it, and not at any time later.
+    again : bool
+        Whether a message may arrive more than once. Then fewer states are left, because what was sent stays in the network,
+        and more steps to compute.
     """
 
     rounds: int = 1
@@ -47,6 +55,7 @@ class Bounds:
     elections: int = 1
     repetitions: int = 0
     at_once: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class _World:
     """One state of the fleet: of each peer its number and how long ago its last step was."""
 
     peers: tuple[tuple[int, float], ...]
-    network: frozenset[int]
+    network: int  # the messages that were sent and can still do something: bits by number
     history: frozenset[int]
     crashes: int
     elections: int
@@ -73,13 +82,12 @@ class _World:
 
     @property
     def key(self) -> int:
-        """Eight bytes, of which two states have the same ones by chance only (hash compaction)."""
-        left = (self.crashes, self.elections, self.repetitions)
-        return hash((self.peers, self.network, self.history, left))
+        """Eight bytes of all but the network; two states have the same ones by chance only (hash compaction)."""
+        return hash((self.peers, self.history, self.crashes, self.elections, self.repetitions))
 
 
 class _Exploration:
-    """One search, depth first."""
+    """One search: states with many messages come first, because they stand for those with fewer."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -88,6 +96,8 @@ class _Exploration:
         self._number_of: dict[int, int] = {}
         self._messages: list[Sent] = []
         self._message_of: dict[Sent, int] = {}
+        self._sent_to = [0 for _ in NAMES]  # by peer: the messages to it
+        self._networks: dict[int, list[int]] = {}  # by the key of a state: none is a part of another one
         self._happened: list[Happened] = []
         self._event_of: dict[Happened, int] = {}
         self._steps: dict[tuple[Any, ...], list[_Step]] = {}
@@ -98,30 +108,41 @@ class _Exploration:
         """Explore all states, or as many as that much processor time allows."""
         began = time.process_time()
         bounds = self._bounds
-        first = [Peer(name, self._toy, at_once=bounds.at_once) for name in NAMES]
-        start = _World(
-            tuple((self._number(peer), 0.0) for peer in first), frozenset(), frozenset(), bounds.crashes,
-            bounds.elections, bounds.repetitions,
-        )  # fmt: skip
-        seen, todo, finished, broken = {start.key}, [start], 0, ""
+        peers = tuple((self._number(Peer(name, self._toy, at_once=bounds.at_once)), 0.0) for name in NAMES)
+        first = _World(peers, 0, frozenset(), bounds.crashes, bounds.elections, bounds.repetitions)
+        self._networks[first.key] = [0]
+        todo, n_found, n_states, finished, broken = [(0, 0, first)], 0, 0, 0, ""
         while todo and not broken and time.process_time() - began < limit_s:
-            world = todo.pop()
+            *_, world = heapq.heappop(todo)
+            if world.network not in self._networks[world.key]:
+                continue  # meanwhile, the same was found with more messages
+            n_states += 1
             finished += len({self._happened[n][2] for n in world.history if self._happened[n][0] == "ended"}) == 3
             try:
                 for following in self._following(world):
-                    if following.key not in seen:
-                        seen.add(following.key)
-                        todo.append(following)
+                    if self._is_new(following):
+                        n_found += 1
+                        heapq.heappush(todo, (-following.network.bit_count(), n_found, following))
             except BrokenError as error:
                 broken = str(error)
-        return Explored(len(seen), finished, time.process_time() - began, not todo and not broken, broken)
+        return Explored(n_states, finished, time.process_time() - began, not todo and not broken, broken)
+
+    def _is_new(self, world: _World) -> bool:
+        """Return whether no state was found that differs only in more messages; if so, forget those with fewer."""
+        known = self._networks.setdefault(world.key, [])
+        if any(world.network & ~network == 0 for network in known):
+            return False
+        known[:] = [network for network in known if network & ~world.network]
+        known.append(world.network)
+        return True
 
     def _following(self, world: _World) -> Iterator[_World]:
         crashes = (False, True) if world.crashes else (False,)
-        for number in world.network:
-            _, to, _ = self._messages[number]
+        for number in members_of(world.network):
             for crash in crashes:
-                yield from self._after(world, NAMES.index(to), ("message", number), crash, {number})
+                index = NAMES.index(self._messages[number][1])
+                gone = 0 if self._bounds.again else 1 << number
+                yield from self._after(world, index, ("message", number), crash, gone)
         for index, (number, age) in enumerate(world.peers):
             peer = self._peers[number]
             for crash in crashes:
@@ -134,13 +155,13 @@ class _Exploration:
         if world.repetitions:
             yield replace(world, peers=_older(world.peers, _SHORT_LEAP_S), repetitions=world.repetitions - 1)
 
-    def _after(
-        self, world: _World, index: int, what: tuple[Any, ...], crash: bool, delivered: Sequence[int] | set[int] = ()
-    ) -> Iterator[_World]:
+    def _after(self, world: _World, index: int, what: tuple[Any, ...], crash: bool, gone: int = 0) -> Iterator[_World]:
         for step in self._steps_of(*world.peers[index], what, crash):
             peers = (*world.peers[:index], (step.peer, 0.0), *world.peers[index + 1 :])
-            network = world.network.difference(delivered).union(step.sent)
-            network = frozenset(n for n in network if not self._is_over(n, peers))
+            network = (world.network & ~gone) | as_mask(step.sent)
+            for number in (*members_of(network & self._sent_to[index]), *step.sent):
+                if self._is_over(number, peers):
+                    network &= ~(1 << number)
             history = self._history(world.history, step.happened)
             yield _World(
                 peers, network, history, world.crashes - crash, world.elections, world.repetitions
@@ -205,6 +226,7 @@ class _Exploration:
     def _number_of_message(self, sent: Sent) -> int:
         if sent not in self._message_of:
             self._message_of[sent] = len(self._messages)
+            self._sent_to[NAMES.index(sent[1])] |= 1 << len(self._messages)
             self._messages.append(sent)
         return self._message_of[sent]
 

@@ -12,7 +12,7 @@ import importlib.util
 import pytest
 
 from p2pclust.lab.commands.seeds import Asked, try_seeds
-from p2pclust.lab.simulation.swarms.mutants import BUGS
+from p2pclust.lab.simulation.swarms.bugs import BUGS
 
 #: By planted bug: a seed of its swarm that finds it, and how the failure begins.
 FOUND_BY = {
@@ -120,7 +120,7 @@ _MOVED = 8
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
-    swarm, _ = BUGS[bug]
+    swarm = BUGS[bug]
     if swarm == "fedcref" and importlib.util.find_spec("torch") is None:
         pytest.skip("autoencoders need torch: pip install 'p2pclust[models]'")
     first, begins = FOUND_BY[bug]

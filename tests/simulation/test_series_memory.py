@@ -10,8 +10,8 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.lab.simulation.checks.endings import Endings
 from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.checks.jobs import Endings
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer

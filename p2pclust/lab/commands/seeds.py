@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from p2pclust._version import __version__
 from p2pclust.errors import UsageError
@@ -22,7 +22,6 @@ from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
 
 if TYPE_CHECKING:
-    from p2pclust.lab.simulation.fleets.fleet import RandomResult
     from p2pclust.lab.simulation.swarms.swarm import SeedResult
 
 
@@ -80,7 +79,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(1))]
     ['']
     """
-    from p2pclust.lab.simulation.swarms.mutants import planted  # noqa: PLC0415
+    from p2pclust.lab.simulation.swarms.bugs import planted  # noqa: PLC0415
 
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
@@ -98,7 +97,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
                 )  # fmt: skip
 
 
-def _swarm(asked: Asked) -> Callable[[int], SeedResult | RandomResult]:
+def _swarm(asked: Asked) -> Callable[[int], SeedResult[Any]]:
     from p2pclust.lab.simulation.fleets import run as fleets  # noqa: PLC0415
     from p2pclust.lab.simulation.swarms import swarm  # noqa: PLC0415
 

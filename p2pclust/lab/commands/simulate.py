@@ -192,11 +192,11 @@ def _range(text: str) -> tuple[int, int]:
 
 def _checked(asked: Asked) -> Asked:
     """Return what is asked for; a planted bug is looked for in its own swarm, if no other is named."""
-    from p2pclust.lab.simulation.swarms.mutants import BUGS  # noqa: PLC0415
+    from p2pclust.lab.simulation.swarms.bugs import BUGS  # noqa: PLC0415
 
     if asked.mutant is not None and asked.mutant not in BUGS:
         raise UsageError(f"--mutant {asked.mutant}: expected all, or one of {', '.join(BUGS)}")
-    swarm = BUGS[asked.mutant][0] if asked.mutant is not None else ""
+    swarm = BUGS.get(asked.mutant or "", "")
     asked = asked._replace(protocol=asked.protocol or swarm or None)
     protocol = asked.protocol
     if asked.overlay not in (None, "sparse", "moving"):
@@ -284,7 +284,7 @@ class BugFound(NamedTuple):
 
 def bug_names() -> list[str]:
     """Return the names of all planted bugs."""
-    from p2pclust.lab.simulation.swarms.mutants import BUGS  # noqa: PLC0415
+    from p2pclust.lab.simulation.swarms.bugs import BUGS  # noqa: PLC0415
 
     return list(BUGS)
 
@@ -312,10 +312,10 @@ def _look_for_text(text: str) -> str:
 
 
 def _look_for(task: tuple[str, range]) -> BugFound:
-    from p2pclust.lab.simulation.swarms.mutants import BUGS  # noqa: PLC0415
+    from p2pclust.lab.simulation.swarms.bugs import BUGS  # noqa: PLC0415
 
     name, seeds = task
-    swarm, _ = BUGS[name]
+    swarm = BUGS[name]
     for finding in try_seeds(seeds, Asked(swarm or None, name)):
         if finding.failure:
             lines = finding.failure.splitlines()

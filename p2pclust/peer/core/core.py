@@ -32,7 +32,7 @@ from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Fact, Facts
+from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Facts
 from p2pclust.peer.core.spread.series import PAUSES
 from p2pclust.peer.core.tasks import Contributed, JobToken, PadsTaken, StateMade, Summed, Token, Verified, VerifyToken
 from p2pclust.peer.core.timing import Limits, Timing

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import BeginJob, JobToken, NoResult, Outcome, StateTask, Task, Token
+from p2pclust.peer.core.tasks import BeginJob, JobToken, NoResult, StateTask, Task, Token
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import MOST_DEATHS, Kind, TaskDeaths

@@ -11,11 +11,9 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.lab.simulation.checks.accepted import Accepted
 from p2pclust.lab.simulation.checks.agreement import Agreement
-from p2pclust.lab.simulation.checks.endings import Endings
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.named import Named
+from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
 from p2pclust.lab.simulation.checks.timers import Waits
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import Peer

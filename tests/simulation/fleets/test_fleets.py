@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from swarm_seeds import counted
 
-from p2pclust.lab.simulation.checks.published import Published
+from p2pclust.lab.simulation.checks.liars import Published
 from p2pclust.lab.simulation.fleets.drawing import Bounds, draw
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.fleet import RandomFleet, live

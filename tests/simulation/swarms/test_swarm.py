@@ -40,7 +40,7 @@ def replay_command(seed: int, mutant: str = "") -> str:
     return f"p2pclust simulate --seeds {seed}:{seed + 1}" + (f" --mutant {mutant}" if mutant else "")
 
 
-def check(seed: int) -> swarm.SeedResult:
+def check(seed: int) -> swarm.SeedResult[plan.SwarmPlan]:
     outcome = swarm.run(seed)
     assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay it: {replay_command(seed)}"
     return outcome

@@ -92,7 +92,4 @@ class Turns(Observer):
         known = seen.documents.setdefault(turn.number, job.document)
         assert known.id == job.id, f"turn {turn.number} is two jobs: {known.id} and {job.id}"
         if effect.verb == "finished":
-            ref = job.ledger.register.ref
-            assert ref is not None
-            state = ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
-            seen.finals.setdefault(turn.number, {})[peer.name] = state
+            seen.finals.setdefault(turn.number, {})[peer.name] = peer.state_of(job.id)

@@ -10,6 +10,7 @@ import numpy as np
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.lab.simulation.fleets.plan import FAULTS_WITHIN_S, FOR_EVER, FleetPlan, JobPlan, RandomFault
+from p2pclust.lab.simulation.swarms.overlays import connected
 from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.timing import Limits
@@ -64,7 +65,7 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
     rng = np.random.default_rng([seed, 20])
     n = max(swarm.least_peers, _size(rng, swarm.most_peers))
     lasts_s = _LONG_S if swarm.long else FAULTS_WITHIN_S
-    links = _links(rng, n) if n > 2 and rng.random() < 0.35 else ()
+    links = connected(rng, n, lambda rng: int(rng.integers(0, n))) if n > 2 and rng.random() < 0.35 else ()
     jobs = _jobs(rng, n, [kind for kind in JOBS if not swarm.jobs or kind in swarm.jobs], lasts_s, sparse=bool(links))
     jobs = tuple(replace(job, rounds=_LONG_JOB) for job in jobs) if swarm.elections else jobs
     heals = swarm.heals or ("all" if rng.random() < 0.7 or n < 3 else "majority")
@@ -147,19 +148,6 @@ def _size(rng: np.random.Generator, most: int) -> int:
     if most >= _LARGE[0] and rng.random() < 0.1:
         return min(most, int(rng.choice(_LARGE)))
     return min(most, int(rng.choice([1, 2, 3, 3, 4, 5, 5, 6, 7, 9])))
-
-
-def _links(rng: np.random.Generator, n: int) -> tuple[tuple[int, int], ...]:
-    """Draw a connected overlay: a line, ring, star or tree, and some more links."""
-    shape = str(rng.choice(["line", "ring", "star", "tree"]))
-    above = {"star": [0] * n, "tree": [int(rng.integers(max(1, i))) for i in range(n)]}
-    links = {(above[shape][i] if shape in above else i - 1, i): None for i in range(1, n)}
-    if shape == "ring":
-        links[0, n - 1] = None
-    for _ in range(int(rng.integers(0, n))):
-        a, b = sorted(rng.choice(n, 2, replace=False).tolist())
-        links[a, b] = None
-    return tuple(sorted(links))
 
 
 def _conditions(rng: np.random.Generator, n: int) -> Conditions:

@@ -67,7 +67,7 @@ class DrawnJob:
     def judge(self, fleet: RandomFleet) -> None:
         """Check its end: the same bits at all peers, and the right ones."""
         names = [name for name in fleet.core() if name in self.roster and not fleet.refuses(name, self)]
-        finals = {_final(fleet.world.peers[name], self.id) for name in names}
+        finals = {fleet.world.peers[name].state_of(self.id) for name in names}
         assert len(finals) == 1, f"S5: peers ended {self.id} with different bits"
         state = JobState.decode(finals.pop())
         if state.status == "done":
@@ -133,13 +133,6 @@ class DrawnSeries(DrawnJob):
         fleet.world.run_until(fleet.world.now + _QUIET_S)
         assert self.series.newest == last, f"H6: a turn of {self.name} began after the series was cancelled"
         fleet.marks.counts["done: series"] += 1
-
-
-def _final(peer: Peer, job_id: str) -> bytes:
-    assert peer.core is not None
-    ref = peer.core.jobs.jobs[job_id].ledger.register.ref
-    assert ref is not None
-    return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
 
 def drawn(plan: JobPlan, job: Job, turns: Turns) -> DrawnJob:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.checks.accepted import Accepted
-from p2pclust.lab.simulation.checks.endings import Endings
 from p2pclust.lab.simulation.checks.fleet_rosters import NamedRosters
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.named import Named
-from p2pclust.lab.simulation.checks.published import Published
-from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
+from p2pclust.lab.simulation.checks.liars import Published, Refutations
 from p2pclust.lab.simulation.checks.timers import Waits
 from p2pclust.lab.simulation.checks.turns import Turns
 from p2pclust.lab.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
 from p2pclust.lab.simulation.fleets.faults import break_
-from p2pclust.lab.simulation.fleets.forging import Forger
-from p2pclust.lab.simulation.fleets.ghosts import Ghosts
 from p2pclust.lab.simulation.fleets.jobs import KINDS
+from p2pclust.lab.simulation.fleets.liars import Forger, Ghosts
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
 from p2pclust.lab.simulation.swarms.fedcref import labelled
 from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.lab.simulation.swarms.out_of_turn import OutOfTurn
+from p2pclust.lab.simulation.swarms.overlays import neighbours_by
+from p2pclust.lab.simulation.swarms.swarm import SeedResult, three_groups
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import paper_roster
 from p2pclust.lab.simulation.world.world import World
@@ -41,18 +38,6 @@ _RETRY_S = 1.0
 _RESTART_S = 2.0
 #: A job may take so many of the longest tasks longer, where tasks are long.
 _TASKS = 60
-
-
-@dataclass
-class RandomResult:
-    """What came of a run; `failure` is empty if nothing was wrong."""
-
-    plan: FleetPlan
-    failure: str
-    virtual_s: float
-    n_events: int
-    trace: str
-    counts: Counter[str]
 
 
 class RandomFleet:
@@ -76,7 +61,8 @@ class RandomFleet:
             self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
             np.random.default_rng([plan.seed, 23]),
             (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, JobsSeen(self.jobs), turns),
-            {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
+            {name: float(rng.random()) for name in self.names}, neighbours_by(self.names, plan.links),
+            known=plan.known, keyed=True,
             signs_facts=plan.signs_facts,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
@@ -105,11 +91,6 @@ class RandomFleet:
         free = [peer for peer in named if plan.all_heal or peer not in plan.core]
         return [] if plan.links else [self.names[peer] for peer in free[: plan.n_peers // 2]]
 
-    def _overlay(self) -> dict[str, tuple[str, ...]] | None:
-        ends = [(self.names[a], self.names[b]) for a, b in self.plan.links]
-        both = [*ends, *((b, a) for a, b in ends)]
-        return {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names} if ends else None
-
     def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
         needed = {KINDS[job.kind].data for job in self.plan.jobs}
         if "labelled" in needed:
@@ -117,13 +98,7 @@ class RandomFleet:
         if "columns" in needed:
             truth, ids = rng.integers(0, 2, 30), np.arange(30)
             return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in self.names}
-        centers = rng.uniform(0, 100, (3, 2))
-
-        def rows() -> Local:
-            n_rows = int(rng.integers(6, 14))
-            return Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
-
-        return {name: rows() for name in self.names}
+        return three_groups(self.names, rng)
 
     # -- what faults ask for ----------------------------------------------------------------------------------------------
 
@@ -224,7 +199,7 @@ class RandomFleet:
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
-    def go(self) -> RandomResult:
+    def go(self) -> SeedResult[FleetPlan]:
         """Run to the verdict."""
         failure = ""
         try:
@@ -234,10 +209,7 @@ class RandomFleet:
             self._judge()
         except AssertionError as error:
             failure = str(error) or repr(error)
-        for kind in ("lost", "cut", "duplicated", "delayed"):
-            self.marks.counts[f"message {kind}"] += self.network.counts[kind]
-        world = self.world
-        return RandomResult(self.plan, failure, world.now, world.n_events, world.trace, self.marks.counts)
+        return SeedResult.of(self.plan, self.world, self.marks, failure)
 
     def _begin(self) -> None:
         world = self.world
@@ -407,6 +379,6 @@ class RandomFleet:
             job.judge(self)
 
 
-def live(plan: FleetPlan) -> RandomResult:
+def live(plan: FleetPlan) -> SeedResult[FleetPlan]:
     """Run one plan."""
     return RandomFleet(plan).go()

@@ -6,10 +6,11 @@ from contextlib import nullcontext
 from typing import Final
 
 from p2pclust.lab.simulation.fleets.drawing import Bounds, draw
-from p2pclust.lab.simulation.fleets.fleet import RandomResult, live
+from p2pclust.lab.simulation.fleets.fleet import live
 from p2pclust.lab.simulation.fleets.minimise import minimised
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
-from p2pclust.lab.simulation.swarms.mutants import planted
+from p2pclust.lab.simulation.swarms.bugs import planted
+from p2pclust.lab.simulation.swarms.swarm import SeedResult
 
 #: By name: which worlds are drawn.
 SWARMS: Final[dict[str, Bounds]] = {
@@ -70,7 +71,7 @@ SWARMS: Final[dict[str, Bounds]] = {
 }
 
 
-def run(seed: int, swarm: str = "any") -> RandomResult:
+def run(seed: int, swarm: str = "any") -> SeedResult[FleetPlan]:
     """Run one seed of a swarm."""
     return live(draw(seed, SWARMS[swarm]))
 

@@ -70,7 +70,7 @@ class LeaderlessCancelSwarm(CancelSwarm, LeaderlessSwarm):
         return again.log == state.log
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed; each fourth is of a gossip job."""
     plan: SwarmPlan = draw(seed)
     return (

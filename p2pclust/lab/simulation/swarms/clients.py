@@ -292,8 +292,7 @@ class ClientSwarm(Swarm):
             assert ref is not None
             if ref.digest.hex() in self._states:
                 continue
-            state = JobState.decode(ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest)))
-            self._states[ref.digest.hex()] = state
+            state = self._states[ref.digest.hex()] = JobState.decode(peer.bytes_of(ref))
             self.marks.counts["job done" if state.status == "done" else "job cancelled"] += 1
             mathematics = Job.from_dict(msgpack.unpackb(document.job))
             again = replay(mathematics, [self.locals[name] for name in document.roster], state.log)
@@ -311,7 +310,7 @@ class ClientSwarm(Swarm):
         return tuple(int(label) for label in (apart**2).sum(axis=2).argmin(axis=1))
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``."""
     plan = draw(seed)
     return ClientSwarm(laid_out(plan, overlay)).go()

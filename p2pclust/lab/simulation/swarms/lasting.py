@@ -193,6 +193,6 @@ class LastingSwarm(Swarm):
         self.marks.counts["finished"] += 1
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed; no `failure` if nothing was wrong."""
     return LastingSwarm(laid_out(core_plan(draw(seed)), overlay)).go()

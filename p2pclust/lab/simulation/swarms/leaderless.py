@@ -57,7 +57,7 @@ class LeaderlessSwarm(Swarm):
         assert apart <= _APART * float(np.max(state.arrays["unit"])), f"the centers are {apart} from the replay's"
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
     return LeaderlessSwarm(paced(draw(seed), overlay)).go()
 

@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.checks.liars import Refutations
 from p2pclust.lab.simulation.world.peer import FLEET, Peer, device_key
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode, encode
@@ -84,7 +84,7 @@ class _Moment:
         """The state that the target holds."""
         ref = self.register.ref
         assert ref is not None
-        return JobState.decode(b"".join(self.target.disk.blob(ref.digest)) if ref.payload is None else ref.payload)
+        return JobState.decode(self.target.bytes_of(ref))
 
     def open(self, state: JobState, *, final: bool = False, aggregator: int = -1) -> Open:
         data, round_ = state.encode(), self.register.round + 1

@@ -5,6 +5,7 @@ They are drawn from streams of their own: a seed has the same fleet and the same
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +19,13 @@ OVERLAYS: Final = ("sparse", "moving")
 ALL_LINKS: Final = -1
 
 Pairs = tuple[tuple[int, int], ...]
+
+
+def neighbours_by(names: Sequence[str], links: Pairs) -> dict[str, tuple[str, ...]] | None:
+    """Return each peer's neighbours; None without links, on a full mesh."""
+    ends = [(names[a], names[b]) for a, b in links]
+    both = [*ends, *((b, a) for a, b in ends)]
+    return {name: tuple(sorted(b for a, b in both if a == name)) for name in names} if ends else None
 
 
 def laid_out(plan: SwarmPlan, kind: str | None) -> SwarmPlan:
@@ -42,17 +50,22 @@ def laid_out(plan: SwarmPlan, kind: str | None) -> SwarmPlan:
 def on_sparse_overlay(plan: SwarmPlan) -> SwarmPlan:
     """Draw links for a plan: a tree, or a ring, perhaps with more links; and whether all peers know all of them."""
     rng = np.random.default_rng([plan.seed, 11])
-    links, known = _few_links(rng, plan.n_peers), bool(rng.random() < 0.5)
+    links, known = connected(rng, plan.n_peers, _few), bool(rng.random() < 0.5)
     return replace(plan, links=links, known=known, collect=str(rng.choice(["star", "tree", "tree"])))
 
 
-def _few_links(rng: np.random.Generator, n: int) -> Pairs:
+def _few(rng: np.random.Generator) -> int:
+    return int(rng.choice([0, 0, 1, 2]))
+
+
+def connected(rng: np.random.Generator, n: int, more: Callable[[np.random.Generator], int]) -> Pairs:
+    """Draw a line, ring, star or tree, and some more links: as many as `more` draws, if they are new."""
     shape = str(rng.choice(["line", "ring", "star", "tree"]))
     above = {"star": [0] * n, "tree": [int(rng.integers(max(1, i))) for i in range(n)]}
     links = {(above[shape][i] if shape in above else i - 1, i): None for i in range(1, n)}
     if shape == "ring":
         links[0, n - 1] = None
-    for _ in range(int(rng.choice([0, 0, 1, 2]))):
+    for _ in range(more(rng)):
         a, b = sorted(rng.choice(n, 2, replace=False).tolist())
         links[a, b] = None
     return tuple(sorted(links))
@@ -66,7 +79,7 @@ def on_moving_overlay(plan: SwarmPlan) -> SwarmPlan:
     sparse = on_sparse_overlay(plan)
     rng = np.random.default_rng([plan.seed, 13])
     n = max(plan.n_peers, int(rng.integers(5, 10)))
-    links = _few_links(rng, n)
+    links = connected(rng, n, _few)
     moves = []
     for at in rng.uniform(0.0, FAULTS_UNTIL_S, int(rng.integers(1, 12))).tolist():
         one, other = rng.choice(n, 2, replace=False).tolist()
@@ -78,7 +91,7 @@ def on_moving_overlay(plan: SwarmPlan) -> SwarmPlan:
         n_peers=n,
         links=links,
         moves=tuple(sorted(move for move in moves if move[0] < FAULTS_UNTIL_S)),
-        last_links=links if rng.random() < 0.3 else _few_links(rng, n),
+        last_links=links if rng.random() < 0.3 else connected(rng, n, _few),
     )
 
 

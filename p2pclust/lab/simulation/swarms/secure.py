@@ -84,7 +84,7 @@ class SecureSwarm(Swarm):
         assert ended.encode() == state.plain().encode(), "S5: the bits are not those of the replay"
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``."""
     from p2pclust.lab.simulation.swarms.overlays import laid_out  # noqa: PLC0415
 

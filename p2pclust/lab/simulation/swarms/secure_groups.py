@@ -35,7 +35,7 @@ class GroupedSwarm(secure.SecureSwarm):
         return replace(request, treatment=replace(request.treatment, groups=_GROUPS, cohort=3))
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``."""
     from p2pclust.lab.simulation.swarms.overlays import laid_out  # noqa: PLC0415
 

@@ -144,7 +144,7 @@ class LeaderlessSeriesSwarm(SeriesSwarm, LeaderlessSwarm):
     """One run of a gossip job."""
 
 
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; each fourth has no aggregator."""
     plan = replace(draw(seed), participation=1.0)
     missing = "wait" if plan.missing == "all" else plan.missing

@@ -13,10 +13,9 @@ import numpy as np
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.tasks import Outcome, Ref, StateMade
+from p2pclust.peer.core.tasks import Outcome, StateMade
 from p2pclust.peer.work.states import SecuredJob, info_of
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import members_of
 
@@ -40,8 +39,10 @@ def let_them_repeat(swarm: Swarm) -> bool:
             return outcome
         job = peer.core.jobs.jobs[swarm.marks.job]
         register = job.ledger.register
-        before, after = _state(peer, register.ref), _state(peer, outcome.ref)
-        if before is None or after is None or register.ref is None or after.round == before.round:
+        if register.ref is None:
+            return outcome
+        before, after = (JobState.decode(peer.bytes_of(ref)) for ref in (register.ref, outcome.ref))
+        if after.round == before.round:
             return outcome  # no total came before it
         maker = Maker(job.document.index(peer.name), job.ledger.term, register.round + 1)
         if register.ref.digest in siblings:
@@ -55,12 +56,6 @@ def let_them_repeat(swarm: Swarm) -> bool:
 
     swarm.world.falsify = falsify
     return True
-
-
-def _state(peer: Peer, ref: Ref | None) -> JobState | None:
-    if ref is None:
-        return None
-    return JobState.decode(b"".join(peer.disk.blob(ref.digest)) if ref.payload is None else ref.payload)
 
 
 def _by(state: JobState, maker: Maker) -> JobState:
@@ -85,9 +80,6 @@ def _made(peer: Peer, swarm: Swarm, document: Document, state: JobState) -> Stat
     job = peer.core.jobs.jobs[document.id]
     assert isinstance(job, AggregatedJob)
     assert job.keys is not None
-    secured, data = SecuredJob(job.keys, peer.working.secrets), state.encode()
-    inline = len(data) <= swarm.plan.limits.inline_bytes
-    if not inline:
-        peer.disk.store_blob(digest_of(data), data, swarm.plan.limits.chunk_bytes)
+    secured = SecuredJob(job.keys, peer.working.secrets)
     info = info_of(swarm.job, state, len(document.roster), secured=secured)
-    return StateMade(Ref(digest_of(data), len(data), data if inline else None), info)
+    return StateMade(peer.keep(state.encode(), swarm.plan.limits), info)

@@ -8,22 +8,21 @@ and all peers have restarted: now the job has to end, with the bits of the in-pr
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.checks.accepted import Accepted
-from p2pclust.lab.simulation.checks.endings import Endings
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.named import Named
-from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
+from p2pclust.lab.simulation.checks.liars import Refutations
 from p2pclust.lab.simulation.checks.timers import Waits
 from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes
 from p2pclust.lab.simulation.swarms.out_of_turn import OutOfTurn
-from p2pclust.lab.simulation.swarms.overlays import ALL_LINKS, laid_out
+from p2pclust.lab.simulation.swarms.overlays import ALL_LINKS, laid_out, neighbours_by
 from p2pclust.lab.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import Peer
@@ -35,20 +34,38 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
+PlanT = TypeVar("PlanT")
 #: Liveness: how long the job may take after the last fault has healed (virtual seconds).
 DEADLINE_S: Final = 120.0
 
 
-@dataclass
-class SeedResult:
-    """What came of a run."""
+@dataclass(frozen=True)
+class SeedResult(Generic[PlanT]):
+    """What came of a run; `failure` is empty if nothing was wrong."""
 
-    plan: SwarmPlan
-    failure: str = ""
-    virtual_s: float = 0.0
-    n_events: int = 0
-    trace: str = ""
-    counts: Counter[str] = field(default_factory=Counter)
+    plan: PlanT
+    failure: str
+    virtual_s: float
+    n_events: int
+    trace: str
+    counts: Counter[str]
+
+    @classmethod
+    def of(cls, plan: PlanT, world: World, marks: Marks, failure: str) -> SeedResult[PlanT]:
+        """Return what came of a run of a world."""
+        for kind in ("lost", "cut", "duplicated", "delayed"):
+            marks.counts[f"message {kind}"] += world.network.counts[kind]
+        return cls(plan, failure, world.now, world.n_events, world.trace, marks.counts)
+
+
+def three_groups(names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
+    """Draw some rows of three groups for each peer."""
+    centers = rng.uniform(0, 100, (3, 2))
+    made = {}
+    for name in names:
+        n_rows = int(rng.integers(6, 14))
+        made[name] = Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
+    return made
 
 
 class Swarm:
@@ -69,7 +86,8 @@ class Swarm:
         self.world = World(
             self.locals, self.network, plan.timing, plan.limits, np.random.default_rng([plan.seed, 3]),
             (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks),
-            {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=self.keyed,
+            {name: float(rng.random()) for name in self.names}, neighbours_by(self.names, plan.links),
+            known=plan.known, keyed=self.keyed,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
         self.liar = self.names[int(np.random.default_rng([plan.seed, 6]).integers(len(self.names)))]
@@ -83,22 +101,9 @@ class Swarm:
         self._rng = rng
         self.job = self._job()
 
-    def _overlay(self) -> dict[str, tuple[str, ...]] | None:
-        """Each peer's neighbours; None on a full mesh."""
-        ends = [(self.names[a], self.names[b]) for a, b in self.plan.links]
-        both = [*ends, *((b, a) for a, b in ends)]
-        near = {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names}
-        return near if ends else None
-
     def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
         """Draw every peer's rows."""
-        centers = rng.uniform(0, 100, (3, 2))
-        return {name: Local(self._rows(rng, centers)) for name in self.names}
-
-    @staticmethod
-    def _rows(rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
-        n_rows = int(rng.integers(6, 14))
-        return centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2))
+        return three_groups(self.names, rng)
 
     def _job(self) -> Job:
         plan = self.plan
@@ -109,9 +114,9 @@ class Swarm:
             participation=plan.participation, **off,
         )  # fmt: skip
 
-    def go(self) -> SeedResult:
+    def go(self) -> SeedResult[SwarmPlan]:
         """Run to the verdict."""
-        outcome = SeedResult(self.plan, counts=self.marks.counts)
+        failure = ""
         try:
             self._submit()
             if self.keyed:
@@ -121,12 +126,8 @@ class Swarm:
             assert not self.marks.refused, f"no peer took the job of this swarm: {self.marks.refused}"
             self._judge()
         except AssertionError as error:
-            outcome.failure = str(error) or repr(error)
-        outcome.virtual_s, outcome.n_events = self.world.now, self.world.n_events
-        outcome.trace = self.world.trace
-        for kind in ("lost", "cut", "duplicated", "delayed"):
-            self.marks.counts[f"message {kind}"] += self.network.counts[kind]
-        return outcome
+            failure = str(error) or repr(error)
+        return SeedResult.of(self.plan, self.world, self.marks, failure)
 
     def _submit(self) -> None:
         world = self.world
@@ -260,7 +261,7 @@ class Swarm:
         late = [p.name for p in self.world.peers.values() if p.core is None or not self._has_finished(p)]
         story = "\n".join(self.invariants.story)
         assert not late, f"L3: {', '.join(late)} not finished {self.deadline_s:.0f} s after everything healed\n{story}"
-        finals = {bytes(self._final_state(peer)) for peer in self.world.peers.values()}
+        finals = {peer.state_of(self.marks.job) for peer in self.world.peers.values()}
         assert len(finals) == 1, "S5: the peers finished with different bits"
         state = JobState.decode(finals.pop())
         self._judge_end(state)
@@ -288,13 +289,7 @@ class Swarm:
         """Return whether a disk that was not wiped has the document: otherwise the job is lost."""
         return any(p.core is not None and self.marks.job in p.core.jobs.jobs for p in self.world.peers.values())
 
-    def _final_state(self, peer: Peer) -> bytes:
-        assert peer.core is not None
-        ref = peer.core.jobs.jobs[self.marks.job].ledger.register.ref
-        assert ref is not None
-        return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
-
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
     return Swarm(laid_out(draw(seed), overlay)).go()

@@ -18,11 +18,9 @@ from p2pclust.lab.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.tasks import Outcome, Ref, StateMade
-from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.core.tasks import Outcome, StateMade
 from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import Proof
 
 
@@ -38,10 +36,15 @@ class VerifiedSwarm(Swarm):
         _let_one_lie(self)
 
     def _request(self, data: bytes, named: str) -> Submit:
-        return _verified(self, super()._request(data, named))
+        """With verify; in two of three seeds the first aggregator is the liar."""
+        request = super()._request(data, named)
+        named = request.treatment.aggregator if self.plan.seed % 3 == 0 else self.liar
+        return replace(request, treatment=replace(request.treatment, verify="all", aggregator=named))
 
     def _may_wipe(self) -> bool:
-        return _may_wipe(self)
+        """A majority of peers that have intact stores and do not lie must be left."""
+        wiped = sum(peer.wiped for peer in self.world.peers.values())
+        return wiped + 2 <= (len(self.names) - 1) // 2
 
 
 class VerifiedSecureSwarm(VerifiedSwarm, secure.SecureSwarm):
@@ -50,18 +53,6 @@ class VerifiedSecureSwarm(VerifiedSwarm, secure.SecureSwarm):
     may_repeat = False  # the liar lies in other ways
 
     deadline_s = secure.SecureSwarm.deadline_s
-
-
-def _verified(swarm: Swarm, request: Submit) -> Submit:
-    """Return the request with verify; in two of three seeds the first aggregator is the liar."""
-    named = request.treatment.aggregator if swarm.plan.seed % 3 == 0 else swarm.liar
-    return replace(request, treatment=replace(request.treatment, verify="all", aggregator=named))
-
-
-def _may_wipe(swarm: Swarm) -> bool:
-    """Return whether a majority of peers that have intact stores and do not lie is left."""
-    wiped = sum(peer.wiped for peer in swarm.world.peers.values())
-    return wiped + 2 <= (len(swarm.names) - 1) // 2
 
 
 def _let_one_lie(swarm: Swarm) -> None:
@@ -79,7 +70,7 @@ def _let_one_lie(swarm: Swarm) -> None:
         if lie is None:
             return outcome
         state, info = lie
-        ref = _kept(peer, state.encode(), swarm.plan.limits)
+        ref = peer.keep(state.encode(), swarm.plan.limits)
         if kind != "called final":  # there the state itself is true
             refutations.lies[swarm.marks.job, ref.digest] = kind
         swarm.marks.counts[f"lie: {kind}"] += 1
@@ -90,8 +81,7 @@ def _let_one_lie(swarm: Swarm) -> None:
 
 def _made(swarm: Swarm, peer: Peer, outcome: StateMade) -> Made | None:
     """Return what a lie is made of, or None if the state is none that answers led to."""
-    data = outcome.ref.payload
-    state = JobState.decode(b"".join(peer.disk.blob(outcome.ref.digest)) if data is None else data)
+    state = JobState.decode(peer.bytes_of(outcome.ref))
     assert peer.core is not None
     job = peer.core.jobs.jobs[swarm.marks.job]
     assert isinstance(job, AggregatedJob)
@@ -104,15 +94,7 @@ def _made(swarm: Swarm, peer: Peer, outcome: StateMade) -> Made | None:
     return Made(state, outcome.info, document.index(peer.name), verifier)
 
 
-def _kept(peer: Peer, data: bytes, limits: Limits) -> Ref:
-    digest = digest_of(data)
-    if len(data) <= limits.inline_bytes:
-        return Ref(digest, len(data), data)
-    peer.disk.store_blob(digest, data, limits.chunk_bytes)
-    return Ref(digest, len(data), None)
-
-
-def run(seed: int, *, overlay: str | None = None) -> SeedResult:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult[SwarmPlan]:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``."""
     if seed % 3 == 2:
         plan = laid_out(secure.planned(seed), overlay)

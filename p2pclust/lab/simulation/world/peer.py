@@ -16,10 +16,13 @@ from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.events import Event, RosterRead
 from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName
+from p2pclust.peer.core.tasks import Ref
+from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.tasks import Life
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import digest_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -104,3 +107,22 @@ class Peer:
 
     def __post_init__(self) -> None:
         self.name = self.identity.name  # the rest of its identity may change
+
+    def bytes_of(self, ref: Ref) -> bytes:
+        """Return the state that a reference names, from its message or from the disk."""
+        return b"".join(self.disk.blob(ref.digest)) if ref.payload is None else ref.payload
+
+    def state_of(self, job_id: str) -> bytes:
+        """Return the state that the peer, which runs, holds of a job that it knows and has a state of."""
+        assert self.core is not None
+        ref = self.core.jobs.jobs[job_id].ledger.register.ref
+        assert ref is not None
+        return self.bytes_of(ref)
+
+    def keep(self, data: bytes, limits: Limits) -> Ref:
+        """Return a reference to a state; a large one is written to the disk as a blob."""
+        digest = digest_of(data)
+        if len(data) <= limits.inline_bytes:
+            return Ref(digest, len(data), data)
+        self.disk.store_blob(digest, data, limits.chunk_bytes)
+        return Ref(digest, len(data), None)

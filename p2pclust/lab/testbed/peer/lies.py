@@ -16,8 +16,7 @@ import numpy as np
 from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.round_reports import PhaseBegun, RowsDamaged
-from p2pclust.peer.core.tasks import Contribute, MakeOffer
-from p2pclust.peer.core.tasks import JobToken
+from p2pclust.peer.core.tasks import Contribute, JobToken, MakeOffer
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Lie, Local
 
