@@ -175,11 +175,7 @@ def split(
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
     from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.shares import (  # noqa: PLC0415
-        holdings,
-        peer_names,
-        write_shares,
-    )
+    from p2pclust.data.shares import holdings, peer_names, write_shares  # noqa: PLC0415
     from p2pclust.lab.pictures.canvas import save  # noqa: PLC0415
     from p2pclust.lab.pictures.shares import split_figure  # noqa: PLC0415
 
