@@ -94,14 +94,8 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
+    from p2pclust.choose import trials  # noqa: PLC0415
     from p2pclust.choose.choice import choice  # noqa: PLC0415
-    from p2pclust.choose.trials import (  # noqa: PLC0415
-        final_states,
-        numbers_of_clusters,
-        trial_job,
-        trials,
-        usual_init,
-    )
     from p2pclust.lab.scenario.file.load import check_backend, load_data, make_job  # noqa: PLC0415
     from p2pclust.lab.scenario.run import fleet_spec  # noqa: PLC0415
     from p2pclust.lab.testbed import backend as backend_called  # noqa: PLC0415
@@ -112,18 +106,20 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         raise UsageError(
             "[jobs.0]: init holds first centers for one number of clusters: give the name of a method instead"
         )
-    template = first.model_copy(update={"clusters": numbers[0], "init": first.init or usual_init(first.protocol)})
+    template = first.model_copy(
+        update={"clusters": numbers[0], "init": first.init or trials.usual_init(first.protocol)}
+    )
     plain = scenario.model_copy(update={"faults": (), "jobs": (template,)})
     check_backend(plain, backend)
     shares = load_data(plain)
-    wanted = numbers_of_clusters(numbers, sum(share.n_rows for share in shares.values()))
+    wanted = trials.numbers_of_clusters(numbers, sum(share.n_rows for share in shares.values()))
     n_features = next(iter(shares.values())).n_features
 
     jobs = []
-    for number, own_seed in trials(wanted, restarts, scenario.seed):
+    for number, own_seed in trials.trials(wanted, restarts, scenario.seed):
         job = template.model_copy(update={"clusters": number})
         trial = plain.model_copy(update={"jobs": (job,), "seed": own_seed})
-        jobs.append(trial_job(make_job(trial, 0, n_features), wanted[-1], gate))
+        jobs.append(trials.trial_job(make_job(trial, 0, n_features), wanted[-1], gate))
     spec = fleet_spec(plain, shares, [jobs[0]])
     spec = replace(spec, jobs=tuple(replace(spec.jobs[0], job=job) for job in jobs))
     with ExitStack() as stack:
@@ -137,7 +133,9 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
 
         result = backend_called(backend).carry_out(spec, take)
     try:
-        return choice(jobs, final_states(result.jobs, result.failure, len(jobs)), [peer.name for peer in spec.peers])
+        return choice(
+            jobs, trials.final_states(result.jobs, result.failure, len(jobs)), [peer.name for peer in spec.peers]
+        )
     except FleetError as error:
         if gate is None and HELD in str(error):
             raise FleetError(
