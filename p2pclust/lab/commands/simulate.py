@@ -233,20 +233,17 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
 
 
 def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
+    failed = [
+        {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
+        for finding in findings
+        if finding.failure
+    ]
     return {
-        "seeds": [first, last],
-        **asked._asdict(),
-        "counts": _counts(findings),
-        "rare": _rare(findings, asked),
+        "seeds": [first, last], **asked._asdict(), "counts": _counts(findings), "rare": _rare(findings, asked),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
-        "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1),
-        "failed": [
-            {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
-            for finding in findings
-            if finding.failure
-        ],
-    }
+        "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1), "failed": failed,
+    }  # fmt: skip
 
 
 def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
