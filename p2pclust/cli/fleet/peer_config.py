@@ -203,14 +203,9 @@ class _Where:
 
 
 def load_config(
-    file: Path | None,
-    options: Mapping[str, Any],
-    settings: Sequence[str] = (),
-    *,
-    try_command: bool = False,
-    insecure: bool = False,
-    on_data: Callable[[DataSet], None] = lambda data: None,
-) -> dict[str, Any]:
+    file: Path | None, options: Mapping[str, Any], settings: Sequence[str] = (), *, try_command: bool = False,
+    insecure: bool = False, on_data: Callable[[DataSet], None] = lambda data: None,
+) -> dict[str, Any]:  # fmt: skip
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
     Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file

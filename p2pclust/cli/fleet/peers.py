@@ -77,11 +77,7 @@ _DONE = {
 
 
 def restart(
-    inventory: InventoryPath,
-    names: Names,
-    wait: Wait = 20.0,
-    deadline: Deadline = 10.0,
-    as_json: AsJson = False,
+    inventory: InventoryPath, names: Names, wait: Wait = 20.0, deadline: Deadline = 10.0, as_json: AsJson = False
 ) -> None:
     """End peers and start them again, with the installed release; start those that were stopped or given up.
 

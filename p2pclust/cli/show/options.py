@@ -21,6 +21,10 @@ ScenarioSeed = Annotated[int | None, typer.Option(metavar="N", help="Replaces th
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
 ]
+OnScheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead."),
+]
 ResultAsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 _SERVE: Final = "--serve"
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d+")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from p2pclust._version import __version__
-from p2pclust.cli.show.options import AsJson
+from p2pclust.cli.show.options import AsJson, OnScheduler
 from p2pclust.cli.show.output import put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.seeds import (
@@ -70,9 +70,7 @@ def simulate(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead.")
-    ] = None,
+    scheduler: OnScheduler = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Keep the results of seeds in this file, and run only those that it lacks."),
@@ -235,20 +233,17 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
 
 
 def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
+    failed = [
+        {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
+        for finding in findings
+        if finding.failure
+    ]
     return {
-        "seeds": [first, last],
-        **asked._asdict(),
-        "counts": _counts(findings),
-        "rare": _rare(findings, asked),
+        "seeds": [first, last], **asked._asdict(), "counts": _counts(findings), "rare": _rare(findings, asked),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
-        "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1),
-        "failed": [
-            {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
-            for finding in findings
-            if finding.failure
-        ],
-    }
+        "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1), "failed": failed,
+    }  # fmt: skip
 
 
 def _show(console: Console, findings: list[Finding], asked: Asked) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from p2pclust.cli.show.options import OnScheduler
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.bar import progress_bar
@@ -39,9 +40,7 @@ def sweep(
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead.")
-    ] = None,
+    scheduler: OnScheduler = None,
     report: Annotated[
         bool | None,
         typer.Option(

@@ -36,14 +36,9 @@ _SHAPES: Final = "oshpv^"  # of device classes, where each peer has its own colo
 
 
 def roles_drawing(
-    overlay: Overlay,
-    groups: Mapping[str, str],
-    run: RunState,
-    *,
-    load: Mapping[tuple[str, str], int] | None = None,
-    tips: Mapping[str, str] | None = None,
-    on: Axes | None = None,
-) -> Drawing:
+    overlay: Overlay, groups: Mapping[str, str], run: RunState, *, load: Mapping[tuple[str, str], int] | None = None,
+    tips: Mapping[str, str] | None = None, on: Axes | None = None,
+) -> Drawing:  # fmt: skip
     """Draw the fleet, with the overlay at the start, on a figure of its own or `on` these axes.
 
     A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links that

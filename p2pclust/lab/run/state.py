@@ -48,21 +48,12 @@ _TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data", "lie")  # ends at anot
 _WAS: Final = ("kill", "restart", "pause", "cut", "slow")
 #: What a fault does, in words, and the status of its victim from then on, if that changes.
 _FAULTS: Final[Mapping[str, tuple[str, str]]] = {
-    "kill": ("killed", "lost"),
-    "drain": ("has an empty battery", "lost"),
-    "restart": ("killed, to come back", "down"),
-    "pause": ("paused", "paused"),
-    "resume": ("resumed", "alive"),
-    "join": ("joins", ""),
-    "leave": ("leaves", ""),
-    "cut": ("cut off", ""),
-    "heal": ("no longer cut off", ""),
-    "slow": ("slowed down", ""),
-    "drop": ("loses messages", ""),
-    "corrupt-data": ("works with damaged rows", ""),
-    "lie": ("lies about its rows", ""),
+    "kill": ("killed", "lost"), "drain": ("has an empty battery", "lost"), "restart": ("killed, to come back", "down"),
+    "pause": ("paused", "paused"), "resume": ("resumed", "alive"), "join": ("joins", ""), "leave": ("leaves", ""),
+    "cut": ("cut off", ""), "heal": ("no longer cut off", ""), "slow": ("slowed down", ""),
+    "drop": ("loses messages", ""), "corrupt-data": ("works with damaged rows", ""), "lie": ("lies about its rows", ""),
     "revoke": ("is revoked", "lost"),
-}
+}  # fmt: skip
 _GOES: Final = ("kill", "drain", "restart", "pause", "leave", "revoke")
 
 Link = tuple[str, str]

@@ -139,14 +139,18 @@ def compare(runs: Sequence[ComparedRun]) -> list[ComparedFigure]:
         entries = [result["jobs"][number] if number < len(result["jobs"]) else {} for result in results]
         asked = [_dict(entry, "parameters") for entry in entries]
         keys = dict.fromkeys(key for parameters in asked for key in parameters)
-        lines += _lines(f"{part}, as asked for", asked, [(key, value_at(key), "") for key in keys])
+        lines += _lines(f"{part}, as asked for", asked, [(key, key, "") for key in keys])
         lines += _lines(part, entries, _OF_JOB)
     lines += [*_lines("cost", results, _OF_COST), *_expectations(results)]
     return [line for line in lines if any(value not in (None, "") for value in line.values)]
 
 
-def _lines(part: str, of: Sequence[Result], measures: Sequence[_Get]) -> list[ComparedFigure]:
-    return [ComparedFigure(part, what, tuple(_plain(get(one)) for one in of), unit) for what, get, unit in measures]
+def _lines(part: str, of: Sequence[Result], measures: Sequence[_Measure]) -> list[ComparedFigure]:
+    found = []
+    for what, where, unit in measures:
+        get = value_at(where) if isinstance(where, str) else where
+        found.append(ComparedFigure(part, what, tuple(_plain(get(one)) for one in of), unit))
+    return found
 
 
 def _expectations(results: Sequence[Result]) -> list[ComparedFigure]:
@@ -233,29 +237,24 @@ def shown(value: Value, unit: str = "") -> str:
     return f"{text} {unit}".strip()
 
 
-_Get = tuple[str, Callable[[Result], Any], str]
-_OF_RUN: Final[tuple[_Get, ...]] = (
-    ("scenario", value_at("scenario"), ""), ("backend", value_at("backend"), ""),
-    ("seed", value_at("seed"), ""),
-    ("peers finished", _finished, ""), ("virtual time", value_at("virtual_seconds"), "s"),
-    ("time", value_at("wall_seconds"), "s"), ("failure", value_at("failure"), ""),
+#: A name, what it is in a result or an entry of a job (a path, or a function), and its unit.
+_Measure = tuple[str, str | Callable[[Result], Any], str]
+_OF_RUN: Final[tuple[_Measure, ...]] = (
+    ("scenario", "scenario", ""), ("backend", "backend", ""), ("seed", "seed", ""), ("peers finished", _finished, ""),
+    ("virtual time", "virtual_seconds", "s"), ("time", "wall_seconds", "s"), ("failure", "failure", ""),
 )  # fmt: skip
-_OF_JOB: Final[tuple[_Get, ...]] = (
-    ("protocol", value_at("protocol"), ""), ("rounds", value_at("rounds"), ""),
-    ("converged", value_at("converged"), ""), ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""),
-    ("job's time", value_at("seconds"), "s"), ("adjusted Rand index", value_at("metrics.ari"), ""),
-    ("accuracy", value_at("metrics.accuracy"), ""),
-    ("wrong links", value_at("metrics.wrong_links"), ""),
+_OF_JOB: Final[tuple[_Measure, ...]] = (
+    ("protocol", "protocol", ""), ("rounds", "rounds", ""), ("converged", "converged", ""),
+    ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""), ("job's time", "seconds", "s"),
+    ("adjusted Rand index", "metrics.ari", ""), ("accuracy", "metrics.accuracy", ""),
+    ("wrong links", "metrics.wrong_links", ""),
     ("communities", lambda e: len(e["communities"]) if "communities" in e else None, ""),
-    ("from the pooled result", value_at("pooled.relative_difference"), ""),
-    ("why it differs", value_at("pooled.why"), ""),
-    ("objective", value_at("objective"), ""),
-    ("above the best of ten pooled starts", value_at("best_pooled.excess"), ""),
-    ("gap to the pooled result", value_at("gap.center_distance"), ""),
-    ("same bits at all", _identical, ""), ("suppressed", value_at("suppressed"), ""),
-    ("failure", value_at("failure"), ""),
+    ("from the pooled result", "pooled.relative_difference", ""), ("why it differs", "pooled.why", ""),
+    ("objective", "objective", ""), ("above the best of ten pooled starts", "best_pooled.excess", ""),
+    ("gap to the pooled result", "gap.center_distance", ""), ("same bits at all", _identical, ""),
+    ("suppressed", "suppressed", ""), ("failure", "failure", ""),
 )  # fmt: skip
-_OF_COST: Final[tuple[_Get, ...]] = (
+_OF_COST: Final[tuple[_Measure, ...]] = (
     ("messages sent", _over_peers(sum, "messages_sent"), ""), ("bytes sent", _over_peers(sum, "bytes_sent"), "B"),
     ("bytes sent by the busiest", _over_peers(max, "bytes_sent"), "B"), ("energy", _over_peers(sum, "energy_j"), "J"),
     ("energy of the hungriest", _over_peers(max, "energy_j"), "J"),

@@ -88,29 +88,22 @@ def _recorded(
         deviations = (state.arrays["deviations"] * state.arrays["scale"]).tolist()
         privacy = {name: float(state.arrays[name]) for name in ("epsilon", "delta")} | {"deviations": deviations}
     return {
-        "rounds": state.round,
-        "converged": state.converged and state.status == "done",
+        "rounds": state.round, "converged": state.converged and state.status == "done",
         "history": summaries.shifts(state),
         "contributors": [[roster[peer] for peer in record.contributors] for record in state.log],
         "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
         "stages": [job.stages[record.stage].protocol for record in state.log],
-        "suppressed": summaries.suppressed(state),
-        "coarse": summaries.coarse(state),
-        "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays, features)),
-        "secure": state.secured is not None,
-        "exposed": exposed_in(job, state, roster, rows),
+        "suppressed": summaries.suppressed(state), "coarse": summaries.coarse(state),
+        "objective": objective_of(state.arrays), "doubts": list(doubts(state.arrays, features)),
+        "secure": state.secured is not None, "exposed": exposed_in(job, state, roster, rows),
         "suspects": suspects_of_log(state, roster),
-        "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()},
-        "privacy": privacy,
-        "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
-        "tolerance": found.tolerance,
-        "reached": found.reached,
-        "ticks": list(found.ticks),
+        "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()}, "privacy": privacy,
+        "drift": [batch.to_dict() for batch in drift_report(state.arrays)], "tolerance": found.tolerance,
+        "reached": found.reached, "ticks": list(found.ticks),
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
         "damaged": [_damaged(one, state, roster) for one in damage],
         "warnings": {roster[peer]: warning for peer, warning in warnings.items()},
-    }
+    }  # fmt: skip
 
 
 def empty_entry(job: Job) -> dict[str, Any]:

@@ -90,9 +90,10 @@ def _why_unknown(key: str, value: float | bool | None, result: Result) -> str:
 
 
 def _over_jobs(
-    worst: Callable[[list[float]], float], get: Callable[[Result], float | None]
+    worst: Callable[[list[float]], float], of_job: str | Callable[[Result], float | None]
 ) -> Callable[[Result], float | None]:
     """Return a measure over all jobs: None if one job lacks it, NaN (which meets nothing) if it is NaN in one job."""
+    get = value_at(of_job) if isinstance(of_job, str) else of_job
 
     def measure(result: Result) -> float | None:
         values = [get(job) for job in result.get("jobs", ())]
@@ -166,35 +167,30 @@ _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[
     "lost_at_most": ("at most {} peers were lost", _lost, le),
     "identical_centers": ("results are {}identical on all peers that finished", _identical, _equals),
     "pooled_relative_difference_below": (
-        "relative difference to the pooled algorithm is below {}",
-        _over_jobs(max, value_at("pooled.relative_difference")),
-        lt,
+        "relative difference to the pooled algorithm is below {}", _over_jobs(max, "pooled.relative_difference"), lt,
     ),
     "gap_below": (
         "the centers' distance to what pooling finds is below {} of the features' ranges",
-        _over_jobs(max, value_at("gap.center_distance")),
-        lt,
+        _over_jobs(max, "gap.center_distance"), lt,
     ),
     "replay_identical": (
-        "the in-process replay of each job's record has {}the same bits",
-        _over_jobs(min, value_at("replay_identical")),
-        _equals,
+        "the in-process replay of each job's record has {}the same bits", _over_jobs(min, "replay_identical"), _equals,
     ),
-    "ari_at_least": ("adjusted Rand index is at least {}", _over_jobs(min, value_at("metrics.ari")), ge),
-    "accuracy_at_least": ("accuracy is at least {}", _over_jobs(min, value_at("metrics.accuracy")), ge),
+    "ari_at_least": ("adjusted Rand index is at least {}", _over_jobs(min, "metrics.ari"), ge),
+    "accuracy_at_least": ("accuracy is at least {}", _over_jobs(min, "metrics.accuracy"), ge),
     "communities_at_least": ("at least {} communities in each job", _over_jobs(min, _communities), ge),
     "communities_at_most": ("at most {} communities in each job", _over_jobs(max, _communities), le),
     "terms_at_least": ("at least {} terms in one job", _over_jobs(max, _terms), ge),
     "terms_at_most": ("at most {} terms in each job", _over_jobs(max, _all_terms), le),
-    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, value_at("rounds")), ge),
-    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, value_at("rounds")), le),
+    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, "rounds"), ge),
+    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, "rounds"), le),
     "seconds_at_most": ("at most {} seconds in all", _seconds, le),
     "wall_seconds_at_most": ("at most {} seconds by the clock", value_at("wall_seconds"), le),
     "virtual_seconds_at_most": ("at most {} seconds of virtual time", value_at("virtual_seconds"), le),
     "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _bytes(max), le),
     "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _bytes(_mean), le),
     "energy_per_device_at_most": ("each device uses at most {} joules", _energy, le),
-}
+}  # fmt: skip
 
 
 # -- anything else ------------------------------------------------------------------------------------------------------
