@@ -366,10 +366,8 @@ def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
         turn = job.document.turn
         if turn is not None and turn.series.startswith((beginning, _SERIES + beginning)):
             found.setdefault(turn.series, {})[turn.number] = job
-    whole = found.get(beginning) or found.get(_SERIES + beginning)
-    if whole is not None:
-        return whole
-    return next(iter(found.values())) if len(found) == 1 else None
+    only = next(iter(found.values())) if len(found) == 1 else None
+    return found.get(beginning) or found.get(_SERIES + beginning) or only
 
 
 def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:

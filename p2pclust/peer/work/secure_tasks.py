@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgpack
 import numpy as np
@@ -36,6 +36,8 @@ from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
 from p2pclust.protocols.secure.proofs import OpenPads
 from p2pclust.protocols.secure.secured import MOST_SETS, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
+
+T = TypeVar("T")
 
 _OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
 _NO_KEY: Final = bytes(32)  # in the place of the key that an answer gets
@@ -162,7 +164,8 @@ class SecureRound:
     def with_keys(self, task: tasks.CombineRound) -> JobState:
         """Return the padded state that follows from the keys that came; raise NotEnough if they are too few."""
         assert task.maker is not None
-        answers, malformed = read_keys({index: ref.payload or b"" for (index,), ref in task.contributions})
+        given = {index: ref.payload or b"" for (index,), ref in task.contributions}
+        answers, malformed = readable(given, KeyEntry.decode)
         return secure_rounds.keys_closed(
             self.job, self.state, self.digest, answers, {**task.abstained, **malformed}, self.terms, task.maker,
             cancelled_by="" if task.cancel is None else task.cancel.by,
@@ -413,15 +416,15 @@ class SecureRound:
         return totals if self.groups else totals[0]
 
 
-def read_keys(given: Mapping[int, bytes]) -> tuple[dict[int, KeyEntry], dict[int, str]]:
-    """Read what peers answered to a state that is open for keys; return also the peers whose answer is unreadable."""
-    answers, malformed = {}, {}
+def readable(given: Mapping[int, bytes], read: Callable[[int, bytes], T]) -> tuple[dict[int, T], dict[int, str]]:
+    """Read what peers sent, by roster index; return also the peers whose bytes are malformed, and why."""
+    found, malformed = {}, {}
     for index, data in given.items():
         try:
-            answers[index] = KeyEntry.decode(index, data)
+            found[index] = read(index, data)
         except WireError as error:
             malformed[index] = f"malformed: {error}"
-    return answers, malformed
+    return found, malformed
 
 
 def _added_up(

@@ -19,7 +19,7 @@ from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, Ref, StateRefuted
 from p2pclust.peer.work.endings import NotKnownError, check_cancel
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, read_keys
+from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, readable
 from p2pclust.peer.work.states import BlobAccess, SecuredJob, made
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Contribution
@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED, R
 from p2pclust.protocols.engine.wire import PADDED, ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
-from p2pclust.protocols.secure.key_list import FleetKeys
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -197,7 +197,7 @@ class Verifier:
             return engine.advance(self.job, before, list(given.items()), abstained, n_peers=self.n_peers)
         terms = self.secrets.terms(self.keys)
         if before.secured.wants_keys:
-            keys, malformed = read_keys({a.index: a.body for a in proof.answers if not a.reason})
+            keys, malformed = readable(_bodies(proof.answers), KeyEntry.decode)
             abstained |= malformed
             return secure_rounds.keys_closed(
                 self.job, before, proof.digest, keys, abstained, terms, proof.maker, cancelled_by=cancelled_by
@@ -209,14 +209,7 @@ class Verifier:
         self, before: JobState, answers: Sequence[SignedAnswer]
     ) -> tuple[dict[int, Contribution], dict[int, str]]:
         reader = ContributionReader(self.job, before, n_peers=self.n_peers)
-        given, malformed = {}, {}
-        for answer in answers:
-            if not answer.reason:
-                try:
-                    given[answer.index] = reader.read(answer.body, summed=1)
-                except WireError as error:
-                    malformed[answer.index] = f"malformed: {error}"
-        return given, malformed
+        return readable(_bodies(answers), lambda index, body: reader.read(body, summed=1))
 
     def _total(self, before: JobState, proof: Proof) -> tuple[int, Contribution, dict[int, str]]:
         """Return the members of a padded sum, their total, and the peers whose contribution is malformed."""
@@ -307,6 +300,10 @@ class Verifier:
         if proof.digest == digest:
             return True
         return held.status == "running" and _place(self._decoded(proof.before)) > _place(held)
+
+
+def _bodies(answers: Sequence[SignedAnswer]) -> dict[int, bytes]:
+    return {answer.index: answer.body for answer in answers if not answer.reason}
 
 
 def _place(state: JobState) -> tuple[int, int, bool]:
