@@ -150,7 +150,10 @@ class Core:
         if late_s > 0:
             members.pace.was_late(late_s, ctx.timing)
         ctx.now = now
-        self._take(event)
+        if isinstance(event, events.Arrived):
+            self._arrived(event)
+        else:
+            self._take(event)
         while (key := self.timers.pop_due(now)) is not None:
             self._machines[key[0]].fire(key)
         if members.changes or members.links_changed or members.own.has_forgotten or self.facts.news:
@@ -163,8 +166,6 @@ class Core:
 
     def _take(self, event: events.Event) -> None:
         match event:
-            case events.Arrived():
-                self._arrived(event)
             case events.Started():
                 self._start()
             case events.Computed():
