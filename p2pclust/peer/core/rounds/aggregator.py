@@ -447,11 +447,9 @@ class AggregatorTerm(JobPart):
 
     def _revocation(self, opened: OpenRound) -> CancelProof | None:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
-        if self._document.treatment.missing == "all":
-            for name in (self._document.roster[index] for index in opened.wanted()):
-                if self._job.bars(name):
-                    return CancelProof("", name)
-        return None
+        wanted = opened.wanted() if self._document.treatment.missing == "all" else ()
+        names = (self._document.roster[index] for index in wanted)
+        return next((CancelProof("", name) for name in names if self._job.bars(name)), None)
 
     def _complete(self, opened: OpenRound) -> bool:
         """Return whether all wanted peers have answered, or need not be waited for."""

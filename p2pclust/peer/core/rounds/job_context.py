@@ -108,7 +108,7 @@ class JobPart:
         return self._document.job, len(self._document.roster)
 
     def _describing(self, ref: Ref | None, keys: JobKeys | None = None) -> Task:
-        """Return the task that tells what the core may know about a state, or about the first one if there is none yet."""
+        """Return the task that describes a state to the core, or that makes the first one if there is none yet."""
         return BeginJob(*self._of_job, keys) if ref is None else DescribeState(*self._of_job, ref, keys=keys)
 
     def _report(
