@@ -199,7 +199,7 @@ def test_the_plot_shows_every_measure_and_what_is_recommended(found: ChoiceOfClu
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("choice.xyz", "png"), ("choice", "png"), ("nowhere/choice.png", "no folder")]
+    ("name", "told"), [("choice.xyz", "png"), ("choice", "png"), ("nowhere/choice.png", "does not exist")]
 )
 def test_a_plot_that_cannot_be_saved_is_refused(found: ChoiceOfClusters, tmp_path: Path, name: str, told: str) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'p2pclust[plots]'")
