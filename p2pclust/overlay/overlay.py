@@ -142,17 +142,9 @@ class Overlay:
         return tuple(sorted(parts, key=len, reverse=True))
 
     def require_connected(self, where: str = "overlay") -> None:
-        """Refuse an overlay that is not connected.
+        """Raise UsageError if the overlay has several parts; it names their sizes and one peer of each.
 
-        Parameters
-        ----------
-        where : str
-            Begins the message, for example the name of the file.
-
-        Raises
-        ------
-        UsageError
-            If it has several parts; names their sizes and one peer of each.
+        `where` begins the message, for example the name of the file.
 
         Examples
         --------

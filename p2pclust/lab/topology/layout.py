@@ -20,15 +20,10 @@ _TALL = 40  # peers of a tree, beyond which its levels are circles
 
 
 def lay_out(overlay: Overlay) -> Floats:
-    """Return where the peers are drawn, the same for the same overlay.
+    """Return where the peers are drawn, in the order of `names`, shape (N, 2); the same for the same overlay.
 
     Positions as given; else a circle for a ring, a small world and a full mesh, rows for a grid and a line, levels for a
-    tree and for gateways, and for all others springs.
-
-    Returns
-    -------
-    ndarray of shape (N, 2), float64
-        In the order of `names`, in no unit; x to the right, y upwards.
+    tree and for gateways, and for all others springs. They have no unit; x is to the right, y upwards.
 
     Examples
     --------

@@ -38,14 +38,11 @@ class DataCase:
     """A data set in its own units (X) and in [0, 1] (scaled), with its classes."""
 
     X: Floats  # (n, F)
+    lo: Floats  # (F,): the least values
+    width: Floats  # (F,): the ranges, 1 for a feature that does not vary
     scaled: Floats
     y: NDArray[np.int64]
     n_clusters: int
-
-    def in_own_units(self, centers: Floats) -> Floats:
-        """Return centers (C, F) of the unit cube in the data's own units, as a job takes them."""
-        lo, hi = self.X.min(axis=0), self.X.max(axis=0)
-        return np.asarray(lo + centers * np.where(hi > lo, hi - lo, 1.0))
 
 
 @lru_cache(maxsize=16)
@@ -58,9 +55,9 @@ def data_case(name: str, *, quick: bool) -> DataCase:
         rows = np.sort(np.random.default_rng(0).permutation(len(X))[:_QUICK_ROWS])
         X, y = X[rows], y[rows]
     lo, hi = X.min(axis=0), X.max(axis=0)
-    scaled = (X - lo) / np.where(hi > lo, hi - lo, 1.0)
+    width = np.where(hi > lo, hi - lo, 1.0)
     # The label set 0, 1, 3..14 of s-set1 has 15 classes: they are counted, not read off the greatest.
-    return DataCase(np.ascontiguousarray(X), scaled, y, len(np.unique(y)))
+    return DataCase(np.ascontiguousarray(X), lo, width, (X - lo) / width, y, len(np.unique(y)))
 
 
 def over_sets(id: str, names: Sequence[str], repeat: Callable[..., Values]) -> Experiment:
@@ -92,7 +89,7 @@ def against_pooled(
         for protocol, parameters in runs.items():
             job = cluster_job(
                 protocol, n_clusters=case.n_clusters, scaling="minmax",
-                init="careful" if careful else case.in_own_units(first), tol=tol, max_rounds=_ROUNDS,
+                init="careful" if careful else case.lo + first * case.width, tol=tol, max_rounds=_ROUNDS,
                 participation=gamma, seed=seed, **parameters,
             )  # fmt: skip
             try:

@@ -171,7 +171,6 @@ def _repeat_splits(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Va
         "vertical-fcm", n_clusters=case.n_clusters, scaling="minmax", init="random", tol=0.0, max_rounds=rounds,
         seed=seed_of(rng),
     )  # fmt: skip
-    lo, width = case.X.min(axis=0), np.ptp(case.X, axis=0)
     values: Values = {}
     for name, widths in _SPLITS.items():
         edges = np.cumsum(widths)[:-1]
@@ -179,8 +178,8 @@ def _repeat_splits(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Va
         state = peers.run(job, parts)
         locals_ = [Local(part) for part in parts]
         kept = [engine.conclude(job, state, local) for local in locals_]
-        ours = (np.concatenate([part["centers"] for part in kept], axis=1) - lo) / width
-        reference = (pooled(job, locals_, state.log) - lo) / width
+        ours = (np.concatenate([part["centers"] for part in kept], axis=1) - case.lo) / case.width
+        reference = (pooled(job, locals_, state.log) - case.lo) / case.width
         shifts = state.arrays["shifts"]
         values[name] = {
             "shifts": shifts[shifts >= 0].tolist(),  # the first distances have no change
