@@ -93,8 +93,7 @@ class ZmqLinks:
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
         #: Called if no handler decides on handshakes now: libzmq then refuses all of them, and only a restart helps.
         self.on_unguarded: Callable[[], None] = lambda: None
-        unguarded = lambda: self.on_unguarded()  # noqa: E731, PLW0108 - it is set later
-        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, unguarded)
+        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._unguarded)
         self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
@@ -238,6 +237,9 @@ class ZmqLinks:
             self.counters.drop("not admitted: stranger")
             self.on_stranger(curve_public)
         return admitted
+
+    def _unguarded(self) -> None:
+        self.on_unguarded()
 
     def _crowded(self, n_connections: int) -> None:
         self.counters.drop("not admitted: too many connections", n_connections)
