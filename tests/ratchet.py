@@ -33,18 +33,18 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61293,
-    "laboratory: lines": 32403,
-    "statements": 55524,
-    "functions": 6040,
-    "modules under 100 lines": 125,
+    "product: lines": 54866,
+    "laboratory: lines": 30165,
+    "statements": 52716,
+    "functions": 5508,
+    "modules under 100 lines": 91,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 158,
-    "a peer after one job: their lines": 28729,
-    "files that name `groups`": 93,
-    "files that name `collect`": 42,
-    "files that name `n_init`": 27,
-    "words of documents": 65918,
+    "a peer after one job: own modules": 151,
+    "a peer after one job: their lines": 26311,
+    "files that name `groups`": 91,
+    "files that name `collect`": 41,
+    "files that name `n_init`": 25,
+    "words of documents": 65913,
     "lines of CHANGELOG.md": 78,
 }
 
