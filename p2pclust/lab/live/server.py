@@ -152,9 +152,13 @@ class LivePage:
 
     def __exit__(self, *_: object) -> None:
         """Send every browser the last snapshot, and end."""
-        for event in (self._stop, self._woken):
-            self._loop.call_soon_threadsafe(event.set)
+        self._loop.call_soon_threadsafe(self._end)
         self._thread.join(_START_S)
+
+    def _end(self) -> None:
+        # In one call: the loop may be closed as soon as the first is set.
+        self._stop.set()
+        self._woken.set()
 
     def changed(self) -> None:
         """Say that there is something new; any thread may. It costs next to nothing if it was said already."""
