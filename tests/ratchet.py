@@ -34,9 +34,9 @@ _DEADLINE_S: Final = 60.0
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
     "product: lines": 54866,
-    "laboratory: lines": 30165,
-    "statements": 52716,
-    "functions": 5508,
+    "laboratory: lines": 30169,
+    "statements": 52718,
+    "functions": 5509,
     "modules under 100 lines": 91,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 151,
