@@ -20,6 +20,7 @@ import numpy as np
 
 from p2pclust.lab.live.server import Address, LivePage
 from p2pclust.lab.live.shown import FollowedRun
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
 
 EVENTS_PER_S = 60
@@ -76,7 +77,8 @@ def made_up(names: list[str]) -> Iterator[Mapping[str, Any]]:
         else:
             seen, by = rng.integers(len(names), size=2)
             status = str(rng.choice(["suspect", "alive"]))
-            yield {"t": t, "peer": names[by], "verb": "member", "member": names[seen], "status": status}
+            changed = {"status": status, "before": "alive" if status == "suspect" else "suspect", "incarnation": 1}
+            yield {"t": t, "peer": names[by], "verb": "member", "member": names[seen], **changed}
 
 
 def follow(run: FollowedRun, names: list[str], stop: threading.Event) -> None:
@@ -85,8 +87,8 @@ def follow(run: FollowedRun, names: list[str], stop: threading.Event) -> None:
     for event in made_up(names):
         if stop.wait(max(0.0, begun + float(event["t"]) - time.monotonic())):
             return
-        with run.changing() as progress:
-            progress.take(event)
+        with run.changing() as state:
+            state.take(RunEvent.of(event))
 
 
 def measure(driver: Any, n_peers: int, seconds: float) -> tuple[dict[str, float], int]:
@@ -95,7 +97,7 @@ def measure(driver: Any, n_peers: int, seconds: float) -> tuple[dict[str, float]
     links = [(name, names[(own + step) % n_peers]) for own, name in enumerate(names) for step in (1, 2, 3)]
     groups = {name: "gateway" if own < n_peers // 10 else "meter" for own, name in enumerate(names)}
     scene = Scene(f"{n_peers} devices", "made up", groups, [STAGES], [1e-9], sorted(links), {}, ["u", "v"])
-    run, stop = FollowedRun(scene, scene.progress(), mode="run"), threading.Event()
+    run, stop = FollowedRun(scene, scene.begun(), mode="run"), threading.Event()
     source = threading.Thread(target=follow, args=(run, names, stop), daemon=True)
     with LivePage(run, Address.of("127.0.0.1:0")) as page:
         run.on_change = page.changed

@@ -20,6 +20,7 @@ from p2pclust.hosts.client import Connection
 from p2pclust.lab.live.ask import FleetFollower
 from p2pclust.lab.live.server import Address, LivePage
 from p2pclust.lab.live.shown import FollowedRun, Replay
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene, recorded
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.run import carry_out
@@ -62,9 +63,9 @@ class Played:
     def when(self, verb: str, **fields: Any) -> float:
         """The time of the first such event."""
         return next(
-            float(event["t"])
+            event.t
             for event in self.events
-            if event["verb"] == verb and all(event.get(key) == value for key, value in fields.items())
+            if event.verb == verb and all(getattr(event.what, key) == value for key, value in fields.items())
         )
 
 
@@ -87,11 +88,11 @@ def played(folder: Path) -> Iterator[Played]:
 
 def followed(scene: Scene) -> tuple[FollowedRun, Callable[..., None]]:
     """A run whose events the test makes."""
-    run = FollowedRun(scene, scene.progress(), mode="run")
+    run = FollowedRun(scene, scene.begun(), mode="run")
 
     def take(verb: str, **event: Any) -> None:
-        with run.changing() as progress:
-            progress.take({"t": 1.0, "peer": "", "verb": verb, **event})
+        with run.changing() as state:
+            state.take(RunEvent.of({"t": 1.0, "peer": "", "verb": verb, **event}))
 
     return run, take
 
@@ -291,7 +292,8 @@ def test_a_hundred_peers_are_drawn_while_much_happens(browser: Browser) -> None:
         run.on_change = page.changed
         browser.open(page.url)
         for number in range(1_200):
-            take("member", peer=names[0], member=names[number % 100], status=("alive", "suspect")[number // 100 % 2])
+            status, before = ("suspect", "alive") if number // 100 % 2 else ("alive", "suspect")
+            take("member", peer=names[0], member=names[number % 100], status=status, before=before, incarnation=1)
         take("submitted", job="j", roster=names)
         browser.until("return live.snapshot.job !== null")
         assert len(roles(browser)) == 100
@@ -307,7 +309,7 @@ def test_it_survives_the_death_of_the_peer_that_it_asks(browser: Browser, tmp_pa
     with Fleet(tmp_path, arrays) as fleet:
         fleet.start()
         until(fleet.linked)
-        run = FollowedRun(scene := Scene("fleet", "", {}, testbed=False), scene.progress(), mode="watch")
+        run = FollowedRun(scene := Scene("fleet", "", {}, testbed=False), scene.begun(), mode="watch")
         clients = [Connection(tmp_path / name / "state") for name in fleet.names[:2]]
         now = [0.0]
         follower = FleetFollower(clients, run, lambda: now[0])
