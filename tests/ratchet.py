@@ -34,10 +34,10 @@ _DEADLINE_S: Final = 60.0
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
     "product: lines": 54866,
-    "laboratory: lines": 30169,
-    "statements": 52718,
+    "laboratory: lines": 30165,
+    "statements": 52715,
     "functions": 5509,
-    "modules under 100 lines": 91,
+    "modules under 100 lines": 90,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 151,
     "a peer after one job: their lines": 26311,
