@@ -44,7 +44,7 @@ CEILINGS: Final[dict[str, int]] = {
     "files that name `groups`": 91,
     "files that name `collect`": 41,
     "files that name `n_init`": 25,
-    "words of documents": 65913,
+    "words of documents": 65930,
     "lines of CHANGELOG.md": 78,
 }
 
