@@ -33,7 +33,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.fixed_point import dequantise_all
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.sums import added_up
 from p2pclust.protocols.private.ledger import MostJobs, PeerSet
 from p2pclust.protocols.secure.parameters import SecureSums
 
@@ -74,7 +73,7 @@ def answer(job: Job, peers: list[Local]) -> Answer:
     while job.stages[state.stage].protocol != "llf-cm":
         given = [(k, engine.contribution(job, state, one, k, n)) for k, one in enumerate(peers)]
         state = engine.advance(job, state, given, {}, n_peers=n)
-    total, _ = added_up(((k, engine.contribution(job, state, one, k, n)) for k, one in enumerate(peers)), n)
+    total, _ = engine.added_up(((k, engine.contribution(job, state, one, k, n)) for k, one in enumerate(peers)), n)
     assert total is not None
     protocol = job.protocols[state.stage]
     found = dequantise_all({name: np.array(total[name]) for name in total}, protocol.units(state.arrays))  # type: ignore[attr-defined]

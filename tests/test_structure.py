@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -87,3 +88,12 @@ def test_only_one_module_of_the_product_names_modules_of_the_laboratory() -> Non
         and re.search(r"import_module\(f?\"p2pclust\.lab", file.read_text("utf-8"))
     ]
     assert named == ["tools/laboratory.py"]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda file: file.stem)
+def test_what_a_benchmark_imports_is_there(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("p2pclust"):
+            module = importlib.import_module(node.module or "")
+            missing = [one.name for one in node.names if not hasattr(module, one.name)]
+            assert all(importlib.util.find_spec(f"{node.module}.{name}") for name in missing), (node.module, missing)

@@ -16,7 +16,7 @@ from matplotlib.patches import Circle, Rectangle
 from p2pclust.lab.pictures.bars import Cost, bytes_drawing
 from p2pclust.lab.pictures.canvas import data_address, new_figure, width_in_pixels
 from p2pclust.lab.pictures.curves import history_drawings
-from p2pclust.lab.pictures.graph import association_drawing, community_names, lay_out
+from p2pclust.lab.pictures.graph import NODE, association_drawing, community_names, lay_out
 from p2pclust.lab.pictures.palette import CLUSTERS, GOOD, WRONG
 from p2pclust.lab.pictures.shares import reconstruction_figure
 from p2pclust.protocols.models.association import Association, Clusters
@@ -41,14 +41,14 @@ def test_everything_is_on_the_page_and_apart(graph: Association) -> None:
     left, right, bottom, top = layout.page
     assert layout.places.shape == (graph.clusters.total, 2)
     x, y = layout.places.T
-    assert ((x - layout.node > left) & (x + layout.node < right)).all()
-    assert ((y - layout.node > bottom) & (y + layout.node < top)).all()
+    assert ((x - NODE > left) & (x + NODE < right)).all()
+    assert ((y - NODE > bottom) & (y + NODE < top)).all()
     group_of = graph.group_of
     apart = np.hypot(*(layout.places[:, np.newaxis] - layout.places).transpose(2, 0, 1))
     different = (group_of[:, np.newaxis] != group_of) | ((group_of < 0) & ~np.eye(len(group_of), dtype=bool))
-    assert (apart[different] > 2 * layout.node).all(), "nodes of different communities do not touch"
+    assert (apart[different] > 2 * NODE).all(), "nodes of different communities do not touch"
     for members, (_, caption) in zip(graph.groups, layout.captions, strict=True):
-        assert caption > layout.places[list(members), 1].max() + layout.node, "captions stand above"
+        assert caption > layout.places[list(members), 1].max() + NODE, "captions stand above"
 
 
 def test_the_same_graph_is_drawn_alike() -> None:

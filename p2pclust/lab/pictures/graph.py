@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_NODE: Final = 0.42  # radius; neighbours are at least 1 apart
+NODE: Final = 0.42  # radius; neighbours are at least 1 apart
 _STRETCH: Final = 1.6  # a page is wider than it is high
 _GAP: Final = 0.9  # between communities
 _CAPTION: Final = (0.125, 0.035)  # width and height of two lines above a community, as parts of the page's width
@@ -139,14 +139,14 @@ def _draw_nodes(
 
     owners = association.clusters.owners.tolist()
     # As large as fits into a node, on a page of 11 inches.
-    font = float(np.clip(_NODE * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
+    font = float(np.clip(NODE * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
     for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
         kind = main[group] if group >= 0 else None
         stranger = kind is not None and known[node] is not None and known[node] != kind
         colour = cluster_colour(-1 if group < 0 else hues[group])
         edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
         x, y = layout.places[node]
-        axes.add_patch(Circle((x, y), _NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
+        axes.add_patch(Circle((x, y), NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
         text = str(peer) if peers is None else peers[peer]
         axes.text(x, y, text, ha="center", va="center", fontsize=font, color=ink_on(colour), zorder=4)
 
@@ -176,7 +176,7 @@ def lay_out(association: Association) -> Placement:
     groups = association.groups
     inner = [_community(association, members) for members in groups]
     # Half the width and height of each community, with its nodes.
-    sizes = np.array([np.abs(own).max(axis=0) + _NODE for own in inner]).reshape(-1, 2)
+    sizes = np.array([np.abs(own).max(axis=0) + NODE for own in inner]).reshape(-1, 2)
     half, (wide, high), middles, boxes = np.array(_LEAST), (0.0, 0.0), sizes, sizes
     for _ in range(2):  # Letters have the same size on every page, so the room that they need depends on the page.
         wide, high = (2 * float(half[0]) * part for part in _CAPTION)

@@ -119,7 +119,7 @@ def test_peers_of_a_fleet_find_what_one_process_finds(kind: Any, init: Any) -> N
     model = kind(fleet="simulated", secure=True, **options).fit(X)
     assert model.converged_
     assert model.exposed_ == ()
-    job = cluster_job(kind.protocol_id, secure=True, **model._options(), seed=model.seed_)
+    job = cluster_job(secure=True, **model._options(), seed=model.seed_)
     state = run_in_process(job, model._locals([X[:, own] for own in model.columns_], None))
     assert model.labels_.tolist() == engine.conclude(job, state, Local(X[:, :2]))["labels"].tolist()
     with pytest.raises(FleetError, match="expected 3 to the number of peers"):
