@@ -27,7 +27,7 @@ Layers = list[tuple[Weights, Weights]]
 class Architecture:
     """The layers of an autoencoder; the defaults are FedCRef's (its Table 2).
 
-    Raises UsageError if a width is below 1, there is no hidden layer, or an activation is unknown.
+    Raises UsageError if a width is below 1, a hidden layer is missing, or an activation is unknown.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> by
 
     float32 is exact. int8 writes all scales (float32), then all integers; a weight is off by at most half a scale, and a
     scale is the largest of 256 consecutive weights by 127. Raises DataError if a weight is NaN or infinite, or too large
-    for the encoding: such a model is of no use to any peer; UsageError if there is no such encoding, or the weights are
+    for the encoding: no peer can use such a model; UsageError if the encoding is unknown, or the weights are
     not one row.
 
     Examples

@@ -43,7 +43,7 @@ Columns = npt.NDArray[np.int64]
 class FlowArchitecture:
     """The layers of a flow; the defaults are the footnote's.
 
-    Raises UsageError if a number is below 1, or there is no hidden layer.
+    Raises UsageError if a number is below 1, or a hidden layer is missing.
 
     Examples
     --------

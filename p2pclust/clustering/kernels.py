@@ -59,7 +59,7 @@ def installed() -> tuple[str, ...]:
 def named(asked: str) -> str:
     """Return the kernel that a person asks for; ``"auto"`` is the best that is installed here.
 
-    Raises UsageError if there is no such kernel, or it is not installed here.
+    Raises UsageError if the kernel is unknown, or not installed here.
 
     Examples
     --------

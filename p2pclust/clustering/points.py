@@ -158,7 +158,7 @@ class Points:
     def centred(self, centers: npt.ArrayLike) -> Floats:
         """Check centers (n_clusters, n_features) that are given in the units of `X`, and return them minus the shift.
 
-        Raises UsageError if there is no center, the number of columns differs from that of the data, or a number is not
+        Raises UsageError if `centers` is empty, the number of columns differs from that of the data, or a number is not
         finite.
         """
         given = np.asarray(centers, dtype=np.float64)

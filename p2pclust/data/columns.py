@@ -72,7 +72,7 @@ class ReadColumn:
     #: "numbers" (if at least half of the cells that are there are numbers), "text", "times", "empty" or "unclear"
     kind: str
     cells: Sequence[str]  # as they are in the file
-    #: One for each cell; NaN where it is no finite number, everywhere if the column is not one of numbers
+    #: One for each cell; NaN where it is not a finite number, everywhere if the column is not one of numbers
     values: NDArray[np.float64]
     decimal: str = ""  # the decimal mark that the column's own cells prove; empty if they prove none
     convention: str = ".,"  # the decimal mark by which numbers were read, and the mark between thousands

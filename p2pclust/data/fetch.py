@@ -54,7 +54,7 @@ def fetch(
 ) -> Fetched:
     """Download a data set, convert it, and store it as ``NAME.npz``.
 
-    Raises UsageError if there is no such data set, a checksum is not known and `unverified` is False, Pooch is missing,
+    Raises UsageError if the data set is unknown, a checksum is not known and `unverified` is False, Pooch is missing,
     nothing can be reached, or a server refuses, and DataError if a file has another checksum than it should have, or is
     not what the catalogue describes. What was stored before is as it was.
 
@@ -178,7 +178,7 @@ class _DownloadError(Exception):
 class _Resumed:
     """Pooch's downloader over HTTP, which resumes a broken download.
 
-    `part` is what was downloaded so far; its validator (ETag or date) is kept beside it. Without it, and without a
+    `part` is what was downloaded so far; its validator (ETag or date) is kept next to it. Without it, and without a
     checksum that detects that the file changed in between (`safe`), a download begins anew.
     """
 

@@ -25,7 +25,7 @@ class Holdings:
     """How a data set is split by rows, or features."""
 
     peers: tuple[str, ...]
-    #: The classes of a split by rows, the features of one by columns; empty if there are no labels
+    #: The classes of a split by rows, the features of one by columns; empty without labels
     columns: tuple[str, ...]
     #: Shape (n_peers, n_columns): the rows of each class at each peer; by columns, 1 where a peer holds a feature
     counts: NDArray[np.int64]

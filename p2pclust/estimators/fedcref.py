@@ -35,7 +35,7 @@ class FedCRef(LabellingEstimator):
 
     The number of communities is found, not given. After M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
     Unsupervised Cluster-Wise Training for Decentralized Data Distributions. It needs torch.
-    Parameters and attributes that are not listed: see :class:`LosslessCMeans`; there are no centers.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`; this estimator has no centers.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class FedCRef(LabellingEstimator):
     bounds: tuple[Any, Any] | None = None
 
     def predict(self, X: ArrayLike, peer: int | None = None) -> NDArray[np.int64]:
-        """Return the label of each row, shape (n,): that of the model with the least error; -1 where there is no model.
+        """Return the label of each row, shape (n,): the model with the least error; -1 without a model.
 
         Parameters
         ----------

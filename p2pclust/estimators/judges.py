@@ -79,7 +79,7 @@ class Judges:
         return found
 
     def call(self, errors: Floats, peers: Rows) -> Rows:
-        """Return the label of each row, shape (n,), from its errors under each model (n, M); -1 where there is no model.
+        """Return the label of each row, shape (n,), from its errors under each model (n, M); -1 without a model.
 
         `peers` (n,) says whose rows they are; -1 where that is not known.
         """

@@ -26,7 +26,8 @@ class UIFCA(LabellingEstimator):
     FedCRef's comparison with it. With the defaults and images of 784 pixels a run is far beyond a processor of two cores;
     ``cluster_rounds=5, communication_rounds=4, local_steps=25, couplings=4, hidden=(64, 64, 64), learning_rate=1e-3``
     takes minutes. It needs torch. Densities want features of about unit size: give pixels as numbers from 0 to 1, and scale
-    what has other units. Parameters and attributes that are not listed: see :class:`LosslessCMeans`; there are no centers.
+    what has other units. It has no centers. Parameters and attributes that are not
+    listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------

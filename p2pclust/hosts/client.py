@@ -38,7 +38,7 @@ class Connection:
 
     The address is a Unix socket, the state directory that it is in, or the folder with that as ``state``; or
     ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the roster is tried). On TCP it needs a bundle: the keys of the
-    client. The fleet roster is by default the newer of the one in the bundle and ``roster.json`` beside it.
+    client. The fleet roster is by default the newer of the one in the bundle and ``roster.json`` in its folder.
 
     Raise UsageError if the address is not valid, or keys are missing.
     """

@@ -75,7 +75,7 @@ def silhouette(X: npt.ArrayLike | Points, labels: npt.ArrayLike) -> float:
     """Mean silhouette (Rousseeuw 1987): exact, from all pairwise distances, some rows at a time.
 
     For a row, ``(b - a) / max(a, b)``, between -1 and 1, greater is better: a is its mean distance to the other rows of
-    its cluster, b the smallest mean distance to the rows of another one; 0 for a row alone in its cluster, as Rousseeuw
+    its cluster, b the smallest mean distance to the rows of another cluster; 0 for a row alone in its cluster, as Rousseeuw
     defines it, and if there is only one cluster. It needs all rows in one place, and n^2 F steps: minutes for 1e5 rows.
 
     Parameters

@@ -98,7 +98,7 @@ class Overlay:
         return {name: tuple(sorted(others)) for name, others in found.items()}
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Return the peers that a peer is linked to, sorted. Raise UsageError if there is no such peer."""
+        """Return the peers that a peer is linked to, sorted. Raise UsageError if the peer is unknown."""
         try:
             return self._adjacent[name]
         except KeyError:
@@ -180,7 +180,7 @@ def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **op
     Raises
     ------
     UsageError
-        If there is no such kind or option, or no such overlay; the message says what is possible.
+        If the kind or an option is unknown, or the overlay is impossible; the message says what is possible.
 
     Examples
     --------

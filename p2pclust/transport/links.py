@@ -54,7 +54,7 @@ class Counters:
 class ImposedLink(Protocol):
     """What a testbed puts between a peer and the network: it delays messages in both directions, or loses them.
 
-    `send` returns False if there is no room; `there_and_back` waits as long as a message and its answer would take; `close`
+    `send` returns False if the queue is full; `there_and_back` waits as long as a message and its answer would take; `close`
     drops what has not come out, or with `flush` sends what was to leave.
     """
 

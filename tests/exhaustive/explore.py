@@ -97,7 +97,7 @@ class _Exploration:
         self._messages: list[Sent] = []
         self._message_of: dict[Sent, int] = {}
         self._sent_to = [0 for _ in NAMES]  # by peer: the messages to it
-        self._networks: dict[int, list[int]] = {}  # by the key of a state: none is a part of another one
+        self._networks: dict[int, list[int]] = {}  # by the key of a state: none is a part of another set
         self._happened: list[Happened] = []
         self._event_of: dict[Happened, int] = {}
         self._steps: dict[tuple[Any, ...], list[_Step]] = {}

@@ -235,7 +235,8 @@ def load_config(
         ledger = Path(plain["privacy"]["ledger"]).absolute()
         if not ledger.parent.is_dir():
             raise UsageError(
-                f"{where('privacy')}: privacy: ledger = {str(ledger)!r}: {ledger.parent} is no folder: make it first"
+                f"{where('privacy')}: privacy: ledger = {str(ledger)!r}: "
+                f"the folder {ledger.parent} does not exist: make it first"
             )
         plain["privacy"]["ledger"] = str(ledger)
     _check_extras(config, where)

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sight:
-    """What was shown in one round, beside the state, which every peer has."""
+    """What was shown in one round, in addition to the state, which every peer has."""
 
     peers: tuple[
         int, ...

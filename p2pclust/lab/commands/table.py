@@ -37,5 +37,5 @@ COMMANDS: Final[tuple[tuple[str, str, Any, str, type[TyperCommand]], ...]] = (
     (_RESEARCH, "topology", topology.app, "Make, measure, draw and compare overlays.", TyperCommand),
     (_RESEARCH, "audit", audit.audit, "Attack a scenario's jobs with what their messages show.", TyperCommand),
     (_RESEARCH, "simulate", simulate.simulate, "Test simulated fleets under faults.", TyperCommand),
-    (_RESEARCH, "reproduce", reproduce.reproduce, "Measure the papers' tables again, beside their numbers.", TyperCommand),
+    (_RESEARCH, "reproduce", reproduce.reproduce, "Measure the papers' tables again, next to their numbers.", TyperCommand),
 )  # fmt: skip

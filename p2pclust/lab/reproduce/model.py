@@ -188,7 +188,7 @@ class Table:
     repeats: int = 10  # as in the paper
     quick_repeats: int = 2
     #: Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
-    #: repetition. So are those shown beside them.
+    #: repetition. So are those shown next to them.
     interval: bool = False
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:

@@ -45,7 +45,7 @@ class Message:
             cls.kind = hyphenated(cls.__name__)
 
 
-@dataclass(frozen=True)  # not made twice, as with `slots=True`: a base is no kind of message
+@dataclass(frozen=True)  # without slots, which would create the class a second time
 class JobMessage(Message):
     """Base of the messages about one job, which any two peers of its roster exchange; most others go between neighbours."""
 

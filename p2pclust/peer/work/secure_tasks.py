@@ -257,7 +257,7 @@ class SecureRound:
     def _barred(self) -> str:
         """Return why the peers that the fleet roster in force bars leave too few others, or an empty string.
 
-        A key of a device that was stolen and revoked still signs: its peer is no one to hide among, and keeps no secret.
+        A key of a device that was stolen and revoked still signs: its peer hides no other peer, and keeps no secret.
         """
         others = self.part.asked & ~self.keys.barred
         keep = len([keeper for keeper in self.keepers if not self.keys.barred >> keeper & 1])

@@ -155,7 +155,7 @@ class Alternating(Iterated, Additive, SideBySide):
     """
 
     after: ClassVar[tuple[str, ...]] = ("objective",)
-    #: The array of a contribution with the weights of the clusters, and the numbers beside it and the sums.
+    #: The array of a contribution with the weights of the clusters, and the other numbers next to the sums.
     masses: ClassVar[str] = "weights"
     numbers: ClassVar[tuple[str, ...]] = ("rows",)
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")

@@ -75,7 +75,7 @@ _SURPRISE, _MOVED, _MASS, _ROUNDS, _SETTLED = range(5)  # the columns of the sta
 
 @dataclass(frozen=True)
 class BatchDrift:
-    """What one batch was like beside those before."""
+    """How one batch compares with the batches before."""
 
     batch: int  # from 0
     surprise: float | None  # None where there was no batch before. At most 1e6.

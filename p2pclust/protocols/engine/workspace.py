@@ -80,7 +80,7 @@ class Workspace:
     """
 
     peer: int  # its index in the roster
-    # What it kept in the last round before this one in which it kept something. A job that was started by another one
+    # What it kept in the last round before this one in which it kept something. A job that was started by another job
     # finds the note that its parent's contribution will find.
     note: Arrays = field(default_factory=Arrays)
     # Returns the bytes of a blob, or None if it is not here.

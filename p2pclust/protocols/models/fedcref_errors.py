@@ -44,7 +44,7 @@ class KnownErrors:
     def of(self, job: Hashable, models: Sequence[bytes], compute: Callable[[list[bytes]], Floats]) -> Floats:
         """Return the errors of all rows under these models, shape (n, M).
 
-        - `job`: all that errors depend on beside rows and models. What is known of another job is forgotten.
+        - `job`: all that errors depend on, except rows and models. What is known of another job is forgotten.
         - `models`: digests; the same may come twice.
         - `compute`: returns the errors (n, m) under the models that are not known. They are float32 numbers. A column
           with one that is not finite is not kept: there may be a model later on.

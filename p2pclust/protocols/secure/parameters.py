@@ -36,7 +36,7 @@ class SecureSums:
     (2, 1)
     """
 
-    keepers: int = KEEPERS  # how many peers keep pads, beside those that insist on it
+    keepers: int = KEEPERS  # how many peers keep pads, in addition to those that insist on it
     cohort: int = _LARGE_COHORT  # the fewest peers whose sum may be revealed
     # {"groups", "record"}: of one state: whether another set may be revealed only if all classes have `cohort` members.
     burnt: str = BURNT[0]

@@ -64,7 +64,7 @@ class Section:
     steps: Sequence[Picture] = ()
     step: str = "step"
     verdicts: Sequence[Verdict] = ()
-    half: bool = False  # whether it may be placed beside another such section where the page is wide enough
+    half: bool = False  # whether it may be placed next to another such section where the page is wide enough
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What jobs promise, seen from outside and remembered for ever, across restarts and lost stores.
+"""What jobs promise, seen from outside and remembered across restarts and lost stores.
 
 S9   a job begins once at a store and has one result there: a ballot or register that was deleted is never written again, no
      deleted job is begun again, and none is deleted before a tombstone is written that says so

@@ -528,7 +528,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "silent-peer-waited-for": ((Patience, "lost_with", lambda original, patience, opened: iter(())),),
     },
     "fedcref": {
-        # A job whose workspace waits in vain ends nevertheless, because a busy peer is given up: so that is disabled too.
+        # A job whose workspace waits without success still ends, because a busy peer is given up: that is disabled too.
         "wiped-store-hoped-for": (
             (JobWorkspace, "_counts", _always),
             (AggregatorTerm, "_stands_still", _never),

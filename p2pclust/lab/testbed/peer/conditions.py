@@ -109,7 +109,7 @@ def _stop(report: Callable[[], None]) -> None:
     """Report the fault, and stop until this process is continued.
 
     The testbed may stop and continue this process as soon as it reads the report, before the process has stopped itself.
-    Then it must not stop any more: it would not be continued again.
+    Then it must no longer stop: it would not be continued again.
     """
     went_on: list[int] = []
     before = signal.signal(signal.SIGCONT, lambda number, frame: went_on.append(number))

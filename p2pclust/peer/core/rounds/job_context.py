@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol
@@ -141,7 +142,7 @@ class JobPart:
         return None
 
 
-class PeerJob(JobPart):
+class PeerJob(JobPart, ABC):
     """What jobs with and without an aggregator have in common at one peer."""
 
     def __init__(self, job: JobContext) -> None:
@@ -164,9 +165,9 @@ class PeerJob(JobPart):
         self._report(JobFinished, term=term, round=round_, digest=ref.digest.hex())
         self._job.children.ended(self.id)
 
+    @abstractmethod
     def _stop(self) -> None:
         """Drop all but the result: the job has finished."""
-        raise NotImplementedError
 
     def _close_message(self, *, with_state: bool = True) -> Close:
         register = self.ledger.register
