@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 54869,
+    "product: lines": 54864,
     "laboratory: lines": 30165,
-    "statements": 52715,
-    "functions": 5509,
+    "statements": 52713,
+    "functions": 5508,
     "modules under 100 lines": 90,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 151,
-    "a peer after one job: their lines": 26312,
+    "a peer after one job: their lines": 26307,
     "files that name `groups`": 91,
     "files that name `collect`": 41,
     "files that name `n_init`": 25,

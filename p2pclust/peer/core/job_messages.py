@@ -10,17 +10,17 @@ from p2pclust.peer.core.messages import Digest, Frame, JobMessage, OptionalInt
 
 
 @dataclass(frozen=True, slots=True)
-class Synced(JobMessage, kind="synced"):
+class Synced(JobMessage):
     """The sender has the job's document on disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(JobMessage, kind="ended"):
+class Ended(JobMessage):
     """That job has ended, and I have forgotten its result; or I refuse it, and have never taken part in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class PreVote(JobMessage, kind="pre-vote"):
+class PreVote(JobMessage):
     """Would you vote for me in `term`? Changes nothing at the receiver."""
 
     term: int
@@ -29,7 +29,7 @@ class PreVote(JobMessage, kind="pre-vote"):
 
 
 @dataclass(frozen=True, slots=True)
-class PreVoteReply(JobMessage, kind="pre-vote-reply"):
+class PreVoteReply(JobMessage):
     """The answer to a `PreVote` for `term`."""
 
     term: int
@@ -39,7 +39,7 @@ class PreVoteReply(JobMessage, kind="pre-vote-reply"):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestVote(JobMessage, kind="request-vote"):
+class RequestVote(JobMessage):
     """Vote for me in `term`."""
 
     term: int
@@ -48,7 +48,7 @@ class RequestVote(JobMessage, kind="request-vote"):
 
 
 @dataclass(frozen=True, slots=True)
-class VoteReply(JobMessage, kind="vote-reply"):
+class VoteReply(JobMessage):
     """The answer to a `RequestVote`; a granted vote is on disk."""
 
     term: int
@@ -57,14 +57,14 @@ class VoteReply(JobMessage, kind="vote-reply"):
 
 
 @dataclass(frozen=True, slots=True)
-class StaleTerm(JobMessage, kind="stale-term"):
+class StaleTerm(JobMessage):
     """Your term is over; mine is `term`."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
-class Open(JobMessage, kind="open"):
+class Open(JobMessage):
     """The aggregator of `term` opens `round` with a state: adopt it and contribute to it."""
 
     term: int
@@ -81,7 +81,7 @@ class Open(JobMessage, kind="open"):
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted(JobMessage, kind="adopted"):
+class Adopted(JobMessage):
     """`round` of `term` is on my disk; here is my contribution, or why there is none."""
 
     term: int
@@ -95,7 +95,7 @@ class Adopted(JobMessage, kind="adopted"):
 
 
 @dataclass(frozen=True, slots=True)
-class Partial(JobMessage, kind="partial"):
+class Partial(JobMessage):
     """What came together at one peer of a tree: `Adopted` of several peers in one, their contributions added up.
 
     Sets of peers are little-endian numbers with a bit for each roster index. Whatever is in one such message of a peer is
@@ -117,7 +117,7 @@ class Partial(JobMessage, kind="partial"):
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(JobMessage, kind="heartbeat"):
+class Heartbeat(JobMessage):
     """I am the aggregator of `term`, at `round`."""
 
     term: int
@@ -125,7 +125,7 @@ class Heartbeat(JobMessage, kind="heartbeat"):
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatReply(JobMessage, kind="heartbeat-reply"):
+class HeartbeatReply(JobMessage):
     """What is in my register, whether I am busy computing for it, and how many answers my worker has ended in this life."""
 
     term: int
@@ -137,7 +137,7 @@ class HeartbeatReply(JobMessage, kind="heartbeat-reply"):
 
 
 @dataclass(frozen=True, slots=True)
-class Reminder(JobMessage, kind="reminder"):
+class Reminder(JobMessage):
     """In that store you held `round` of `term`: if you hold less now, your store has forgotten."""
 
     term: int
@@ -146,7 +146,7 @@ class Reminder(JobMessage, kind="reminder"):
 
 
 @dataclass(frozen=True, slots=True)
-class Close(JobMessage, kind="close"):
+class Close(JobMessage):
     """A majority adopted this final state: the job is finished."""
 
     term: int
@@ -157,7 +157,7 @@ class Close(JobMessage, kind="close"):
 
 
 @dataclass(frozen=True, slots=True)
-class CloseReply(JobMessage, kind="close-reply"):
+class CloseReply(JobMessage):
     """I am finished too; or, with `needs_state`, I should be and lack the state."""
 
     needs_state: bool
@@ -167,7 +167,7 @@ class CloseReply(JobMessage, kind="close-reply"):
 
 
 @dataclass(frozen=True, slots=True)
-class Unpad(JobMessage, kind="unpad"):
+class Unpad(JobMessage):
     """Take your pads of these peers from the sum of their contributions to `round` of `term`, and keep that sum.
 
     Without members: send me the pads that you took away for the aggregator before me, and the sum.
@@ -183,7 +183,7 @@ class Unpad(JobMessage, kind="unpad"):
 
 
 @dataclass(frozen=True, slots=True)
-class Pads(JobMessage, kind="pads"):
+class Pads(JobMessage):
     """What a keeper takes from the sum, sealed for the aggregator; or why it refuses."""
 
     term: int
@@ -200,7 +200,7 @@ class Pads(JobMessage, kind="pads"):
 
 
 @dataclass(frozen=True, slots=True)
-class Mix(JobMessage, kind="mix"):
+class Mix(JobMessage):
     """What the sender says in one tick of a round, to a neighbour; without frames only where it stands."""
 
     epoch: int  # of the circle of peers that take part
@@ -216,21 +216,21 @@ class Mix(JobMessage, kind="mix"):
 
 
 @dataclass(frozen=True, slots=True)
-class Join(JobMessage, kind="join"):
+class Join(JobMessage):
     """The sender takes part in no circle, and wants to."""
 
     epoch: int  # the highest that it has seen
 
 
 @dataclass(frozen=True, slots=True)
-class AskState(JobMessage, kind="ask-state"):
+class AskState(JobMessage):
     """Send me the state with which you entered the circle."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class HeldState(JobMessage, kind="held-state"):
+class HeldState(JobMessage):
     """The answer to `AskState`; or, in a job with an aggregator, a newer register for a candidate that was refused."""
 
     epoch: int

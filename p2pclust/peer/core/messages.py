@@ -36,13 +36,12 @@ def hyphenated(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Base of all messages. The kind is the name of the class in small letters, unless the class names it."""
+    """Base of all messages. The kind, by which the wire knows a message, is the name of the class in small letters."""
 
     kind: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        if "kind" not in cls.__dict__:
-            cls.kind = hyphenated(cls.__name__)
+        cls.kind = hyphenated(cls.__name__)
 
 
 @dataclass(frozen=True)  # without slots, which would create the class a second time
@@ -51,10 +50,6 @@ class JobMessage(Message):
 
     __slots__ = ("job",)
     job: Name
-
-    def __init_subclass__(cls, kind: str = "") -> None:
-        if kind:  # a class with slots is made twice, the second time without the argument
-            cls.kind = kind
 
 
 _frames_fields: dict[str, str | None] = {}  # by kind of message

@@ -48,7 +48,7 @@ class BlobFiles:
     """The blobs of one peer. Safe to use from the event loop and the worker thread.
 
     Blobs of an earlier run are found again, except for partial records. Raise FleetError if the disk is full or fails; every
-    method does that.
+    method that reads or writes the disk does that.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -366,9 +366,8 @@ class Jobs:
             self._on_ended(source, job_id)
             return
         if self._tombstones.ended(job_id) or job_id in self._refused:
-            if isinstance(
-                message, PreVote | Join
-            ):  # of a peer that was away, or that has a job which the others refuse
+            # They come from a peer that was away, or that has a job which the others refuse.
+            if isinstance(message, PreVote | Join):
                 self._ctx.send(source, Ended(job_id))
             return
         if job_id not in self.jobs and (census := self.series.expects(job_id)) is not None:

@@ -178,7 +178,7 @@ class News:
 
 
 class MemberTable:
-    """The members by name, questions about them, and what is said of them. Nothing here changes a member."""
+    """The members by name, questions about them, and what is said of them. Nothing here changes a status."""
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         self._ctx = context

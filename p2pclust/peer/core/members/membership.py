@@ -113,6 +113,8 @@ class Membership(MemberTable):
 
     def receive(self, source: str, message: Message) -> None:
         """A membership message came."""
+        if source not in self.members:
+            return
         member = self.members[source]
         if isinstance(message, Ping | MemberSync) and message.updates and message.updates[0].name == source:
             own = message.updates[0]

@@ -355,7 +355,7 @@ class AggregatedJob(PeerJob):
         self._ctx.timers.cancel(self._closing)
         super().forget()
 
-    # -- called by the election and the term (Rule and TermHooks) ----------------------------------------------------------
+    # -- called by the election and the term ---------------------------------------------------------------------------
 
     def elected(self) -> None:
         """Begin a term as its aggregator."""

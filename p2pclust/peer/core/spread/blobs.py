@@ -357,9 +357,8 @@ class Blobs:
         if asked == source and message.index not in pull.again:
             self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
         pull.doubtful = False
-        if (
-            source in pull.lacking
-        ):  # it has the blob by now: it is asked for everything that doubtful ones were asked for
+        # It has the blob by now: it is asked for everything that doubtful sources were asked for.
+        if source in pull.lacking:
             del pull.lacking[source]
             pull.sources = [source, *(name for name in pull.sources if name != source)]
             for index in [index for index, (of, _) in pull.asked.items() if self._pace.doubts(of)]:
