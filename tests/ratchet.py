@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 54864,
-    "laboratory: lines": 30165,
-    "statements": 52713,
-    "functions": 5508,
-    "modules under 100 lines": 90,
+    "product: lines": 54912,
+    "laboratory: lines": 30204,
+    "statements": 52746,
+    "functions": 5520,
+    "modules under 100 lines": 89,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 151,
-    "a peer after one job: their lines": 26307,
+    "a peer after one job: their lines": 26344,
     "files that name `groups`": 91,
     "files that name `collect`": 41,
     "files that name `n_init`": 25,

@@ -361,7 +361,10 @@ class FederatedClustering(FederatedEstimator, _WithProtocol):
                 f"protocol = {self.protocol!r}: it does not end with the centers of rows: use its own class"
             )
         options = super()._options()
-        return options | (options.pop("parameters") or {})
+        own = options.pop("parameters") or {}
+        if twice := sorted(options.keys() & own.keys()):
+            raise UsageError(f"parameters: {', '.join(twice)}: give it as an argument of its own")
+        return options | own
 
 
 def _warn(text: str, kind: type[Warning]) -> None:

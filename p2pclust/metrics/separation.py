@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from p2pclust.clustering.fcm import check_fuzzifier
 from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import DataError, UsageError
 from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads, prepared
@@ -43,6 +44,7 @@ def xie_beni(X: npt.ArrayLike | Points, centers: npt.ArrayLike, fuzzifier: float
     >>> xie_beni([[0.0], [1.0]], [[1.0], [1.0]])
     inf
     """
+    check_fuzzifier(fuzzifier)
     points, centred = _prepared(X, centers, "Xie–Beni")
     return xie_beni_of(fuzzy_spreads(points, centred, fuzzifier).objective, points.n_samples, centred)
 
@@ -77,6 +79,7 @@ def soft_davies_bouldin(
     """
     if kind not in SOFT_KINDS:
         raise UsageError(f"kind = {kind!r}: expected one of {', '.join(SOFT_KINDS)}")
+    check_fuzzifier(fuzzifier)
     points, centred = _prepared(X, centers, "Davies–Bouldin")
     fuzzy = fuzzy_spreads(points, centred, fuzzifier)
     if kind == "weighted":

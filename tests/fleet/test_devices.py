@@ -12,7 +12,6 @@ from runs import a_job, rows
 
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.links.shaping import Shape
-from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.power import Battery, DutyCycle, Rest, Use
 from p2pclust.lab.testbed.record import Record
@@ -36,8 +35,8 @@ def told(result: FleetResult, verb: str) -> list[Mapping[str, Any]]:
     return [event for event in result.events if event["verb"] == verb]
 
 
-class Recorder(Actions):
-    """Has a clock that is set by hand, and only notes what it is asked to do."""
+class Recorder:
+    """What devices need of `Actions`: a clock that is set by hand, and notes of what it is asked to do."""
 
     def __init__(self) -> None:
         self.clock = 0.0

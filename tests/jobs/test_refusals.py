@@ -11,7 +11,7 @@ from tests.jobs.refusals import refusals
 
 from p2pclust.cli.fleet.submit import parameters
 from p2pclust.errors import UsageError
-from p2pclust.estimators import LosslessCMeans
+from p2pclust.estimators import FederatedClustering, LosslessCMeans
 from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.submission import request_from
 from p2pclust.peer.core.treatment import Treatment
@@ -116,3 +116,10 @@ def test_bounds_may_be_an_array_and_an_empty_promise_is_one() -> None:
     assert (job.stages[0].parameters["lo"], job.stages[0].parameters["hi"]) == ([0.0, 0.0], [9.0, 9.0])
     with pytest.raises(UsageError, match="privacy: epsilon is missing"):
         cluster_job("llf-cm", n_clusters=2, bounds=([0.0], [9.0]), secure=True, privacy={})
+
+
+@pytest.mark.parametrize("name", ["n_clusters", "protocol"])
+def test_a_parameter_that_is_an_argument_of_its_own_is_refused(name: str) -> None:
+    model = FederatedClustering("llf-cm", 2, parameters={name: "llf-fcm" if name == "protocol" else 3})
+    with pytest.raises(UsageError, match=f"parameters: {name}: give it as an argument of its own"):
+        model.fit([[[0.0], [1.0]], [[8.0], [9.0]]])

@@ -13,6 +13,7 @@ and again (A. Radhakrishnan et al., 2018); the attacker begins with rows of its 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -45,9 +46,11 @@ _STEPS = (1, 5, 20)
 class SeenModels(Protocol):
     """The models of one peer, as the peers that receive them use them; rows are in the data's units."""
 
+    @abstractmethod
     def familiarity(self, X: Floats) -> Floats:
         """Return how familiar each row looks to the best of the models, on a logarithmic scale, shape (n,)."""
 
+    @abstractmethod
     def copies(self, own: Floats, rng: np.random.Generator) -> Floats:
         """Return rows that the models draw, shape (k, F), with the help of rows of the attacker's own, shape (n, F)."""
 

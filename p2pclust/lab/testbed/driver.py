@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -38,48 +39,62 @@ class FleetPort(Protocol):
     faults_strike_submissions: bool = False
 
     @property
+    @abstractmethod
     def now(self) -> float:
         """Seconds since the fleet was made."""
 
+    @abstractmethod
     async def start(self) -> None:
         """Start all peers that are not late, and wait until they are linked; raise FleetError if that takes too long."""
 
+    @abstractmethod
     async def stop(self) -> None:
         """End all peers; a second call does nothing."""
 
+    @abstractmethod
     async def advance(self, until: Callable[[], bool], timeout_s: float) -> bool:
         """Let time pass until `until()` holds after some event; returns whether it does."""
 
+    @abstractmethod
     async def settle(self) -> None:
         """Wait until the faults before a job have taken effect."""
 
+    @abstractmethod
     def linked(self) -> bool:
         """Whether all peers that run know each other; on an overlay, their neighbours."""
 
+    @abstractmethod
     def alive(self, name: str) -> bool:
         """Whether a peer runs."""
 
+    @abstractmethod
     def answers(self, name: str) -> bool:
         """Whether a peer runs and is neither paused nor asleep."""
 
+    @abstractmethod
     def readable(self, name: str) -> bool:
         """Whether the result of a peer can be read now."""
 
+    @abstractmethod
     def ends(self, name: str) -> int:
         """How many lives of a peer have ended."""
 
+    @abstractmethod
     def submit(self, name: str, request: JobRequest) -> None:
         """Hand in a job at a peer."""
 
+    @abstractmethod
     async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
         """Return the ``state`` or the ``note`` of a job, or the ``blob`` with this digest in hex, of each of these peers.
 
         Peers that do not have it, or do not answer, are left out.
         """
 
+    @abstractmethod
     async def read_counters(self) -> None:
         """Read what the peers sent, received and used, after the last job."""
 
+    @abstractmethod
     def outcome(self, name: str) -> dict[str, Any]:
         """Return a peer's part of the result: ``lost``, its counters and its memory."""
 

@@ -79,7 +79,7 @@ class FaultEngine:
         for number, fault in enumerate(self._spec.faults):
             if fault.seconds is not None:
                 self._record.planned(self._actions.now, number, fault)
-                self._actions.at(fault.seconds, partial(self._strike_all, number, fault, {"seconds": fault.seconds}))
+                self._actions.at(fault.seconds, partial(self._by_second, number, fault))
         for change in self._spec.trace:
             self._actions.at(change.seconds, partial(self._relink, change))
 
@@ -87,10 +87,12 @@ class FaultEngine:
         """Carry out the faults planned before the job of this number."""
         for number, fault in enumerate(self._spec.faults):
             if fault.job == job:
-                self._strike_all(number, fault, {"job_number": job})
+                self._strike_all(number, fault, fault.who, {"job_number": job})
 
-    def _strike_all(self, number: int, fault: Fault, moment: Mapping[str, object]) -> None:
-        victims = fault.who or self._record.aggregators()
+    def _by_second(self, number: int, fault: Fault) -> None:
+        self._strike_all(number, fault, fault.who or self._record.aggregators(), {"seconds": fault.seconds})
+
+    def _strike_all(self, number: int, fault: Fault, victims: Sequence[str], moment: Mapping[str, object]) -> None:
         for name in victims[:1] if fault.do in ("cut", "heal") else victims:
             self.struck[number] = None
             self._record.take(self._actions.now, name, "fault", {"number": number, **fault.fields(), **moment})

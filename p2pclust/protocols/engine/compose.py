@@ -108,7 +108,7 @@ def cluster_job(
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
     # If the clustering may reveal single rows, the stages before it may too.
-    reveals = any(type(own := parameters.get(rule)) is type(off) and own == off for rule, off in _RULES_OFF.items())
+    reveals = any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items())
     request = _Request(
         kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
         {"min_rows": 1} if reveals else {}, _starts(kind, parameters),
@@ -282,6 +282,11 @@ def _bounds(bounds: object) -> tuple[list[float], list[float]]:
     if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
         raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
     return _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
+
+
+def _is(value: object, wanted: object) -> bool:
+    """Compare a parameter, without taking 0 for False or True for 1."""
+    return type(value) is type(wanted) and value == wanted
 
 
 def _plain(where: str, value: ArrayLike, *, ndim: int) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -24,21 +24,58 @@ def _stream(purpose: int, seed: int, *name: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(purpose, *name)))
 
 
-opening = partial(_stream, _OPENING)  # the stream of (seed, stage) for opening a stage, the same on every peer
-peer_round = partial(_stream, _PEER)  # the stream of (seed, peer, round) of one peer in one round
-#: The stream of (drawn, step) of the aggregator in a step of a stage, the same for every aggregator. `drawn` comes from the
-#: stage's :func:`opening` stream and is kept in its state, so that ``combine`` needs only the state to draw.
-aggregating = partial(_stream, _COMBINE)
-#: The stream of (drawn, peer) that parts a peer's rows in two, the same in all rounds; `drawn` as for :func:`aggregating`.
-halving = partial(_stream, _HALVES)
-splitting = partial(_stream, _SPLIT)  # the stream of (seed) that splits one array over peers
-#: The stream of (seed, peer) that makes some of a peer's true labels wrong, for experiments that start from such.
-dirt = partial(_stream, _DIRT)
-linking = partial(_stream, _LINKS)  # the stream of (seed) that draws an overlay
-gossiping = partial(_stream, _GOSSIP)  # the stream of (seed) that tries gossip on an overlay, to measure it
-attacking = partial(_stream, _ATTACK)  # the stream of (seed, peer) of an attack on what one peer shows, to measure it
-#: The stream of (seed, start) that draws first centers of a pooled run, to compare a job with.
-pooled_start = partial(_stream, _POOLED)
+def opening(seed: int, stage: int) -> np.random.Generator:
+    """Return the stream for opening a stage, the same on every peer."""
+    return _stream(_OPENING, seed, stage)
+
+
+def peer_round(seed: int, peer: int, round: int) -> np.random.Generator:
+    """Return the stream of one peer in one round."""
+    return _stream(_PEER, seed, peer, round)
+
+
+def aggregating(drawn: int, step: int) -> np.random.Generator:
+    """Return the stream of the aggregator in a step of a stage, the same for every aggregator.
+
+    The number `drawn` comes from the stage's :func:`opening` stream and is kept in its state, so that ``combine`` needs
+    only the state to draw.
+    """
+    return _stream(_COMBINE, drawn, step)
+
+
+def halving(drawn: int, peer: int) -> np.random.Generator:
+    """Return the stream that parts a peer's rows in two, the same in all rounds; `drawn` as for :func:`aggregating`."""
+    return _stream(_HALVES, drawn, peer)
+
+
+def splitting(seed: int) -> np.random.Generator:
+    """Return the stream that splits one array over peers."""
+    return _stream(_SPLIT, seed)
+
+
+def dirt(seed: int, peer: int) -> np.random.Generator:
+    """Return the stream that makes some of a peer's true labels wrong, for experiments that start from such labels."""
+    return _stream(_DIRT, seed, peer)
+
+
+def linking(seed: int) -> np.random.Generator:
+    """Return the stream that draws an overlay."""
+    return _stream(_LINKS, seed)
+
+
+def gossiping(seed: int) -> np.random.Generator:
+    """Return the stream that tries gossip on an overlay, to measure it."""
+    return _stream(_GOSSIP, seed)
+
+
+def attacking(seed: int, peer: int) -> np.random.Generator:
+    """Return the stream of an attack on what one peer shows, to measure it."""
+    return _stream(_ATTACK, seed, peer)
+
+
+def pooled_start(seed: int, start: int) -> np.random.Generator:
+    """Return the stream that draws first centers of a pooled run, to compare a job with."""
+    return _stream(_POOLED, seed, start)
 
 
 def participants(seed: int, round: int, n_peers: int, participation: float) -> tuple[int, ...]:
