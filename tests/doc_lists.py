@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import textwrap
@@ -47,18 +46,12 @@ def name_rows() -> list[str]:
 
 
 def key_rows(model: type[BaseModel]) -> list[str]:
-    """Return a table of the keys of a TOML table: name, values, meaning from the comments ``#:`` above it."""
-    rows = ["| key | values | meaning |", "|---|---|---|"]
-    comment: list[str] = []
-    for line in inspect.getsource(model).splitlines():
-        text = line.strip()
-        name = text.partition(":")[0]
-        if text.startswith("#: "):
-            comment.append(text.removeprefix("#: "))
-        elif name in model.model_fields:
-            rows.append(f"| `{name}` | {_values(model.model_fields[name])} | {' '.join(comment)} |")
-            comment = []
-    return rows
+    """Return a table of the keys of a TOML table: name, values, meaning."""
+    schema = model.model_json_schema()["properties"]
+    rows = [
+        f"| `{name}` | {_values(key)} | {schema[name]['description']} |" for name, key in model.model_fields.items()
+    ]
+    return ["| key | values | meaning |", "|---|---|---|", *rows]
 
 
 _TYPES = {bool: "`true`, `false`", int: "integer", float: "number", str: "text"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
@@ -21,10 +22,26 @@ from pydantic_core import PydanticCustomError
 T = TypeVar("T")
 
 
+def described(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Put the comment ``#:`` above each key of a table into the table's JSON Schema, as the description of the key."""
+    for ancestor in reversed(model.__mro__):
+        if issubclass(ancestor, TomlTable):
+            comment: list[str] = []
+            for line in map(str.strip, inspect.getsource(ancestor).splitlines()):
+                if line.startswith("#: "):
+                    comment.append(line.removeprefix("#: "))
+                elif comment:
+                    field = model.model_fields[line.partition(":")[0]]
+                    schema["properties"][field.alias or line.partition(":")[0]]["description"] = " ".join(comment)
+                    comment = []
+
+
 class TomlTable(BaseModel):
     """A table of the file: unknown keys are refused, values are not converted, and it is immutable."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra=described
+    )
 
 
 def wrong_value(expected: str) -> PydanticCustomError:
@@ -146,7 +163,7 @@ Init = Annotated[str | Centers, WrapValidator(_init)]
 Bounds = Annotated[
     tuple[_Pair, ...],
     _SOME,
-    BeforeValidator(_one_pair_as_list),
+    BeforeValidator(_one_pair_as_list, json_schema_input_type=_Pair | tuple[_Pair, ...]),
     _expected("[low, high] with low < high, or one such pair for each feature"),
 ]
 #: Each device's number of clusters, or how to find it.
@@ -167,9 +184,10 @@ Columns = Annotated[
 ]
 #: Options of the generator of the data, which checks them.
 Options = Annotated[dict[str, Any], _expected("a table of options, such as { noise = 1.5 }")]
+_OneAsList = BeforeValidator(_one_as_list, json_schema_input_type=_Name | tuple[_Name, ...])
 #: Names of devices or groups; `SomeNames` may be empty.
-Names = Annotated[tuple[_Name, ...], _SOME, BeforeValidator(_one_as_list), _expected(_NAMES)]
-SomeNames = Annotated[tuple[_Name, ...], Field(strict=False), BeforeValidator(_one_as_list), _expected(_NAMES)]
+Names = Annotated[tuple[_Name, ...], _SOME, _OneAsList, _expected(_NAMES)]
+SomeNames = Annotated[tuple[_Name, ...], Field(strict=False), _OneAsList, _expected(_NAMES)]
 Scalar = Annotated[bool | _Number | str, _expected("a number, true, false, or text")]
 #: The victims of a fault; whether such devices exist is checked later.
 Who = Annotated[_Name | Names | RandomVictims, _expected(_VICTIMS)]

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
@@ -75,13 +84,30 @@ class PrivateSpec(TomlTable):
     delta: Annotated[float, Field(gt=0, lt=1)]
 
 
+def _with_parameters(schema: dict[str, Any], model: type[TomlTable]) -> None:
+    """Add the parameters of all protocols to the JSON Schema of a job."""
+    from p2pclust.protocols.engine.plugins import parameter_types  # noqa: PLC0415 - as in fields.known_protocol
+    from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class  # noqa: PLC0415
+
+    fields.described(schema, model)
+    kinds: dict[str, dict[str, dict[str, Any]]] = {}
+    for protocol in CLUSTERING:
+        for name, kind in parameter_types(protocol_class(protocol)).items():
+            if name not in (*_ASKED, *schema["properties"]):
+                kinds.setdefault(name, {})[protocol] = TypeAdapter(kind).json_schema()
+    for name, by_protocol in kinds.items():
+        distinct = [kind for n, kind in enumerate(by_protocol.values()) if kind not in list(by_protocol.values())[:n]]
+        words = {"description": f"A parameter of {', '.join(by_protocol)}."}
+        schema["properties"][name] = words | (distinct[0] if len(distinct) == 1 else {"anyOf": distinct})
+
+
 class JobSpec(TomlTable):
     """``[[jobs]]``: one clustering job of the whole fleet; several are done one after another.
 
     Every other key is a parameter of the protocol's own, of a type and in a range that the protocol's class declares.
     """
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", json_schema_extra=_with_parameters)
 
     #: The id of a clustering protocol.
     protocol: Annotated[str, AfterValidator(fields.known_protocol)]

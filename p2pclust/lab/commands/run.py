@@ -58,6 +58,9 @@ def run(
     overwrite: Overwrite = False,
     serve: Serve = None,
     as_json: ResultAsJson = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of scenario files, by which editors complete keys.")
+    ] = False,
 ) -> None:
     """Run a scenario: start its fleet, run its jobs, cause its faults, check its expectations.
 
@@ -71,12 +74,18 @@ def run(
       p2pclust run iris-kmeans --backend simulated --set jobs.0.clusters=4 --json
       p2pclust run mine.toml --out runs/mine
       p2pclust run quickstart --serve
+      p2pclust run --schema > scenario.schema.json
     """
     from p2pclust.lab.commands.examples import list_examples  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
     from p2pclust.lab.scenario.outcome.folder import default_directory  # noqa: PLC0415
 
+    if schema:
+        from p2pclust.lab.scenario.file.schema import Scenario  # noqa: PLC0415
+
+        put_json(Scenario.model_json_schema())
+        return
     if scenario is None:
         list_examples(SCENARIOS, "scenario", "p2pclust run", as_json=as_json)
         return
