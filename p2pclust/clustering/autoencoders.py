@@ -29,8 +29,6 @@ class Architecture:
 
     Raises UsageError if a width is below 1, a hidden layer is missing, or an activation is unknown.
 
-    Examples
-    --------
     >>> Architecture(784).sizes
     (784, 100, 64, 32, 64, 100, 784)
     >>> Architecture(784).n_parameters
@@ -103,8 +101,6 @@ class ModelStack:
 
     Raises UsageError if the weights' shape does not fit the architecture.
 
-    Examples
-    --------
     >>> rngs = [np.random.Generator(np.random.PCG64(seed)) for seed in (1, 2)]
     >>> stack = ModelStack.random(Architecture(4, hidden=(2,)), rngs)
     >>> len(stack), stack.weights.shape, len(stack[[0, 0, 1]])
@@ -187,8 +183,6 @@ def federated_average(weights: npt.ArrayLike, sizes: npt.ArrayLike) -> Weights:
     They are summed in float64, in the order given; a model without rows does not count, whatever its weights are.
     Raises UsageError if no model has rows, a size is negative, or the numbers of models and sizes differ.
 
-    Examples
-    --------
     >>> federated_average([[0.0, 1.0], [4.0, 5.0]], [3, 1]).tolist()
     [1.0, 2.0]
     """

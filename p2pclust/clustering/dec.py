@@ -94,8 +94,6 @@ def deep_embedded_clustering(
     is not a matrix of finite real numbers with at least one row, and UsageError if `n_clusters` is below 1, or torch or
     the device is missing.
 
-    Examples
-    --------
     >>> rng = np.random.Generator(np.random.PCG64(0))
     >>> rows = np.repeat([[0.1, 0.9, 0.1], [0.9, 0.1, 0.9]], 20, axis=0) + rng.normal(scale=0.02, size=(40, 3))
     >>> small = DecSettings(encoder=(8, 2), pretraining_epochs=20, batch=16, max_updates=2)
@@ -130,8 +128,6 @@ def deep_embedded_clustering(
 def soft_assignments(code: npt.ArrayLike, centers: npt.ArrayLike) -> Floats:
     """Return q, DEC's equation 1: Student's t with one degree of freedom around each center, normalised, (n, K).
 
-    Examples
-    --------
     >>> soft_assignments([[0.0]], [[0.0], [3.0]]).round(3).tolist()
     [[0.909, 0.091]]
     """
@@ -144,8 +140,6 @@ def soft_assignments(code: npt.ArrayLike, centers: npt.ArrayLike) -> Floats:
 def target_distribution(q: Floats) -> Floats:
     """Return p, DEC's equation 3: squares, relative to each cluster's size, normalised, shape (n, K).
 
-    Examples
-    --------
     >>> target_distribution(np.array([[0.8, 0.2], [0.2, 0.8]])).round(3).tolist()
     [[0.941, 0.059], [0.059, 0.941]]
     """

@@ -27,8 +27,6 @@ _BLOCK = 256
 def encoded_size(n_weights: int, encoding: Encoding) -> int:
     """Return how many bytes a model has.
 
-    Examples
-    --------
     >>> [encoded_size(174_840, encoding) for encoding in ("float32", "float16", "int8")]
     [699360, 349680, 177572]
     """
@@ -46,8 +44,6 @@ def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> by
     for the encoding: no peer can use such a model; UsageError if the encoding is unknown, or the weights are
     not one row.
 
-    Examples
-    --------
     >>> decode_weights(encode_weights([0.5, -1.0, 0.25], "int8"), 3, "int8").round(2).tolist()
     [0.5, -1.0, 0.25]
     """
@@ -80,8 +76,6 @@ def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weight
 
     Raises WireError if the bytes are not a model of this size, or a number is NaN or infinite.
 
-    Examples
-    --------
     >>> decode_weights(encode_weights([1.0, 2.0], "float16"), 2, "float16").tolist()
     [1.0, 2.0]
     """

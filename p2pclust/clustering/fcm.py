@@ -27,9 +27,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
 from p2pclust.clustering.kmeans import crisp_objective
-from p2pclust.clustering.points import Floats, Points
+from p2pclust.clustering.points import DistanceBlock, Floats, Points, distance_blocks, refine
 from p2pclust.errors import UsageError
 
 # Squared distances below this share of |x|^2 + |v|^2 are computed again by direct differences: what is left of the

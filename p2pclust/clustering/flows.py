@@ -45,8 +45,6 @@ class FlowArchitecture:
 
     Raises UsageError if a number is below 1, or a hidden layer is missing.
 
-    Examples
-    --------
     >>> FlowArchitecture(784).n_parameters, FlowArchitecture(784, couplings=2, hidden=(64,)).n_parameters
     (6772320, 152224)
     >>> FlowArchitecture(4).halves[0].tolist(), FlowArchitecture(4, image_width=4).halves[0].tolist()
@@ -107,8 +105,6 @@ def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Genera
     Weights and biases are uniform within 1 / sqrt(units in), which is what torch's linear layers start from; the units
     of a masked layer count with those that are masked.
 
-    Examples
-    --------
     >>> rng = np.random.Generator(np.random.PCG64(0))
     >>> random_flows(FlowArchitecture(4, couplings=1, hidden=(3,)), [rng, rng]).shape
     (2, 25)
@@ -127,8 +123,6 @@ def log_likelihoods(
     model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite
     numbers, and UsageError if torch or the device is missing, or the weights do not fit the architecture.
 
-    Examples
-    --------
     >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
     >>> identity = np.zeros((1, still.n_parameters))
     >>> round(float(log_likelihoods(still, identity, [[0.0, 0.0]])[0, 0]), 4)  # of a standard Gaussian, -log(2 pi)
@@ -153,8 +147,6 @@ def generated_rows(
     If Z is drawn from a standard Gaussian, these are draws from the density that the model has learned. Raises DataError
     and UsageError as :func:`log_likelihoods` does.
 
-    Examples
-    --------
     >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
     >>> generated_rows(still, np.zeros((1, still.n_parameters)), [[0.5, -1.0]]).tolist()
     [[[0.5, -1.0]]]
@@ -187,8 +179,6 @@ def train_flows(
     number of columns or hold NaN or infinite numbers, and UsageError if torch or the device is missing, or a number is
     out of range.
 
-    Examples
-    --------
     >>> rng = np.random.Generator(np.random.PCG64(0))
     >>> rows, shape = rng.normal(3.0, 0.5, (50, 2)), FlowArchitecture(2, couplings=2, hidden=(8,))
     >>> before = random_flows(shape, [rng])

@@ -61,8 +61,6 @@ def named(asked: str) -> str:
 
     Raises UsageError if the kernel is unknown, or not installed here.
 
-    Examples
-    --------
     >>> named("numpy"), named("auto") == installed()[0]
     ('numpy', True)
     """
@@ -80,8 +78,6 @@ class Kernel:
 
     Raises UsageError if this installation has no such kernel, or the number of threads is out of range.
 
-    Examples
-    --------
     >>> Kernel().name, Kernel().does(fuzzifier=2.0)
     ('numpy', False)
     """
@@ -204,8 +200,6 @@ def in_force() -> Kernel:
 def using(kernel: Kernel) -> Iterator[None]:
     """Let a kernel be in force for what the block does in this thread, as ``np.errstate`` does with warnings.
 
-    Examples
-    --------
     >>> with using(Kernel(installed()[0])):
     ...     in_force().name == installed()[0]
     True

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.distances import DistanceBlock, direct, distance_blocks
-from p2pclust.clustering.points import Floats, Labels, Points
+from p2pclust.clustering.points import DistanceBlock, Floats, Labels, Points, direct, distance_blocks
 from p2pclust.errors import UsageError
 
 # Squared distances that differ by less than this, relatively, count as equal in the expanded form.
@@ -193,25 +192,19 @@ def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBloc
     for block in distance_blocks(points, centred):
         limit = np.multiply(block.magnitude, noise, out=block.magnitude)
         limit += (1.0 + _TIE) * np.maximum(block.closest, 0.0)
-        # The booleans go into the scratch's bytes: see `distances` on temporaries.
+        # The booleans go into the scratch's bytes: see `points` on temporaries.
         candidates = block.spare.reshape(-1).view(np.bool_)[: block.squared.size].reshape(block.squared.shape)
         np.less_equal(block.squared, limit, out=candidates)
         chosen = block.squared
         chosen[...] = candidates
         tied = np.flatnonzero(np.ones(chosen.shape[0]) @ chosen > 1.0)
         if tied.size:
-            chosen[:, tied] = _settled(candidates[:, tied], block.rows[tied], centred)
+            # Direct differences settle what is nearly equal; exact ties go to the lowest index.
+            cluster, which = np.nonzero(candidates[:, tied])
+            squared = np.full((chosen.shape[0], tied.size), np.inf)
+            squared[cluster, which] = direct(block.rows[tied[which]], centred[cluster])
+            chosen[:, tied] = np.argmin(squared, axis=0) == np.arange(chosen.shape[0])[:, np.newaxis]
         yield block, chosen
-
-
-def _settled(candidates: npt.NDArray[np.bool_], rows: Floats, centred: Floats) -> Floats:
-    """Choose among candidates (n_clusters, k) by direct differences of k rows; exact ties go to the lowest index."""
-    cluster, which = np.nonzero(candidates)
-    squared = np.full(candidates.shape, np.inf)
-    squared[cluster, which] = direct(rows[which], centred[cluster])
-    one_hot = np.zeros(candidates.shape)
-    one_hot[np.argmin(squared, axis=0), np.arange(rows.shape[0])] = 1.0
-    return one_hot
 
 
 def _shrink(points: Points, centred: Floats, closest: Floats) -> None:

@@ -81,8 +81,6 @@ def train(
     hold NaN or infinite numbers, or lie outside [0, 1] though the models end in a sigmoid, and UsageError if torch or the
     device is missing, or a number is out of range.
 
-    Examples
-    --------
     >>> rng = np.random.Generator(np.random.PCG64(0))
     >>> rows = rng.random((20, 4))
     >>> before = ModelStack.random(Architecture(4, hidden=(3,)), [rng, rng])
@@ -126,8 +124,6 @@ def reconstruction_errors(
     DataError if the rows have the wrong number of columns or hold NaN or infinite numbers, and UsageError if torch or the
     device is missing, or there is no such precision.
 
-    Examples
-    --------
     >>> linear = Architecture(2, hidden=(1,), output="linear", code="linear")
     >>> copy_first = ModelStack(linear, [[1, 0, 0, 1, 0, 0, 0]])
     >>> reconstruction_errors(copy_first, [[3.0, 0.0], [3.0, 4.0]]).tolist()

@@ -154,8 +154,6 @@ class Job:
     def here(self, kernel: str = AUTO) -> Job:
         """Return the same job with a kernel of this installation, by default its best.
 
-        Examples
-        --------
         >>> Job((Stage("range"),), seed=7).here("numpy").kernel
         'numpy'
         """
@@ -169,8 +167,6 @@ class Job:
         kernels : iterable of str
             The best kernel that each peer has published; empty where a peer's kernel is not known.
 
-        Examples
-        --------
         >>> job = Job((Stage("range"),), seed=7)
         >>> job.with_common_kernel(["c1", "c1"]).kernel, job.with_common_kernel(["c1", ""]).kernel
         ('c1', 'numpy')

@@ -109,8 +109,6 @@ class Local:
     def least_cell(self, of_job: int) -> int:
         """Return the fewest rows of a cluster that anything is sent of: the job's rule, or the device's if that is stricter.
 
-        Examples
-        --------
         >>> rows = Local([[0.0]])
         >>> rows.min_cell = 5
         >>> rows.least_cell(2), rows.least_cell(10)

@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import nearest
 from p2pclust.errors import UsageError
-from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
-from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
+from p2pclust.metrics.rows import crisp_sums, davies_bouldin_of, fuzzy_spreads, weighted_scatters, xie_beni_of
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Slot, never
