@@ -18,10 +18,9 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Additive
-from p2pclust.protocols.engine.engine import Group, Peers
+from p2pclust.protocols.engine.engine import Group, Peers, by_themselves
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
-from p2pclust.protocols.engine.stages import by_themselves
 from p2pclust.protocols.secure.classes import exposed, grouped, parted
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
