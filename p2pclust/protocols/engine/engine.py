@@ -35,7 +35,7 @@ from p2pclust.protocols.engine.base import (
     Remembering,
     WithWorkspace,
 )
-from p2pclust.protocols.engine.fixed_point import GridError, check_all, dequantise_all, quantise_all
+from p2pclust.protocols.engine.fixed_point import GridError, dequantise_all, in_units, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import (
@@ -161,7 +161,7 @@ def sent(
         return contribution(job, state, local, peer, n_peers, workspace)
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=False)
     with _on_the_grid(raw):
-        check_all(raw, protocol.units(state.arrays), n_peers=n_peers)
+        in_units(raw, protocol.units(state.arrays), n_peers=n_peers)
     if all(raw.dtype(name) == np.float64 for name in raw):
         return raw
     return Arrays({name: np.asarray(value, dtype=np.float64) for name, value in raw.items()})

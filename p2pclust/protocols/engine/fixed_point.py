@@ -58,7 +58,7 @@ def quantise_all(
     >>> both["a"].tolist(), both["b"].tolist()
     ([-25165824, 0], [[8388608, 8388608], [0, 0]])
     """
-    rest = _in_units(values, units, n_peers)
+    rest = in_units(values, units, n_peers=n_peers)
     out = np.empty((limbs, rest.size), dtype=np.int64)
     rest *= 2.0**_FIRST_BITS
     for k in range(limbs - 1):
@@ -75,21 +75,16 @@ def quantise_all(
     return parts
 
 
-def check_all(values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int) -> None:
-    """Raise GridError where :func:`quantise_all` would.
+def in_units(
+    values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int
+) -> NDArray[np.float64]:
+    """Return all values in their units, one array after the other; raise GridError if the grid cannot hold one.
 
-    >>> check_all({"a": np.array(1e12)}, {"a": 1.0}, n_peers=2)
+    >>> in_units({"a": np.array(1e12)}, {"a": 1.0}, n_peers=2)
     Traceback (most recent call last):
     ...
     p2pclust.protocols.engine.fixed_point.GridError: a value is too large for the grid of 2 peers
     """
-    _in_units(values, units, n_peers)
-
-
-def _in_units(
-    values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], n_peers: int
-) -> NDArray[np.float64]:
-    """Return all values in their units, one array after the other; raise GridError if the grid cannot hold one."""
     if not 1 <= n_peers <= MAX_PEERS:
         raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
     rest = np.empty(sum(x.size for x in values.values()))

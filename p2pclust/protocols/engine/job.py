@@ -18,7 +18,7 @@ import msgpack
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
-from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of
@@ -148,7 +148,7 @@ class Job:
             by_columns=self.by_columns,
             with_models=self.has_workspace,
             remembers=not self.by_columns and any(isinstance(protocol, Remembering) for protocol in self.protocols),
-            one_by_one=any(isinstance(protocol, Additive) and protocol.one_by_one for protocol in self.protocols),
+            one_by_one=any(protocol.one_by_one for protocol in self.protocols),
         )
 
     def here(self, kernel: str = AUTO) -> Job:
@@ -255,8 +255,7 @@ class JobState:
 
     def encode(self) -> bytes:
         """Return canonical bytes: equal states give equal bytes."""
-        fields = [*self._counts(), self._log(), self.arrays.pack(), *self._optional()]
-        return bytes(msgpack.packb(fields, use_bin_type=True))
+        return bytes(msgpack.packb(self._fields(self.arrays.pack()), use_bin_type=True))
 
     def plain(self) -> JobState:
         """Return the state that the same rounds of a job without secure sums and proofs have."""
@@ -265,25 +264,26 @@ class JobState:
     def pieces(self) -> Pieces:
         """Return the bytes of :meth:`encode` without putting large arrays among them."""
         packer = msgpack.Packer(use_bin_type=True)
-        log = self._log()
-        counts = self._counts()
-        optional = [bytes(packer.pack(part)) for part in self._optional()]
-        fields = packer.pack_array_header(len(counts) + 2 + len(optional))
-        head = bytes(fields) + b"".join(packer.pack(item) for item in counts)
-        pieces: list[bytes | memoryview | StoredArray] = [head]
+        fields = self._fields(None)
+        log, optional = fields[8], fields[10:]
+        begin = bytes(packer.pack_array_header(len(fields))) + b"".join(packer.pack(item) for item in fields[:8])
+        pieces: list[bytes | memoryview | StoredArray] = [begin]
         pieces += [bytes(packer.pack(log))] if len(log) <= LARGE_BYTES else [bin_header(len(log)), memoryview(log)]
-        return Pieces([*pieces, *self.arrays.pieces(), *optional])
+        return Pieces([*pieces, *self.arrays.pieces(), *(bytes(packer.pack(part)) for part in optional)])
 
-    def _optional(self) -> list[Any]:
-        secured = [] if self.secured is None else [self.secured.packed()]
-        return secured if not self.proof else [*secured, self.proof]
-
-    def _counts(self) -> list[Any]:
-        counts = (self.round, self.stage, self.stage_round)
-        return [_VERSION, *counts, self.status, self.reason, self.converged, self.empty_rounds]
-
-    def _log(self) -> bytes:
-        return b"".join([record.packed for record in self.log])
+    def _fields(self, arrays: Any) -> list[Any]:
+        fields: list[Any] = [
+            _VERSION,
+            self.round,
+            self.stage,
+            self.stage_round,
+            self.status,
+            self.reason,
+            self.converged,
+        ]
+        fields += [self.empty_rounds, b"".join([record.packed for record in self.log]), arrays]
+        fields += [] if self.secured is None else [self.secured.packed()]
+        return [*fields, self.proof] if self.proof else fields
 
     @classmethod
     def decode(cls, data: bytes, before: JobState | None = None) -> JobState:
@@ -306,9 +306,7 @@ class JobState:
         plain, head, where = scan(blob)
         fields = unpack_canonical(plain, max_items=MAX_ITEMS)
         if where and where[0] is not None and isinstance(fields, list) and len(fields) in _FIELDS:
-            reader = blob.reader()
-            reader.skip(where[0][0])
-            fields[8] = reader.read(where[0][1])  # a log of thousands of rounds
+            fields[8] = blob.reader(where[0][0]).read(where[0][1])  # a log of thousands of rounds
         state = cls._unpacked(fields, [None if place is None else (blob, *place) for place in where[1:]])
         if state.pieces().head() != head:
             raise WireError("job state: not in canonical form")

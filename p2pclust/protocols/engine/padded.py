@@ -10,8 +10,10 @@ secret random word. So a total says that some peer has sent a number there, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -45,7 +47,7 @@ class Layout:
 
     def _sizes(self) -> list[int]:
         each = 1 if self.whether else self.limbs
-        return [each * int(np.prod(shape)) for shape in self.shapes.values()]
+        return [each * math.prod(shape) for shape in self.shapes.values()]
 
     def numbers(self, contribution: Contribution, words: Numbers | None = None) -> Numbers:
         """Return all integers of a contribution, in order, and the check word, shape (size,).
@@ -84,20 +86,15 @@ class Layout:
         - `n_members`: the number of peers in the set.
         """
         total = np.zeros(self.size, dtype=np.uint64)
-        for vector in padded:
-            total += self._checked(vector)
-        for vector in removed:
-            total -= self._checked(vector)
+        for add, vector in chain(((np.add, one) for one in padded), ((np.subtract, one) for one in removed)):
+            if vector.shape != (self.size,):
+                raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
+            add(total, vector, out=total)
         if int(total[-1]) != n_members:
             raise WireError(
                 f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}"
             )
         return self.contribution(total)
-
-    def _checked(self, vector: Numbers) -> Numbers:
-        if vector.shape != (self.size,):
-            raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
-        return vector
 
 
 def layout_of(job: Job, state: JobState) -> Layout:

@@ -69,7 +69,15 @@ class _LogReader:
         if not data.startswith(known):
             known, records, last_stage = b"", (), 0
         end = data[len(known) :]
-        added = _unpack_log(end)
+        unpacker = msgpack.Unpacker(
+            raw=False, strict_map_key=True, max_buffer_size=max(len(end), 1), max_array_len=MAX_ITEMS, max_map_len=0,
+            max_ext_len=0, max_str_len=MAX_TEXT * 4, max_bin_len=MAX_PEERS // 8,
+        )  # fmt: skip
+        unpacker.feed(end)
+        try:
+            added = tuple(_record(item) for item in unpacker)
+        except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+            raise WireError(f"job state: malformed log: {type(error).__name__}") from None
         if b"".join([record.packed for record in added]) != end:
             raise WireError("job state: its log is not in canonical form")
         last_stage = max([last_stage, *[record.stage for record in added]])
@@ -78,18 +86,6 @@ class _LogReader:
 
 
 read_log = _LogReader().read
-
-
-def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:
-    unpacker = msgpack.Unpacker(
-        raw=False, strict_map_key=True, max_buffer_size=max(len(data), 1), max_array_len=MAX_ITEMS, max_map_len=0,
-        max_ext_len=0, max_str_len=MAX_TEXT * 4, max_bin_len=MAX_PEERS // 8,
-    )  # fmt: skip
-    unpacker.feed(data)
-    try:
-        return tuple(_record(item) for item in unpacker)
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise WireError(f"job state: malformed log: {type(error).__name__}") from None
 
 
 def _record(item: object) -> RoundRecord:

@@ -21,7 +21,7 @@ from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Clustering, Labelling, WithWorkspace
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Labelling, WithWorkspace
 from p2pclust.protocols.engine.engine import Group, Peers, added_up
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.job import Job, JobState
@@ -136,10 +136,6 @@ def _run(
     job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces,
     entropy: Callable[[int], bytes] | None = None, groups: Sequence[int] = (),
 ) -> JobState:  # fmt: skip
-    def run_child(run: Run, own: Workspaces) -> JobState:
-        """Run a job that a round wants, among some of the peers."""
-        return _run(run.job, [locals[peer] for peer in run.roster], None, own)
-
     n_peers, memory = len(locals), engine.Memory()
     state = _begin(job, locals)
     _refuse_unknown(job, state)
@@ -147,7 +143,10 @@ def _run(
         asked = engine.asked(job, state, n_peers)
         if job.protocols[state.stage].asks == "one":
             asked = asked[:1]
-        prepared = workspaces.prepare(job, state, asked, n_peers, run_child)
+        prepared = workspaces.prepare(
+            job, state, asked, n_peers,
+            lambda run, own: _run(run.job, [locals[peer] for peer in run.roster], None, own),
+        )  # fmt: skip
 
         def answer(
             peer: int, state: JobState = state, prepared: Mapping[int, Workspace] = prepared
@@ -330,9 +329,17 @@ def _kept_start(
         raise UsageError(
             "weights: the pooled algorithm counts every row once: compare without them, or with repeated rows"
         )
-    states = replayed(job, locals, log, later, groups)
-    first = _first_centers(job, states, stage)
-    last = first
+    states, reason = replayed(job, locals, log, later, groups), "its log ends before"
+    for state in states:
+        # A protocol that makes its own centers begins with drawn ones, until peers have proposed some. Peers that hold
+        # columns have theirs from the beginning.
+        there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
+        if state.stage == stage and there:
+            first = last = state.arrays
+            break
+        reason = state.reason or reason
+    else:
+        raise UsageError(f"the job did not reach its clustering stage: {reason}")
     if "starts" not in first:
         return first, len(log)
     for state in states:
@@ -340,19 +347,6 @@ def _kept_start(
     if "winner" not in last:
         return first, len(log)
     return first.replace(centers=first["starts"][int(last["winner"])]), last["shifts"].size
-
-
-def _first_centers(job: Job, states: Iterator[JobState], stage: int) -> State:
-    """Return the first arrays of the clustering stage that have centers; the iterator continues after them."""
-    reason = "its log ends before"
-    for state in states:
-        # A protocol that makes its own centers begins with drawn ones, until peers have proposed some. Peers that hold
-        # columns have theirs from the beginning.
-        there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
-        if state.stage == stage and there:
-            return state.arrays
-        reason = state.reason or reason
-    raise UsageError(f"the job did not reach its clustering stage: {reason}")
 
 
 def replayed(
@@ -388,8 +382,7 @@ def by_groups(
     job: Job, state: JobState, given: Sequence[tuple[int, Contribution]], groups: Sequence[int]
 ) -> list[tuple[Peers, Contribution]]:  # fmt: skip
     """Return the totals of groups in a stage that looks at single contributions; else, or without groups, what was given."""
-    protocol = job.protocols[state.stage]
-    if not groups or not isinstance(protocol, Additive) or not protocol.one_by_one:
+    if not groups or not job.protocols[state.stage].one_by_one:
         return list(given)
     found: list[tuple[Peers, Contribution]] = []
     for own in groups:

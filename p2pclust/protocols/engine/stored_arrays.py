@@ -13,6 +13,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,16 +28,18 @@ _MAX_STRING = 4096
 _STEP = 2**18
 
 
+@dataclass(frozen=True)
 class Stored:
-    """The bytes of a blob, which can be read from the beginning again: `reopen` returns the chunks in order."""
+    """The bytes of a blob, which can be read from the beginning again."""
 
-    def __init__(self, reopen: Callable[[], Iterator[bytes]], size: int) -> None:
-        self._reopen = reopen
-        self.size = size
+    reopen: Callable[[], Iterator[bytes]]  # returns the chunks in order
+    size: int
 
-    def reader(self) -> Reader:
-        """Begin to read."""
-        return Reader(self._reopen())
+    def reader(self, skipped: int = 0) -> Reader:
+        """Begin to read, behind the first bytes."""
+        reader = Reader(self.reopen())
+        reader.skip(skipped)
+        return reader
 
 
 class Reader:
@@ -99,8 +102,7 @@ class StoredArray:
 
         Raise WireError for a number that is not finite, or where the blob ends before the array does.
         """
-        reader = self._blob.reader()
-        reader.skip(self._offset)
+        reader = self._blob.reader(self._offset)
         scratch = np.empty((min(height, self.shape[0]), *self.shape[1:]), dtype=self._wire)
         for start in range(0, self.shape[0], height):
             block = scratch[: min(height, self.shape[0] - start)]
@@ -120,8 +122,7 @@ class StoredArray:
 
     def raw(self, step: int) -> Iterator[bytes]:
         """Yield its bytes as they are stored."""
-        reader = self._blob.reader()
-        reader.skip(self._offset)
+        reader = self._blob.reader(self._offset)
         for start in range(0, self.nbytes, step):
             yield reader.read(min(step, self.nbytes - start))
 
@@ -140,7 +141,7 @@ class Pieces:
     def __init__(self, pieces: list[bytes | memoryview | StoredArray]) -> None:
         self._pieces = pieces
         self._size = sum(piece.nbytes if isinstance(piece, StoredArray) else len(piece) for piece in pieces)
-        self._reader = self._open()
+        self._reader = Reader(_parts(self._pieces))
 
     def __len__(self) -> int:
         return self._size
@@ -150,7 +151,7 @@ class Pieces:
         if step != 1:
             raise ValueError("pieces are cut into consecutive bytes only")
         if start < self._reader.position:
-            self._reader = self._open()
+            self._reader = Reader(_parts(self._pieces))
         self._reader.skip(start - self._reader.position)
         return self._reader.read(max(0, stop - start))
 
@@ -167,9 +168,6 @@ class Pieces:
     def head(self) -> bytes:
         """Return everything but the large arrays, to compare with :func:`scan`."""
         return b"".join(piece for piece in self._pieces if isinstance(piece, bytes))
-
-    def _open(self) -> Reader:
-        return Reader(_parts(self._pieces))
 
 
 def _parts(pieces: list[bytes | memoryview | StoredArray]) -> Iterator[Any]:

@@ -121,15 +121,6 @@ def mu_for(epsilon: float, delta: float, *, gap: float = 0.0) -> float:
     return _bisected(lambda mu: delta_of(epsilon, mu, gap=gap) <= delta, 0.0, above)
 
 
-def composed(*mus_squared: float) -> float:
-    """Return the mu of several mechanisms together, from the mu**2 of each.
-
-    >>> composed(9.0, 16.0)
-    5.0
-    """
-    return math.sqrt(math.fsum(mus_squared))
-
-
 def log_gap(share: float, n_shares: int, numbers: int) -> float:
     """Return how much the logarithm of the probability of some released numbers differs from that of rounded normal ones.
 

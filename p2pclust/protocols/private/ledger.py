@@ -311,7 +311,26 @@ class PrivacyLedger:
         if not body or hashlib.sha256(body).digest() != data[:_DIGEST_BYTES]:
             raise DataError("privacy ledger: its bytes are damaged: restore it, or ask its owner to begin a new one")
         try:
-            ledger = cls(*_read(unpack_canonical(body, max_items=_MOST_RESERVATIONS)))
+            plain = unpack_canonical(body, max_items=_MOST_RESERVATIONS)
+            if not isinstance(plain, list) or len(plain) != 4 or plain[0] != _FORMAT:
+                raise UsageError(f"privacy ledger: expected the format {_FORMAT!r}")
+            _, rows, sets, mark = plain
+            if not all(isinstance(part, list) for part in (rows, sets, mark)) or len(mark) != 3:
+                raise UsageError("privacy ledger: expected reservations, sets of peers, and how far it has come")
+            if not all(isinstance(row, list) and len(row) == 4 for row in rows):
+                raise UsageError("privacy ledger: expected a day, a job, a number and a peer in each reservation")
+            if not all(isinstance(one, list) and len(one) == 3 and type(one[2]) is bytes for one in sets):
+                raise UsageError("privacy ledger: expected a job, a digest and peers in each set of peers")
+            ledger = cls(
+                tuple(Reservation(*row) for row in rows),
+                tuple(
+                    PeerSet(
+                        job, digest, tuple(peers[at : at + _PEER_BYTES] for at in range(0, len(peers), _PEER_BYTES))
+                    )
+                    for job, digest, peers in sets
+                ),
+                LedgerMark(*mark),
+            )
         except WireError as error:
             raise DataError(f"privacy ledger: {error}") from None
         except UsageError as error:
@@ -319,24 +338,3 @@ class PrivacyLedger:
         if ledger.encode() != data:
             raise DataError("privacy ledger: its bytes are not those that this program writes")
         return ledger
-
-
-def _read(plain: Any) -> tuple[tuple[Reservation, ...], tuple[PeerSet, ...], LedgerMark]:
-    if not isinstance(plain, list) or len(plain) != 4 or plain[0] != _FORMAT:
-        raise UsageError(f"privacy ledger: expected the format {_FORMAT!r}")
-    _, rows, sets, mark = plain
-    if not all(isinstance(part, list) for part in (rows, sets, mark)) or len(mark) != 3:
-        raise UsageError("privacy ledger: expected reservations, sets of peers, and how far it has come")
-    if not all(isinstance(row, list) and len(row) == 4 for row in rows):
-        raise UsageError("privacy ledger: expected a day, a job, a number and a peer in each reservation")
-    if not all(isinstance(one, list) and len(one) == 3 and type(one[2]) is bytes for one in sets):
-        raise UsageError("privacy ledger: expected a job, a digest and peers in each set of peers")
-    return (
-        tuple(Reservation(*row) for row in rows),
-        tuple(PeerSet(job, digest, _cut(peers)) for job, digest, peers in sets),
-        LedgerMark(*mark),
-    )
-
-
-def _cut(data: bytes) -> tuple[bytes, ...]:
-    return tuple(data[at : at + _PEER_BYTES] for at in range(0, len(data), _PEER_BYTES))

@@ -305,7 +305,11 @@ class PrivateCMeansProtocol(Additive, Clustering):
         """Return the exact counts and sums, on the grid; without :meth:`noise` they must not leave the peer."""
         if local.n_samples > _MOST_ROWS:
             raise Abstain(f"failed: more than {_MOST_ROWS} rows")
-        rows = local.once((self.id, self.lo, self.hi), lambda: self._on_grid(local.X))
+        # Whole numbers from -2**24 to 2**24, shape (F, n), without rows that have a NaN.
+        raw = Box.between(np.array(self.lo), np.array(self.hi), np.zeros(len(self.lo)), np.ones(len(self.lo)))
+        rows = local.once(
+            (self.id, self.lo, self.hi), lambda: raw.on_grid(local.X[~np.isnan(local.X).any(axis=1)], _ONE)
+        )
         labels = nearest_one_by_one(rows, self._box(state), state["centers"], _ONE)
         counts = np.bincount(labels, minlength=self.n_clusters).astype(np.float64)
         # Exact: sums of at most 2**25 whole numbers of at most 2**24.
@@ -369,8 +373,3 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def _box(self, state: State) -> Box:
         return Box.between(np.array(self.lo), np.array(self.hi), state["origin"], state["scale"])
-
-    def _on_grid(self, X: Floats) -> NDArray[np.int32]:
-        """Return the rows as whole numbers from -2**24 to 2**24, shape (F, n), without rows that have a NaN."""
-        raw = Box.between(np.array(self.lo), np.array(self.hi), np.zeros(len(self.lo)), np.ones(len(self.lo)))
-        return raw.on_grid(X[~np.isnan(X).any(axis=1)], _ONE)

@@ -130,11 +130,6 @@ class KeyList:
         if indices != sorted(set(indices)):
             raise ValueError(f"the entries of peers {indices} are not in roster order, each once")
 
-    @property
-    def members(self) -> tuple[int, ...]:
-        """The roster indices."""
-        return tuple(entry.index for entry in self.entries)
-
     def flaw(self, known: FleetKeys, job: str, asks: bytes) -> str:
         """Return why the list is not one of answers to the state of that digest, or an empty string."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import (  # noqa: PLC0415
