@@ -1,8 +1,7 @@
 """Autoencoders by the stack: what they are, where they start, and their average.
 
-A *stack* is any number of models of one architecture, one flat row of float32 weights each. Models are trained and
-evaluated by the stack (:mod:`p2pclust.clustering.stacks`), averaged by the stack, and sent one by one as bytes. This
-module needs numpy only: a peer that merely passes models on needs no torch.
+A *stack* is any number of models of one architecture, one flat row of float32 weights each. This module needs numpy only: a
+peer that merely passes models on needs no torch.
 """
 
 from __future__ import annotations

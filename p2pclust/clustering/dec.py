@@ -2,17 +2,12 @@
 
 J. Xie, R. Girshick, A. Farhadi: Unsupervised Deep Embedding for Clustering Analysis (2016). An autoencoder
 d-500-500-2000-10 is pretrained; k-means in its code gives first centers; then encoder and centers are moved together
-towards a target distribution that sharpens the present one, until hardly any row changes its cluster.
+towards a target distribution that sharpens the present one, until hardly any row changes its cluster. Departures, and why:
 
-Departures, and why
--------------------
-- Adam instead of stochastic gradient descent with a falling rate, in pretraining: the paper's 50,000 steps per layer
-  and 100,000 in the end are for 70,000 rows and a GPU; a peer has some thousand rows.
-- No dropout and no weight decay in pretraining: with so few steps there is little to regularise.
-- Layers are pretrained one by one and then together, as in the paper; ``pretraining="plain"`` trains the whole at once,
-  which is cheaper and was a little worse.
-- The target distribution is computed anew after every `update_interval` steps (140, as in the author's later code), and
-  the steps in between go through shuffled minibatches.
+- Adam instead of stochastic gradient descent with a falling rate, in pretraining, without dropout and weight decay: the
+  paper's 50,000 steps per layer and 100,000 in the end are for 70,000 rows and a GPU; a peer has some thousand rows.
+- ``pretraining="plain"`` trains the whole at once, and not layer by layer: cheaper, and a little worse.
+- The target distribution is computed anew after every `update_interval` steps (140, as in the author's later code).
 
 On four peers of 1000 to 2500 images of MNIST the mean accuracy was 0.836 with layer-wise pretraining (20 epochs), 0.809
 with plain pretraining (50 epochs), at 25 to 60 seconds per peer; PCA then k-means had 0.831, at a quarter of a second.

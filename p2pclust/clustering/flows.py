@@ -4,19 +4,14 @@ L. Dinh, J. Sohl-Dickstein, S. Bengio: Density Estimation Using Real NVP (2017);
 conditioners of UIFCA as FedCRef's authors describe it (M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
 Unsupervised Cluster-Wise Training for Decentralized Data Distributions, Section 6.1, footnote 3).
 
-A flow maps a row x to z in as many *couplings*. Each leaves one half of the features as they are, and multiplies and
-shifts the other half by what a small network, the conditioner, makes of the first: ``z_b = x_b exp(s(x_a)) + t(x_a)``.
-The halves change roles from coupling to coupling. So ``log p(x) = log N(z; 0, I) + sum of all s``, without any
-approximation. The s end in tanh: no coupling scales by more than e, and the likelihood is bounded even where a feature
-never varies.
+Each *coupling* leaves one half of the features as they are, and multiplies and shifts the other half by what a small
+network, the conditioner, makes of the first: ``z_b = x_b exp(s(x_a)) + t(x_a)``; the halves change roles from coupling to
+coupling. So ``log p(x) = log N(z; 0, I) + sum of all s``. The s end in tanh: no coupling scales by more than e, and the
+likelihood is bounded even where a feature never varies. The halves are the two colours of a checkerboard; weights for the
+masked colour would never be used, and are left out.
 
-The halves are the two colours of a checkerboard. What a conditioner would know of the other colour is masked away, so
-its weights for it would never be used; they are left out, which changes nothing but their number.
-
-As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model. Models
-are trained one after the other by torch's autograd, so a model's bits do not depend on what else is in the stack; on a
-CPU, with one torch thread, they are the same in every run. What needs torch imports it when called; the architecture
-needs NumPy only.
+A stack is one flat row of float32 weights per model. Models are trained one after the other by torch's autograd, so a
+model's bits do not depend on what else is in the stack; on a CPU they are the same in every run.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Passes over rows by the C extension: the same bits on every CPU, and on several threads.
+"""Passes over rows by the C extension: the same bits on every CPU, and on several threads (docs/kernels.md).
 
-A *kernel* is a way to do these passes. ``"numpy"`` is there always, and its last bits depend on the kind of CPU and the
-version of the libraries. ``"c1"`` is there where a C compiler was at the installation; its bits are the same everywhere,
-for k-means and for fuzzy c-means with a fuzzifier of 1.5, 2 or 3. With any other fuzzifier it leaves the pass to NumPy. A
-kernel with other bits gets another name, so all peers of a job can agree on one.
-
-The rows are cut into parts of a fixed size, whose sums are added up in the order of the rows. So the number of threads
-changes no bit.
+``"numpy"`` is there always, and its last bits depend on the kind of CPU and the version of the libraries. ``"c1"`` is there
+where a C compiler was at the installation. A kernel with other bits gets another name, so all peers of a job can agree on
+one. Rows are cut into parts of a fixed size, whose sums are added up in the order of the rows: the number of threads changes
+no bit.
 """
 
 from __future__ import annotations

@@ -1,21 +1,15 @@
 """Train and evaluate autoencoders by the stack: checks, schedules and blocks; the steps are in `stack_kernels`.
 
-All models of a stack go through one batched program, whichever peer they belong to, and a model's result does not
-depend on which others are in the stack:
+All models of a stack go through one batched program, whichever peer they belong to, and a model's result is the same bits on
+the same machine whichever others are in the stack:
 
-- *Each model has its own minibatches.* A model of n rows takes ``ceil(n / batch)`` Adam steps per epoch, the last on
-  what remains, over a permutation from its own generator. Minibatches are padded, with rows of weight zero, to a width
-  that depends on `batch` alone; no model is ever padded to the length of another. Models that have taken all their steps
-  leave the program, the others continue.
-- *All arithmetic is per model*, on operands of the same shape and alignment in every stack. Where a library would treat a
-  model that is alone differently from one in company, it gets a partner.
-- *Blocks are fixed.* Errors are computed in blocks of the same number of rows, the last one padded.
-- *One torch thread computes.* With more, the libraries may share a product out in another way, with other bits. So each
-  call sets the number of torch threads of the calling thread to one, and back. To use more cores, call from several
-  threads, with some models each: torch computes without Python's lock, calls share nothing, and no bit depends on it.
+- Each model has its own minibatches, padded with rows of weight zero to a width that depends on `batch` alone. Models that
+  have taken all their steps leave the program, the others continue.
+- All arithmetic is per model, on operands of the same shape and alignment in every stack, and in blocks of a fixed size.
+- One torch thread computes: with more, the libraries may share a product out in another way, with other bits. To use more
+  cores, call from several threads: torch computes without Python's lock, and calls share nothing.
 
-The result is then the same bits (tested on random architectures, stacks and orders) on the same machine. Everything is
-float32, but for errors where bfloat16 is asked for; nothing is ever trained in bfloat16.
+Everything is float32, but for errors where bfloat16 is asked for; nothing is ever trained in bfloat16.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """From a person's request to the stages of a job: estimators, scenarios and `submit` all use it.
 
-A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
-made (``inits``); the kinds of stages that are put before and after clusterings are made here. So a new protocol needs no
-change in this file.
+A clustering protocol says by its class variables what has to precede and follow it (``before``, ``after``), and how its
+first centers may be made (``inits``); so a new protocol needs no change in this file.
 """
 
 from __future__ import annotations

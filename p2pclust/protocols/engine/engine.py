@@ -310,7 +310,8 @@ def shift(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
         moved = after.arrays["centers"] - before.arrays["centers"]
         return {"shift": float((moved * moved).sum()) ** 0.5}
     protocol = job.protocols[before.stage]
-    if job.by_columns and isinstance(protocol, Clustering) and (last := summaries.last_shift(after)) is not None:
+    last = (summaries.shifts(after) or [None])[-1]
+    if job.by_columns and isinstance(protocol, Clustering) and last is not None:
         return {"shift": last, "moved": protocol.moves}
     return {}
 

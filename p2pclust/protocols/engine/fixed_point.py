@@ -1,16 +1,11 @@
-"""Sums that do not depend on the order of their terms.
-
-Floating-point addition is not associative, so a sum over peers would differ in its last bits between a star, a tree
-and a repeated round. Therefore each peer rounds what it contributes once, to integers on a grid that all share, and
-integers are added: every order and every tree gives the same bits.
+"""Sums that do not depend on the order of their terms: integers on a grid (docs/protocols/fixed-point.md).
 
 A value ``x`` with unit ``u`` (a power of two) is held in ``L >= 2`` signed limbs
 
-    x / u  =  limb[0] * 2**-24  +  limb[1] * 2**-72  +  ...  +  limb[L-1] * 2**-(24 + 48 (L - 1)),
+    x / u  =  limb[0] * 2**-24  +  limb[1] * 2**-72  +  ...  +  limb[L-1] * 2**-(24 + 48 (L - 1)).
 
-so two limbs make a grid of ``2**-72`` of the unit. Limbs are added independently, as int64: with ``|x / u| < 2**38 /
-n_peers`` the first cannot overflow, and the others hold 48 bits each with room for 2**14 terms. As ``u`` is a power
-of two, the only rounding is that of the last limb, ``2**-73`` of the unit.
+Limbs are added independently, as int64: with ``|x / u| < 2**38 / n_peers`` the first cannot overflow, and the others hold 48
+bits each with room for 2**14 terms. The only rounding is that of the last limb, ``2**-73`` of the unit for two.
 """
 
 from __future__ import annotations

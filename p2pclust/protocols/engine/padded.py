@@ -1,11 +1,9 @@
 """Contributions as vectors of numbers that pads can hide, and the total of a set of peers from padded ones.
 
-A contribution to an additive stage is integers (see ``fixed_point``). Here all of them become one vector modulo 2**64, with
-one number more that is 1, the check word: in a total it is the number of peers, or the total is of other peers than it
-should be. Limbs of totals are smaller than 2**62, so nothing is lost modulo 2**64: the total has the bits of a plain one.
-
-Of a stage that needs only whether totals are zero (``Additive.whether``), each number that is not zero is replaced by a
-secret random word. So a total says that some peer has sent a number there, and neither how many peers nor which numbers.
+The integers of a contribution to an additive stage become one vector modulo 2**64, with one number more that is 1, the check
+word: in a total it is the number of peers, or the total is of other peers than it should be. Limbs of totals are smaller
+than 2**62, so nothing is lost modulo 2**64. Of a stage that needs only whether totals are zero (``Additive.whether``), each
+number that is not zero is replaced by a secret random word: a total says that some peer has sent a number there, no more.
 """
 
 from __future__ import annotations

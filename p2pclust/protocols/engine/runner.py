@@ -1,8 +1,6 @@
 """The reference: a whole job in one process, through the same engine and the same grid as a fleet.
 
-:func:`run_in_process` runs a job, :func:`replay` does it again with the contributors that a run recorded, and
-:func:`pooled` evaluates the same algorithm on the union of their rows in plain floats, independently of the engine.
-Where a protocol does not promise to equal it, :func:`pooled_run` gives what pooling would have found instead.
+:func:`pooled` evaluates the same algorithm on the union of the rows in plain floats, independently of the engine.
 """
 
 from __future__ import annotations

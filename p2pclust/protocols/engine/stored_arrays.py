@@ -2,9 +2,7 @@
 
 A protocol over peers with different columns has a number per row and cluster in its state and in every contribution: 80 MB
 for a million rows and ten clusters. A small device can hold one such array, but not one per peer, nor the copies that
-packing and unpacking make. So an array of more than ``LARGE_BYTES`` may stay where it is (:class:`StoredArray`), and bytes
-to be stored may be a list of pieces (:class:`Pieces`), which has the same bytes, and so the same digest, as if it had been
-packed at once.
+packing and unpacking make. Bytes in pieces (:class:`Pieces`) have the same digest as if they had been packed at once.
 """
 
 from __future__ import annotations

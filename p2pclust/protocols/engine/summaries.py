@@ -63,11 +63,6 @@ def shifts(state: JobState) -> list[float | None]:
     return [shift if shift >= 0 else None for shift in found]
 
 
-def last_shift(state: JobState) -> float | None:
-    """Return what the stop rule looked at in the last round, or None if it had nothing to look at, or did not know."""
-    return (shifts(state) or [None])[-1]
-
-
 def suppressed(state: JobState) -> int:
     """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
     held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith(HELD))

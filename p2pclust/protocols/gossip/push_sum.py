@@ -2,25 +2,16 @@
 
 D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, FOCS 2003, Protocol Push-Sum; with
 weights after L. Xiao, S. Boyd: Fast linear iterations for distributed averaging, 2004, where
-``mixing="metropolis-hastings"``.
+``mixing="metropolis-hastings"``. docs/protocols/gossip.md has the steps. Shares of one mass add up to it, so no tick
+changes the sum of all masses; an estimate is an average of the neighbours' estimates of the tick before, with positive
+weights, so the largest difference between any two peers never grows. Departures, and why:
 
-A peer holds a *mass*: a vector x and a weight w. In each *tick* it keeps a share of both and gives one to each
-neighbour; its next mass is the sum of the shares that it got. Shares of one mass add up to it, so no tick changes the
-sum of all masses, and ``x / w``, the *estimate*, tends to ``sum(x) / sum(w)`` at every peer. An estimate is an average
-of the neighbours' estimates of the tick before, with positive weights, so the largest difference between any two peers
-never grows.
-
-Departures, and why
--------------------
 - The paper's peers give to one random neighbour at a time; here to all of them, in steps that neighbours take together,
   so that the result does not depend on speed and the same bits come out in process, simulated and on real peers.
-- A message carries the whole mass, and its receiver takes its own share of it. It knows how large that is, because the
-  job's document has the links; so all neighbours are sent the same bytes, and an estimate can be read off without a
-  division by the share.
-- Every peer's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. The total is then the
-  estimate times the number of peers, a whole number that all know exactly. With weight 1 at one peer only, the estimate
-  would be the total itself; but one peer would have to be chosen, and until its weight has spread everywhere the others
-  divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
+- A message carries the whole mass, and its receiver, which knows the links from the job's document, takes its own share.
+- Every peer's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. With weight 1 at one peer
+  only, the estimate would be the total itself; but one peer would have to be chosen, and until its weight has spread
+  everywhere the others divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
 - Besides each number its absolute value is averaged. It says how large the terms of a sum are whose own size says
   nothing of that, because they cancel: "within 1e-9" means within 1e-9 of the sum of the absolute values.
 """

@@ -1,19 +1,4 @@
-"""Choose the number of clusters: from a table of measures to a recommendation and its reason.
-
-Pure functions of what :mod:`p2pclust.protocols.measuring.measure` left. Each of four measures votes for one number of
-clusters:
-
-====================  ===================================================================================
-measure               its vote
-====================  ===================================================================================
-soft Davies–Bouldin   where it is smallest
-Xie–Beni              where it is smallest
-simplified silhouette where it is greatest
-elbow                 where the curve of the inertia bends most
-====================  ===================================================================================
-
-The number with most votes is recommended, the smaller one of several. There is no such thing as the true number: the
-reason says which measures agree, and where they do not.
+"""Choose the number of clusters: from a table of measures to a recommendation and its reason (docs/protocols/measure.md).
 
 The elbow is the sharpest bend of the *logarithm* of the inertia: where one more cluster helped much, and the next one
 helps little, each in proportion to what was left. The usual largest distance from the chord of the plain curve depends on

@@ -1,14 +1,11 @@
-"""What a device has promised away: its ledger of jobs, as values and as bytes.
+"""What a device has promised away: its ledger of jobs, as values and as bytes (docs/protocols/private-cm.md).
 
 A device reserves all of a job's mu**2 before it sends anything of the job, and writes the ledger to disk first. What is
 reserved is never given back: a job that fails may have revealed all of it. Nothing here reads a clock or a disk: a day is a
-number that the caller counts, for example days since 1970.
+number that the caller counts, for example days since 1970. The budget is for each window of days, and not for all time.
 
 Jobs without noise are in the ledger of a device that takes part in so many of them only, or that keeps the sets of peers
 whose sums were revealed: what several jobs reveal together depends on their number, and on how their peers differ.
-
-The budget is for each window of days, and not for all time: what a device reveals later adds to what it revealed
-before the window.
 """
 
 from __future__ import annotations
