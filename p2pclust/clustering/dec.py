@@ -88,13 +88,6 @@ def deep_embedded_clustering(
     rows: pretraining does not look at `n_clusters`, so several numbers can be tried after one. Raises DataError if `X`
     is not a matrix of finite real numbers with at least one row, and UsageError if `n_clusters` is below 1, or torch or
     the device is missing.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows = np.repeat([[0.1, 0.9, 0.1], [0.9, 0.1, 0.9]], 20, axis=0) + rng.normal(scale=0.02, size=(40, 3))
-    >>> small = DecSettings(encoder=(8, 2), pretraining_epochs=20, batch=16, max_updates=2)
-    >>> labels = deep_embedded_clustering(rows, 2, rng, settings=small).labels
-    >>> len(set(labels[:20])), len(set(labels[20:])), len(set(labels))
-    (1, 1, 2)
     """
     require_torch()
     from p2pclust.clustering.dec_network import Encoder  # noqa: PLC0415 - torch is an extra

@@ -72,9 +72,6 @@ def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weight
     """Read one model's weights, shape (n_weights,), from bytes that another peer sent.
 
     Raises WireError if the bytes are not a model of this size, or a number is NaN or infinite.
-
-    >>> decode_weights(encode_weights([1.0, 2.0], "float16"), 2, "float16").tolist()
-    [1.0, 2.0]
     """
     wanted = encoded_size(n_weights, encoding)
     if len(payload) != wanted:
@@ -93,5 +90,4 @@ def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weight
 
 
 def _spread(scales: Weights, n_weights: int) -> Weights:
-    """Repeat each block's scale for each of its weights."""
     return np.repeat(scales, _BLOCK)[:n_weights]

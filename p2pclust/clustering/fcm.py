@@ -168,7 +168,6 @@ def _by_kernel(
 
 
 def _powers(block: DistanceBlock, fuzzifier: float) -> Floats:
-    """Return r^p (n_clusters, rows) of a block's ratios."""
     if fuzzifier == 2.0:
         return block.squared
     return np.power(block.squared, 1.0 / (fuzzifier - 1.0), out=block.squared)

@@ -39,11 +39,6 @@ class FlowArchitecture:
     """The layers of a flow; the defaults are the footnote's.
 
     Raises UsageError if a number is below 1, or a hidden layer is missing.
-
-    >>> FlowArchitecture(784).n_parameters, FlowArchitecture(784, couplings=2, hidden=(64,)).n_parameters
-    (6772320, 152224)
-    >>> FlowArchitecture(4).halves[0].tolist(), FlowArchitecture(4, image_width=4).halves[0].tolist()
-    ([0, 3], [0, 2])
     """
 
     n_features: int  # of the rows; d
@@ -99,10 +94,6 @@ def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Genera
 
     Weights and biases are uniform within 1 / sqrt(units in), which is what torch's linear layers start from; the units
     of a masked layer count with those that are masked.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> random_flows(FlowArchitecture(4, couplings=1, hidden=(3,)), [rng, rng]).shape
-    (2, 25)
     """
     layers = [(number, *shape) for shapes in architecture.coupling_shapes for number, shape in enumerate(shapes)]
     units = [fan_in if number else architecture.n_features for number, fan_in, _ in layers]
@@ -117,11 +108,6 @@ def log_likelihoods(
     Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
     model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite
     numbers, and UsageError if torch or the device is missing, or the weights do not fit the architecture.
-
-    >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
-    >>> identity = np.zeros((1, still.n_parameters))
-    >>> round(float(log_likelihoods(still, identity, [[0.0, 0.0]])[0, 0]), 4)  # of a standard Gaussian, -log(2 pi)
-    -1.8379
     """
     network, kernels, placed = _torch(device)
     rows, _, _ = finite_rows(X, architecture.n_features, "the data")
@@ -173,13 +159,6 @@ def train_flows(
     is added to the gradient (L2). Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong
     number of columns or hold NaN or infinite numbers, and UsageError if torch or the device is missing, or a number is
     out of range.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows, shape = rng.normal(3.0, 0.5, (50, 2)), FlowArchitecture(2, couplings=2, hidden=(8,))
-    >>> before = random_flows(shape, [rng])
-    >>> after = train_flows(shape, before, [rows], rngs=[rng], learning_rate=1e-2)
-    >>> [bool(log_likelihoods(shape, w, rows).mean() > -2.0) for w in (before, after)]
-    [False, True]
     """
     network, kernels, placed = _torch(device)
     models = _fitting(weights, architecture)

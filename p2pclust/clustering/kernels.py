@@ -41,7 +41,6 @@ _TASKS_PER_THREAD = 4
 
 @lru_cache(maxsize=1)
 def _extension() -> Any:
-    """Return the extension, or None where it was not compiled."""
     try:
         return import_module("p2pclust.clustering._kernels")
     except ImportError:

@@ -43,9 +43,6 @@ def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
 
     k is at most `n_components` and d, without components along which the rows do not differ; one column of zeros if all
     rows are equal.
-
-    >>> principal_components([[0.0, 7.0], [3.0, 7.0], [6.0, 7.0]], 2).round(6).tolist()
-    [[3.0], [0.0], [-3.0]]
     """
     points = Points(X)
     gram = np.zeros((points.n_features, points.n_features))
@@ -63,13 +60,7 @@ def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
 
 
 def pca_kmeans(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Labels:
-    """Label rows by k-means (k-means++, the cheapest of ten runs) in their first principal components.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> labels = pca_kmeans([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]], 2, rng)
-    >>> bool(labels[0] == labels[1] != labels[2] == labels[3])
-    True
-    """
+    """Label rows by k-means (k-means++, the cheapest of ten runs) in their first principal components."""
     return _kmeans(Points(principal_components(X, _COMPONENTS)), n_clusters, rng, _RUNS)
 
 
@@ -78,12 +69,6 @@ def pca_mixture(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> 
 
     Each of five fits begins from one run of k-means, and the likeliest counts. Kinds of rows differ in how much and
     along what they vary; k-means, which cannot see that, splits the widest kind and joins narrow ones.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> X = np.concatenate([rng.normal(0.0, 2.0, (400, 1)), rng.normal(8.0, 0.2, (400, 1)), [[5.5]]])
-    >>> labels, round_ones = pca_mixture(X, 2, rng), pca_kmeans(X, 2, rng)
-    >>> bool(labels[-1] == labels[0]), bool(round_ones[-1] == round_ones[0])
-    (True, False)
     """
     points = Points(principal_components(X, _MIXED_COMPONENTS))
     fits = (fit_mixture(points.X, _kmeans(points, n_clusters, rng, 1)) for _ in range(_FITS))
@@ -99,11 +84,6 @@ def number_of_clusters(X: npt.ArrayLike, candidates: Iterable[int], rng: np.rand
 
     Candidates below 2, or above the number of distinct rows, do not count; if none is left, the answer is 1. Of equally
     good ones it is the smallest.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 10, axis=0) + rng.normal(size=(30, 2))
-    >>> number_of_clusters(rows, range(2, 7), rng)
-    3
     """
     points = Points(principal_components(X, _COMPONENTS))
     best, highest = 1, -np.inf
@@ -124,10 +104,6 @@ def dirty_labels(labels: npt.ArrayLike, dirtiness: float, rng: np.random.Generat
 
     `dirtiness`, in [0, 1], is each row's chance to be moved to another cluster of this peer, all of them equally
     likely. With one cluster only, no row can be wrong. The clusters returned are in ascending order of the labels.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> dirty_labels([4, 4, 8, 8], 0.0, rng).tolist(), dirty_labels([4, 4, 8, 8], 1.0, rng).tolist()
-    ([0, 0, 1, 1], [1, 1, 0, 0])
     """
     if not 0.0 <= dirtiness <= 1.0:
         raise UsageError(f"the dirtiness must lie between 0 and 1, not be {dirtiness}")
@@ -171,7 +147,6 @@ def silhouette(X: npt.ArrayLike, labels: Labels) -> float:
 
 
 def _kmeans(points: Points, n_clusters: int, rng: np.random.Generator, n_init: int) -> Labels:
-    """Return labels without gaps."""
     centers = weighted_kmeans(points.X, np.ones(points.n_samples), n_clusters, rng, n_init=n_init).centers
     labels: Labels = np.unique(nearest(points, centers), return_inverse=True)[1].astype(np.int64)
     return labels
@@ -205,7 +180,6 @@ class Mixture:
         return found
 
     def labels(self, X: Floats) -> Labels:
-        """Return each row's most likely component, shape (n,)."""
         return np.asarray(self.log_densities(X).argmax(axis=1), np.int64)
 
 
@@ -217,12 +191,6 @@ def fit_mixture(X: npt.ArrayLike, labels: Labels) -> Mixture:
 
     A wide cluster and a narrow one within its reach. k-means cuts between the centers, which is 4; the narrow one ends
     before.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> X = np.concatenate([rng.normal(0.0, 2.0, (400, 1)), rng.normal(8.0, 0.2, (400, 1))])
-    >>> found = fit_mixture(X, np.repeat([0, 1], 400))
-    >>> found.means.round(1).tolist(), found.labels(np.array([[5.5]])).tolist()
-    ([[-0.1], [8.0]], [0])
     """
     points = Points(X)
     rows = points.X - points.shift

@@ -102,5 +102,4 @@ def _one_third(points: Points, projected: Points, found: Floats) -> Floats:
 
 
 def _lloyd(points: Points, centers: Floats) -> Floats:
-    """Run Lloyd's algorithm until nothing moves."""
     return run_steps(lloyd_step, points, centers, tol=np.finfo(np.float64).tiny, max_rounds=_MAX_STEPS).centers

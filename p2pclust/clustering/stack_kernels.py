@@ -220,7 +220,6 @@ def errors(
 
 @torch.inference_mode()
 def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, device: torch.device) -> Floats32:
-    """Return all reconstructions (M, n, d) at once."""
     layout, n_models = WeightLayout(architecture.shapes), len(weights)
     network = LayerStack(architecture, n_models, len(X), device, backward=False)
     rows = torch.from_numpy(X).to(device).expand(n_models, -1, -1)
@@ -277,7 +276,6 @@ class WeightLayout:
         return into
 
     def _parts(self, dense: torch.Tensor) -> Views:
-        """Return each layer's matrices and biases in dense rows."""
         parts = torch.split(dense, self._lengths, dim=1)
         return [
             (matrix.view(len(matrix), *shape), bias.unsqueeze(1))
@@ -350,7 +348,6 @@ class Pass:
 
 
 def activate(kind: Activation, sums: torch.Tensor, output: torch.Tensor) -> None:
-    """Write the activations of `sums` to `output`, which may be the same."""
     if kind == "relu":
         torch.clamp_min(sums, 0, out=output)
     elif kind == "sigmoid":
@@ -368,7 +365,6 @@ def _descend(kind: Activation, slope: torch.Tensor, output: torch.Tensor) -> Non
 
 
 def _copy(views: Views, into: Views) -> None:
-    """Copy each layer's matrices and biases."""
     for (matrix, bias), (matrix_there, bias_there) in zip(views, into, strict=True):
         matrix_there.copy_(matrix)
         bias_there.copy_(bias)

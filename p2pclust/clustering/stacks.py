@@ -45,7 +45,6 @@ _ALIGNED = 32
 
 
 def require_torch() -> None:
-    """Refuse, in one line, if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"these models need torch, which is not installed: {install_line('models')}")
 
@@ -74,14 +73,6 @@ def train(
     per epoch. Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong number of columns,
     hold NaN or infinite numbers, or lie outside [0, 1] though the models end in a sigmoid, and UsageError if torch or the
     device is missing, or a number is out of range.
-
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows = rng.random((20, 4))
-    >>> before = ModelStack.random(Architecture(4, hidden=(3,)), [rng, rng])
-    >>> after = train(before, [rows, rows[:0]], rngs=[rng, rng], epochs=30, batch=5)
-    >>> errors = [reconstruction_errors(stack, rows).mean(axis=0) for stack in (before, after)]
-    >>> bool(errors[1][0] < errors[0][0]), bool(errors[1][1] == errors[0][1])
-    (True, True)
     """
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
@@ -117,11 +108,6 @@ def reconstruction_errors(
     broken (its weights or its reconstruction hold NaN or infinite numbers), so that such a model is never the best. Raises
     DataError if the rows have the wrong number of columns or hold NaN or infinite numbers, and UsageError if torch or the
     device is missing, or there is no such precision.
-
-    >>> linear = Architecture(2, hidden=(1,), output="linear", code="linear")
-    >>> copy_first = ModelStack(linear, [[1, 0, 0, 1, 0, 0, 0]])
-    >>> reconstruction_errors(copy_first, [[3.0, 0.0], [3.0, 4.0]]).tolist()
-    [[0.0], [8.0]]
     """
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra

@@ -33,7 +33,6 @@ class CrispSums:
 
     @property
     def outside(self) -> float:
-        """Sum of the distances to all centers but the own."""
         return max(0.0, float(self.distances.sum()) - self.within)
 
 

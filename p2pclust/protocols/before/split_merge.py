@@ -57,7 +57,6 @@ class SplitMerge(FirstCenters, Additive):
 
     @property
     def most_cells(self) -> int:
-        """How many cells are wanted: three for each cluster."""
         return _CELLS_PER_CLUSTER * self.n_clusters
 
     def open(self, state: State, rng: np.random.Generator) -> State:

@@ -217,7 +217,6 @@ class _Request:
 
 
 def _before(kind: str, request: _Request) -> list[Stage]:
-    """Return the stages of a kind that a clustering may want before it."""
     number = {"n_clusters": request.n_clusters}
     match kind:
         case "range":
@@ -290,13 +289,6 @@ def continued(job: Job, state: JobState) -> Job:
 
     They are given in the data's own units, so that new rows may change the scaling. A job that failed, or that has no
     stage for first centers, is done again as it was.
-
-    >>> from p2pclust.protocols.engine.local import Local
-    >>> from p2pclust.protocols.engine.runner import run_in_process
-    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
-    >>> state = run_in_process(job, [Local([[0.0], [1.0], [8.0]])])
-    >>> [stage.parameters["centers"] for stage in continued(job, state).stages if stage.protocol == "seeding"]
-    [[[0.5], [8.0]]]
     """
     if state.status != "done" or "centers" not in state.arrays or "origin" not in state.arrays:
         return job

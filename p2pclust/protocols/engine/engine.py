@@ -169,7 +169,6 @@ def sent(
 
 @contextmanager
 def _on_the_grid(raw: Contribution) -> Iterator[None]:
-    """Abstain where the grid cannot hold a value."""
     try:
         yield
     except GridError as error:
@@ -428,7 +427,6 @@ def by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
 
 
 def _none_contributed(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
-    """Return the story with the reasons, the most common first, and the peers that gave each."""
     ranked = sorted(summaries.by_reason(dict(sorted(gone.items()))).items(), key=lambda item: -len(item[1]))
     reasons = [f"{_named(peers)}: {reason}" for reason, peers in ranked[:_MOST_REASONS]]
     if more := sum(len(peers) for _, peers in ranked[_MOST_REASONS:]):

@@ -30,11 +30,7 @@ class GridError(ValueError):
 
 
 def grid(limbs: int = 2) -> float:
-    """Return the spacing of the grid in units.
-
-    >>> grid() == 2.0**-72
-    True
-    """
+    """Return the spacing of the grid in units."""
     return float(2.0 ** -(_FIRST_BITS + _LIMB_BITS * (limbs - 1)))
 
 
@@ -48,10 +44,6 @@ def quantise_all(
     - `units`: for every name, the size of "one": positive powers of two, broadcastable to the array.
     - `n_peers`: how many such contributions may be added.
     - `limbs`: at least 2. The results have the shape (limbs, ...) each, and are parts of one array.
-
-    >>> both = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
-    >>> both["a"].tolist(), both["b"].tolist()
-    ([-25165824, 0], [[8388608, 8388608], [0, 0]])
     """
     rest = in_units(values, units, n_peers=n_peers)
     out = np.empty((limbs, rest.size), dtype=np.int64)
@@ -103,10 +95,6 @@ def dequantise_all(
     """Return the numbers that (sums of) the limbs of several arrays stand for, the same bits for the same totals.
 
     Totals have the shape (limbs, ...), all with the same number of limbs; there is at least one.
-
-    >>> limbs = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
-    >>> {name: values.tolist() for name, values in dequantise_all(limbs, {"a": 1.0, "b": 2.0}).items()}
-    {'a': -1.5, 'b': [1.0, 1.0]}
     """
     limbs = np.concatenate([total.reshape(len(total), -1) for total in totals.values()], axis=1)
     half = np.int64(1) << np.int64(_LIMB_BITS - 1)
@@ -146,11 +134,7 @@ def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
 
 
 def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
-    """Return the smallest power of two not below each positive value, and 1 for zero.
-
-    >>> power_of_two_above([3.0, 4.0, 0.3, 0.0]).tolist()
-    [4.0, 4.0, 0.5, 1.0]
-    """
+    """Return the smallest power of two not below each positive value, and 1 for zero."""
     x = np.asarray(values, dtype=np.float64)
     mantissa, exponent = np.frexp(np.where(x > 0, x, 1.0))
     return np.asarray(np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent)), dtype=np.float64)

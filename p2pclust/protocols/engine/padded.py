@@ -40,7 +40,6 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """The length of a vector."""
         return sum(self._sizes()) + 1
 
     def _sizes(self) -> list[int]:

@@ -111,7 +111,6 @@ def main_stage(protocols: Sequence[str]) -> int:
 
 
 def known() -> tuple[str, ...]:
-    """Return the ids of p2pclust's own stages."""
     return tuple(_CLASSES)
 
 
@@ -140,10 +139,6 @@ def protocol_class(protocol: object, *, among: Sequence[str] | None = None) -> t
     """Return the class of a protocol: a plug-in, or one of p2pclust's own ids `among` those; by default any.
 
     Raise UsageError for an unknown id, with the nearest known one, and for a plug-in that cannot be used.
-
-    >>> protocol_class("llf-fcn")
-    Traceback (most recent call last):
-    p2pclust.errors.UsageError: unknown protocol 'llf-fcn' (did you mean 'llf-fcm'?)
     """
     ids: Iterable[str] = _CLASSES if among is None else among
     if not isinstance(protocol, str) or protocol not in ids:
@@ -171,10 +166,6 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     Of a plug-in, `package` is the name and version of the package that brings it, which must be installed here. Raise
     UsageError for an unknown or missing parameter, a value of another type or out of range, and a package that is not
     here.
-
-    >>> build("llf-fcm", {"n_clusters": 3, "fuzzifer": 2.0})
-    Traceback (most recent call last):
-    p2pclust.errors.UsageError: llf-fcm: unknown parameter 'fuzzifer' (did you mean 'fuzzifier'?)
     """
     if package:
         if protocol in _CLASSES:

@@ -48,7 +48,6 @@ class Workspaces:
     blobs: dict[bytes, bytes] = field(default_factory=dict)  # published, and still wanted; by digest
 
     def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterable[_Result]:
-        """Return the function's result for each item, in order."""
         if self.threads == 1 or len(items) < 2:
             return map(function, items)
         with ThreadPoolExecutor(self.threads) as pool:
@@ -80,7 +79,6 @@ class Workspaces:
         return made
 
     def _within(self, run: Run) -> Workspaces:
-        """Return the workspaces of a job among some of these peers: the same blobs and notes, by its roster's indices."""
         notes = {index: self.notes[peer] for index, peer in enumerate(run.roster) if peer in self.notes}
         return Workspaces(1, notes, self.blobs)
 
@@ -307,7 +305,6 @@ def clustering_stage(job: Job) -> tuple[int, Clustering]:
 
 
 def rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
-    """Return every peer's rows in a round."""
     now = list(locals)
     for begins, peer, rows in later:
         if begins <= number:

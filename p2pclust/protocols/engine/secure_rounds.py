@@ -52,7 +52,6 @@ class Terms:
 
     @property
     def n_peers(self) -> int:
-        """The number of peers on the job roster."""
         return len(self.keys.devices)
 
     @property
@@ -151,10 +150,6 @@ def mu_squared_of(job: Job) -> float:
     """Return how much of a privacy budget a job takes from each of its peers: the square of mu, over all its totals.
 
     Rounds that are done again with fresh noise, because keys were exchanged anew, are counted. It is 0 without noise.
-
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> mu_squared_of(cluster_job("llf-cm", n_clusters=2))
-    0.0
     """
     return math.fsum(one.mu_squared for one in job.protocols)
 

@@ -53,14 +53,12 @@ class Reader:
         return b"".join(self._take(size))
 
     def into(self, target: memoryview) -> None:
-        """Fill a buffer with the next bytes."""
         at = 0
         for part in self._take(len(target)):
             target[at : at + len(part)] = part
             at += len(part)
 
     def skip(self, size: int) -> None:
-        """Pass over the next bytes."""
         for _ in self._take(size):
             pass
 
@@ -92,7 +90,6 @@ class StoredArray:
 
     @property
     def nbytes(self) -> int:
-        """The size of its numbers."""
         return math.prod(self.shape) * self._wire.itemsize
 
     def blocks(self, height: int) -> Iterator[NDArray[Any]]:
@@ -110,7 +107,6 @@ class StoredArray:
             yield block if block.dtype == self.dtype else block.astype(self.dtype)
 
     def load(self) -> NDArray[Any]:
-        """Return the whole array, read-only."""
         whole = np.empty(self.shape, dtype=self.dtype)
         height = max(1, _STEP // max(1, whole[:1].nbytes))
         for number, block in enumerate(self.blocks(height)):
@@ -119,7 +115,6 @@ class StoredArray:
         return whole
 
     def raw(self, step: int) -> Iterator[bytes]:
-        """Yield its bytes as they are stored."""
         reader = self._blob.reader(self._offset)
         for start in range(0, self.nbytes, step):
             yield reader.read(min(step, self.nbytes - start))
@@ -157,7 +152,6 @@ class Pieces:
         return self[0 : self._size]
 
     def digest(self) -> bytes:
-        """Return the blake2b-256 digest of the whole."""
         whole = hashlib.blake2b(digest_size=32)
         for part in _parts(self._pieces):
             whole.update(part)

@@ -25,7 +25,6 @@ DIGEST_BYTES: Final = 32
 
 
 def digest_of(data: bytes) -> bytes:
-    """Return the name of a blob: blake2b-256 of its bytes."""
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
@@ -96,5 +95,4 @@ class Workspace:
         return digest_of(data)
 
     def keep(self, note: Arrays) -> None:
-        """Replace the note."""
         self.kept = note

@@ -75,11 +75,6 @@ def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
     """Return where the logarithm of the inertia bends most, or None if it nowhere bends that way.
 
     Numbers of clusters ascend; the steps need not be 1. Inertias are of the same rows, or per row.
-
-    >>> elbow([1, 2, 3, 4, 5], [100.0, 60.0, 5.0, 4.0, 3.5])
-    3
-    >>> elbow([2, 3], [60.0, 5.0]) is None
-    True
     """
     values = np.asarray(inertias, dtype=np.float64)
     if values.size < 3 or not values.max() > 0.0:
@@ -101,7 +96,6 @@ def _least(clusters: Sequence[int], values: Sequence[float]) -> int | None:
 
 
 def _agreement(chosen: int, votes: Mapping[str, int | None], cast: Counter[int], agreed: bool) -> str:
-    """Say which measures are best where, and how the chosen number follows."""
     names = {clusters: [name for name, vote in votes.items() if vote == clusters] for clusters in sorted(cast)}
     for_it = names.pop(chosen)
     if agreed and not names:

@@ -132,7 +132,6 @@ class Objective(Evaluation):
         return np.asarray(state["starts"] if self.n_init > 1 else state["centers"][np.newaxis], dtype=np.float64)
 
     def _kept(self, state: State, winner: int) -> State:
-        """Return the state with one start alone."""
         if self.n_init == 1:
             return state
         trail = state["trails"][winner]

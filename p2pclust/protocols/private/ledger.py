@@ -39,11 +39,7 @@ _DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d\Z")
 
 @dataclass(frozen=True)
 class Budget:
-    """What a device allows.
-
-    >>> Budget.from_dict({"epsilon": 8, "delta": 1e-6, "per": "30d"})
-    Budget(epsilon=8.0, delta=1e-06, days=30)
-    """
+    """What a device allows."""
 
     # epsilon, delta: of all its jobs within a window together.
     epsilon: float
@@ -81,11 +77,7 @@ def _days(where: str, per: object) -> int:
 
 @dataclass(frozen=True)
 class MostJobs:
-    """In how many jobs a device takes part within a window.
-
-    >>> str(MostJobs.from_dict({"most": 3, "per": "30d"}))
-    '3 per 30d'
-    """
+    """In how many jobs a device takes part within a window."""
 
     most: int  # 1 to 10**6
     days: int  # the length of the window
@@ -114,7 +106,6 @@ class Reservation:
     peer: str = ""  # the peer that takes part in it, where several have one ledger; at most 200 characters
 
     def flaw(self) -> str:
-        """Return what is wrong with the reservation, or an empty string."""
         if type(self.day) is not int or not 0 <= self.day <= _MOST_DAY:
             return f"expected a day from 0 to {_MOST_DAY}"
         if type(self.job) is not str or not 1 <= len(self.job) <= _MOST_TEXT:
@@ -136,11 +127,9 @@ class PeerSet:
 
     @classmethod
     def of(cls, job: str, rows: bytes, keys: Iterable[bytes]) -> PeerSet:
-        """Return the set of the peers with these device keys."""
         return cls(job, rows, tuple(sorted({key[:_PEER_BYTES] for key in keys})))
 
     def flaw(self) -> str:
-        """Return what is wrong with the set, or an empty string."""
         if type(self.job) is not str or type(self.rows) is not bytes or len(self.rows) != _ROWS_BYTES:
             return "expected a job id, and a digest of rows"
         if not all(type(peer) is bytes and len(peer) == _PEER_BYTES for peer in self.peers):
@@ -157,7 +146,6 @@ class LedgerMark:
     day: int = 0  # the latest day of a reservation
 
     def flaw(self) -> str:
-        """Return what is wrong with it, or an empty string."""
         kinds = (type(self.mu_squared), type(self.jobs), type(self.day))
         if kinds != (float, int, int) or not (0.0 <= self.mu_squared < math.inf and self.jobs >= 0):
             return "expected mu**2, a number of jobs, and a day"
@@ -168,12 +156,10 @@ class LedgerMark:
         return self.mu_squared < other.mu_squared or self.jobs < other.jobs or self.day < other.day
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
         return bytes(msgpack.packb([self.mu_squared, self.jobs, self.day]))
 
     @classmethod
     def decode(cls, data: bytes) -> LedgerMark:
-        """Return the mark that :meth:`encode` made bytes of; they are this device's own."""
         return cls(*msgpack.unpackb(data))
 
 
@@ -285,7 +271,6 @@ class PrivacyLedger:
         return self if new in self.sets else replace(self, sets=(*self.sets, new)[-_MOST_SETS:])
 
     def since(self, day: int) -> PrivacyLedger:
-        """Return the ledger without the reservations before a day."""
         return replace(self, reservations=tuple(one for one in self.reservations if one.day >= day))
 
     def _of(self, job: str) -> Reservation | None:

@@ -87,7 +87,6 @@ class Box:
         return cls((lo + half - origin) / scale, half / scale)
 
     def clipped(self, centers: Floats) -> Floats:
-        """Return the nearest points of the box, shape (C, F)."""
         return np.clip(centers, self.middle - self.half, self.middle + self.half)
 
     def on_grid(self, X: Floats, steps: int) -> NDArray[np.int32]:
@@ -133,10 +132,6 @@ def spread(box: Box, n_clusters: int, rng: np.random.Generator) -> Floats:
     """Return centers that are spread evenly over a box, shape (n_clusters, F): the k-means of points drawn in it.
 
     Where that would take too long, of thousands of centers, they are points drawn uniformly.
-
-    >>> centers = spread(Box(np.array([0.0]), np.array([1.0])), 2, np.random.default_rng(0))
-    >>> np.round(np.sort(centers.ravel()), 1).tolist()
-    [-0.5, 0.5]
     """
     steps = 2**24
     n_drawn = max(_DRAWN, _DRAWN_EACH * n_clusters)
@@ -154,11 +149,7 @@ def spread(box: Box, n_clusters: int, rng: np.random.Generator) -> Floats:
 
 
 def shares(n_peers: int) -> int:
-    """Return m, the number of peers of a roster whose noise is enough.
-
-    >>> [shares(n) for n in (3, 4, 20)]
-    [2, 3, 14]
-    """
+    """Return m, the number of peers of a roster whose noise is enough."""
     return -(-2 * n_peers // 3)
 
 
@@ -223,7 +214,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     @property
     def most_totals(self) -> int:
-        """How often a peer contributes at most: every total costs privacy, that of a round done again too."""
         return self.rounds + _SPARE
 
     @property

@@ -36,11 +36,9 @@ class _Signed(ABC):
     _kinds: ClassVar[tuple[type, ...]]
 
     def packed(self) -> list[Any]:
-        """Return plain values."""
         return [getattr(self, one.name) for one in fields(self)]  # type: ignore[arg-type]
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
         return bytes(msgpack.packb(self.packed()))
 
     @classmethod
@@ -135,7 +133,6 @@ class Proof:
     cancel: bytes = b""
 
     def encode(self) -> bytes:
-        """Return canonical bytes."""
         absent = [part for peer, reason in sorted(self.left_out.items()) for part in (peer, reason)]
         maker = [self.maker.index, self.maker.term, self.maker.round]
         answers = [answer.packed() for answer in self.answers]

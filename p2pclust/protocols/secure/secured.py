@@ -62,7 +62,6 @@ class Secured:
 
     @property
     def wants_keys(self) -> bool:
-        """Whether the state is open for keys."""
         return not self.entries
 
     def packed(self) -> list[Any]:
