@@ -87,8 +87,7 @@ class Architecture:
         return views
 
 
-# Compared by identity: the truth value of comparing arrays is ambiguous.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
 class ModelStack:
     """Models of one architecture; model m is row m.
 

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
+from p2pclust.clustering.kmeans import weighted_kmeans
 from p2pclust.clustering.points import Floats, Floats32, Labels, Points
 from p2pclust.clustering.stacks import minibatches, require_torch, train
-from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
 
 # The paper's number of k-means restarts in the code.

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.kmeans import nearest
+from p2pclust.clustering.kmeans import nearest, weighted_kmeans
 from p2pclust.clustering.points import Floats, Labels, Points, distance_blocks
-from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
 
 _RUNS, _FITS = 10, 5
@@ -152,8 +151,7 @@ def _kmeans(points: Points, n_clusters: int, rng: np.random.Generator, n_init: i
     return labels
 
 
-# Compared by identity: the truth value of comparing arrays is ambiguous.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
 class Mixture:
     """A mixture of Gaussians: their shares of all rows, and where, how wide and in which direction they lie."""
 

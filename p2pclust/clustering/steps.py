@@ -18,8 +18,7 @@ from p2pclust.errors import UsageError
 _KEPT = 2**21
 
 
-# Compared by identity: the truth value of comparing arrays is ambiguous.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
 class ClusteringResult:
     """The end of a pooled clustering algorithm."""
 
@@ -73,8 +72,7 @@ def run_steps(
     return ClusteringResult(centers, len(shifts), converged, tuple(shifts))
 
 
-# Compared by identity: the truth value of comparing arrays is ambiguous.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
 class LocalFuzzyResult:
     """The end of a local fuzzy c-means."""
 

@@ -36,7 +36,7 @@ from p2pclust.protocols.engine.base import (
     WithWorkspace,
 )
 from p2pclust.protocols.engine.fixed_point import GridError, dequantise_all, in_units, quantise_all
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import (
     CANCELLED,
@@ -47,7 +47,6 @@ from p2pclust.protocols.engine.reasons import (
     NOT_DRAWN,
     without_values,
 )
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.wire import matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
 

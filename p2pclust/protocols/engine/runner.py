@@ -22,9 +22,8 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Labelling, WithWorkspace
 from p2pclust.protocols.engine.engine import Group, Peers, added_up
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Run, Workspace, digest_of
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.round_log import RoundRecord
+from p2pclust.protocols.engine.job import JobState, RoundRecord
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, scan
 
 ROWS = LARGE_BYTES // 80 + 7  # of ten numbers: just too many to be packed with the rest
