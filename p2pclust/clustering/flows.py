@@ -110,7 +110,7 @@ def log_likelihoods(
     numbers, and UsageError if torch or the device is missing, or the weights do not fit the architecture.
     """
     network, kernels, placed = _torch(device)
-    rows, _, _ = finite_rows(X, architecture.n_features, "the data")
+    rows = finite_rows(X, architecture.n_features, "the data")
     models = _fitting(weights, architecture)
     found = np.empty((len(rows), len(models)), dtype=np.float32)
     with kernels.one_thread():
@@ -133,7 +133,7 @@ def generated_rows(
     [[[0.5, -1.0]]]
     """
     network, kernels, placed = _torch(device)
-    codes, _, _ = finite_rows(Z, architecture.n_features, "the codes")
+    codes = finite_rows(Z, architecture.n_features, "the codes")
     models = _fitting(weights, architecture)
     with kernels.one_thread():
         return np.stack([network.generated(architecture, model, codes, placed) for model in models])
@@ -168,7 +168,7 @@ def train_flows(
         raise UsageError(
             f"steps {steps}, batch {batch}, learning rate {learning_rate} and decay {decay} must be positive"
         )
-    rows = [finite_rows(array, architecture.n_features, f"cluster {m}")[0] for m, array in enumerate(samples)]
+    rows = [finite_rows(array, architecture.n_features, f"cluster {m}") for m, array in enumerate(samples)]
     trained = models.copy()
     with kernels.one_thread():
         for model, own, rng in zip(trained, rows, rngs, strict=True):

@@ -21,7 +21,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.autoencoders import Architecture, ModelStack
+from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 
@@ -82,7 +82,8 @@ def train(
     if epochs < 0 or batch < 1 or not learning_rate > 0:
         raise UsageError(f"epochs {epochs}, batch {batch} and learning rate {learning_rate} must be positive")
     placed = kernels.placed(device)
-    rows = [_checked(array, stack.architecture, f"cluster {m}", bounded=True) for m, array in enumerate(samples)]
+    n_features, bounded = stack.architecture.n_features, stack.architecture.output == "sigmoid"
+    rows = [finite_rows(array, n_features, f"cluster {m}", bounded=bounded) for m, array in enumerate(samples)]
     trained = stack.weights.copy()
     # Longest first: the models that are still being trained are then always the first ones of their chunk.
     order = sorted((m for m in range(len(rows)) if len(rows[m]) and epochs), key=lambda m: -len(rows[m]))
@@ -115,7 +116,7 @@ def reconstruction_errors(
     placed = kernels.placed(device)
     if precision not in PRECISIONS:
         raise UsageError(f"precision {precision!r}: use {' or '.join(map(repr, PRECISIONS))}")
-    rows = _checked(X, stack.architecture, "the data", bounded=False)
+    rows = finite_rows(X, stack.architecture.n_features, "the data")
     height = max(1, _BLOCK_WEIGHTS[placed.type] // stack.architecture.n_parameters)
     block = _BLOCK_ROWS[placed.type] * _BLOCK_OF[precision]
     with kernels.one_thread():
@@ -129,7 +130,7 @@ def reconstructions(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu")
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
 
-    rows = _checked(X, stack.architecture, "the data", bounded=False)
+    rows = finite_rows(X, stack.architecture.n_features, "the data")
     with kernels.one_thread():
         return kernels.reconstruct(stack.architecture, stack.weights, rows, kernels.placed(device))
 
@@ -165,8 +166,8 @@ def minibatches(n_rows: int, batch: int, rng: np.random.Generator) -> Iterator[I
             yield order[start : start + batch]
 
 
-def finite_rows(X: npt.ArrayLike, n_features: int, what: str) -> tuple[Floats32, float, float]:
-    """Return rows as float32, their least and their greatest value, or raise DataError that says what is wrong."""
+def finite_rows(X: npt.ArrayLike, n_features: int, what: str, *, bounded: bool = False) -> Floats32:
+    """Return rows as float32, or raise DataError that says what is wrong; `bounded` ones lie in [0, 1]."""
     given = np.asarray(X)
     if given.ndim != 2 or given.shape[1] != n_features:
         raise DataError(f"{what} must have {n_features} columns as the models; its shape is {given.shape}")
@@ -180,12 +181,7 @@ def finite_rows(X: npt.ArrayLike, n_features: int, what: str) -> tuple[Floats32,
     if not (np.isfinite(least) and np.isfinite(most)):
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise DataError(f"{what} has {rows[row, column]} in row {row}, column {column}; remove or fill it")
-    return rows, float(least), float(most)
-
-
-def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded: bool) -> Floats32:
-    rows, least, most = finite_rows(X, architecture.n_features, what)
-    if bounded and architecture.output == "sigmoid" and (least < 0 or most > 1):
+    if bounded and (least < 0 or most > 1):
         raise DataError(
             f"{what} ranges from {least:g} to {most:g}, but these models end in a sigmoid; "
             "scale to [0, 1] (minmax), or choose a linear output"

@@ -26,11 +26,10 @@ PADDED = "padded"  # the only array of a padded contribution
 # a number for itself.
 _BY_SHAPE: Final = {
     ("bool", ""): "declared proposed given",
-    (
-        "int64",
-        "",
-    ): "rows n_columns found_bits moments splits winner suppressed further merged stream coarse measured_rows "
-    "measured_hidden batch steps n_rows cref_phase cref_iteration cref_refinement",
+    ("int64", ""): (
+        "rows n_columns found_bits moments splits winner suppressed further merged stream coarse measured_rows "
+        "measured_hidden batch steps n_rows cref_phase cref_iteration cref_refinement"
+    ),
     ("float64", ""): "objective relaxation epsilon delta cost measured_inertia measured_objective measured_within "
     "measured_outside measured_silhouette",
     ("float64", "F"): "lo hi origin scale unit",

@@ -78,11 +78,6 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
     return Offer(Answer(peer, payload=payload), None)
 
 
-def ticks_of(job: Job, state: JobState, ticks: int) -> int:
-    """Return after how many ticks of the coming round each peer continues from its own estimate; 0: when all agree."""
-    return 0 if engine.settles(job, state) else ticks
-
-
 def next_state(
     job: Job, state: JobState, answers: Mapping[int, Answer], estimate: Floats | None, *, n_peers: int, tolerance: float
 ) -> JobState:
@@ -155,7 +150,7 @@ def _round(
     job: Job, states: Sequence[JobState], locals: Sequence[Local], links: GossipLinks, tolerance: float, ticks: int
 ) -> tuple[list[JobState], int, float]:
     n_peers, state = len(locals), states[0]
-    proposer, own_ticks = proposer_of(job, state, links.members, n_peers), ticks_of(job, state, ticks)
+    proposer, own_ticks = proposer_of(job, state, links.members, n_peers), 0 if engine.settles(job, state) else ticks
     offers = [offer(job, states[peer], local, peer, n_peers, proposer) for peer, local in enumerate(locals)]
     peers = [
         Averaging(links, peer, made.answer, made.mass, tolerance=tolerance, ticks=own_ticks)
