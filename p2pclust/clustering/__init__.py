@@ -13,11 +13,16 @@ from p2pclust.tools.lazy import lazy_names
 if TYPE_CHECKING:
     from p2pclust.clustering.fcm import fuzzy_sums, memberships, objective, objective_and_weights
     from p2pclust.clustering.kmeans import (
+        WeightedResult,
         cell_moments,
         kmeans_plusplus,
         nearest,
         squared_to_nearest,
         sums_and_counts,
+        weighted_kmeans,
+        weighted_lloyd,
+        weighted_optima,
+        weighted_seeds,
         weighted_sums_and_counts,
     )
     from p2pclust.clustering.one_shot import local_silhouette, spectral_kmeans
@@ -30,13 +35,6 @@ if TYPE_CHECKING:
         local_fuzzy_c_means,
         run_steps,
     )  # fmt: skip
-    from p2pclust.clustering.weighted import (
-        WeightedResult,
-        weighted_kmeans,
-        weighted_lloyd,
-        weighted_optima,
-        weighted_seeds,
-    )
 
 __all__ = [
     "ClusteringResult", "LocalFuzzyResult", "Points", "WeightedResult", "cell_moments", "fuzzy_step", "fuzzy_sums",
@@ -48,9 +46,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     fcm="fuzzy_sums memberships objective objective_and_weights",
-    kmeans="cell_moments kmeans_plusplus nearest squared_to_nearest sums_and_counts weighted_sums_and_counts",
+    kmeans="WeightedResult cell_moments kmeans_plusplus nearest squared_to_nearest sums_and_counts weighted_kmeans "
+    "weighted_lloyd weighted_optima weighted_seeds weighted_sums_and_counts",
     one_shot="local_silhouette spectral_kmeans",
     points="Points",
     steps="ClusteringResult LocalFuzzyResult fuzzy_step lloyd_step local_fuzzy_c_means run_steps",
-    weighted="WeightedResult weighted_kmeans weighted_lloyd weighted_optima weighted_seeds",
 )

@@ -1,8 +1,7 @@
 """Autoencoders by the stack: what they are, where they start, and their average.
 
-A *stack* is any number of models of one architecture, one flat row of float32 weights each. Models are trained and
-evaluated by the stack (:mod:`p2pclust.clustering.stacks`), averaged by the stack, and sent one by one as bytes. This
-module needs numpy only: a peer that merely passes models on needs no torch.
+A *stack* is any number of models of one architecture, one flat row of float32 weights each. This module needs numpy only: a
+peer that merely passes models on needs no torch.
 """
 
 from __future__ import annotations
@@ -28,13 +27,6 @@ class Architecture:
     """The layers of an autoencoder; the defaults are FedCRef's (its Table 2).
 
     Raises UsageError if a width is below 1, a hidden layer is missing, or an activation is unknown.
-
-    Examples
-    --------
-    >>> Architecture(784).sizes
-    (784, 100, 64, 32, 64, 100, 784)
-    >>> Architecture(784).n_parameters
-    174840
     """
 
     n_features: int  # of the rows: what goes in and comes out
@@ -54,7 +46,6 @@ class Architecture:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Widths of all layers, input and output included."""
         return (self.n_features, *self.hidden, self.n_features)
 
     @property
@@ -96,19 +87,11 @@ class Architecture:
         return views
 
 
-# Compared by identity: the truth value of comparing arrays is ambiguous.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
 class ModelStack:
     """Models of one architecture; model m is row m.
 
     Raises UsageError if the weights' shape does not fit the architecture.
-
-    Examples
-    --------
-    >>> rngs = [np.random.Generator(np.random.PCG64(seed)) for seed in (1, 2)]
-    >>> stack = ModelStack.random(Architecture(4, hidden=(2,)), rngs)
-    >>> len(stack), stack.weights.shape, len(stack[[0, 0, 1]])
-    (2, (2, 22), 3)
     """
 
     architecture: Architecture
@@ -132,7 +115,6 @@ class ModelStack:
 
     @classmethod
     def concatenate(cls, stacks: Sequence[ModelStack]) -> ModelStack:
-        """Stack stacks of one architecture, in the order given."""
         architectures = {stack.architecture for stack in stacks}
         if len(architectures) != 1:
             raise UsageError(f"models of one architecture can be stacked; there are {len(architectures)}")
@@ -145,7 +127,6 @@ class ModelStack:
         return cls(architecture, np.array(rows, dtype=np.float32).reshape(-1, architecture.n_parameters))
 
     def encode(self, encoding: Encoding = "float32") -> list[bytes]:
-        """Write each model as bytes; see :func:`~p2pclust.clustering.encodings.encode_weights`."""
         return [encode_weights(row, encoding) for row in self.weights]
 
     def __len__(self) -> int:
@@ -186,11 +167,6 @@ def federated_average(weights: npt.ArrayLike, sizes: npt.ArrayLike) -> Weights:
 
     They are summed in float64, in the order given; a model without rows does not count, whatever its weights are.
     Raises UsageError if no model has rows, a size is negative, or the numbers of models and sizes differ.
-
-    Examples
-    --------
-    >>> federated_average([[0.0, 1.0], [4.0, 5.0]], [3, 1]).tolist()
-    [1.0, 2.0]
     """
     given = np.asarray(weights, dtype=np.float32)
     shares = np.asarray(sizes, dtype=np.float64)

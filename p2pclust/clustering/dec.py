@@ -2,17 +2,12 @@
 
 J. Xie, R. Girshick, A. Farhadi: Unsupervised Deep Embedding for Clustering Analysis (2016). An autoencoder
 d-500-500-2000-10 is pretrained; k-means in its code gives first centers; then encoder and centers are moved together
-towards a target distribution that sharpens the present one, until hardly any row changes its cluster.
+towards a target distribution that sharpens the present one, until hardly any row changes its cluster. Departures, and why:
 
-Departures, and why
--------------------
-- Adam instead of stochastic gradient descent with a falling rate, in pretraining: the paper's 50,000 steps per layer
-  and 100,000 in the end are for 70,000 rows and a GPU; a peer has some thousand rows.
-- No dropout and no weight decay in pretraining: with so few steps there is little to regularise.
-- Layers are pretrained one by one and then together, as in the paper; ``pretraining="plain"`` trains the whole at once,
-  which is cheaper and was a little worse.
-- The target distribution is computed anew after every `update_interval` steps (140, as in the author's later code), and
-  the steps in between go through shuffled minibatches.
+- Adam instead of stochastic gradient descent with a falling rate, in pretraining, without dropout and weight decay: the
+  paper's 50,000 steps per layer and 100,000 in the end are for 70,000 rows and a GPU; a peer has some thousand rows.
+- ``pretraining="plain"`` trains the whole at once, and not layer by layer: cheaper, and a little worse.
+- The target distribution is computed anew after every `update_interval` steps (140, as in the author's later code).
 
 On four peers of 1000 to 2500 images of MNIST the mean accuracy was 0.836 with layer-wise pretraining (20 epochs), 0.809
 with plain pretraining (50 epochs), at 25 to 60 seconds per peer; PCA then k-means had 0.831, at a quarter of a second.
@@ -29,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
+from p2pclust.clustering.kmeans import weighted_kmeans
 from p2pclust.clustering.points import Floats, Floats32, Labels, Points
 from p2pclust.clustering.stacks import minibatches, require_torch, train
-from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
 
 # The paper's number of k-means restarts in the code.
@@ -93,15 +88,6 @@ def deep_embedded_clustering(
     rows: pretraining does not look at `n_clusters`, so several numbers can be tried after one. Raises DataError if `X`
     is not a matrix of finite real numbers with at least one row, and UsageError if `n_clusters` is below 1, or torch or
     the device is missing.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows = np.repeat([[0.1, 0.9, 0.1], [0.9, 0.1, 0.9]], 20, axis=0) + rng.normal(scale=0.02, size=(40, 3))
-    >>> small = DecSettings(encoder=(8, 2), pretraining_epochs=20, batch=16, max_updates=2)
-    >>> labels = deep_embedded_clustering(rows, 2, rng, settings=small).labels
-    >>> len(set(labels[:20])), len(set(labels[20:])), len(set(labels))
-    (1, 1, 2)
     """
     require_torch()
     from p2pclust.clustering.dec_network import Encoder  # noqa: PLC0415 - torch is an extra
@@ -130,8 +116,6 @@ def deep_embedded_clustering(
 def soft_assignments(code: npt.ArrayLike, centers: npt.ArrayLike) -> Floats:
     """Return q, DEC's equation 1: Student's t with one degree of freedom around each center, normalised, (n, K).
 
-    Examples
-    --------
     >>> soft_assignments([[0.0]], [[0.0], [3.0]]).round(3).tolist()
     [[0.909, 0.091]]
     """
@@ -144,8 +128,6 @@ def soft_assignments(code: npt.ArrayLike, centers: npt.ArrayLike) -> Floats:
 def target_distribution(q: Floats) -> Floats:
     """Return p, DEC's equation 3: squares, relative to each cluster's size, normalised, shape (n, K).
 
-    Examples
-    --------
     >>> target_distribution(np.array([[0.8, 0.2], [0.2, 0.8]])).round(3).tolist()
     [[0.941, 0.059], [0.059, 0.941]]
     """

@@ -36,7 +36,6 @@ class Encoder:
 
     @property
     def centers(self) -> Floats:
-        """Where the centers are, (K, code units)."""
         return self._centers.detach().cpu().numpy().astype(np.float64)
 
     @torch.no_grad()

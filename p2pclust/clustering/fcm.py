@@ -27,9 +27,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
 from p2pclust.clustering.kmeans import crisp_objective
-from p2pclust.clustering.points import Floats, Points
+from p2pclust.clustering.points import DistanceBlock, Floats, Points, distance_blocks, refine
 from p2pclust.errors import UsageError
 
 # Squared distances below this share of |x|^2 + |v|^2 are computed again by direct differences: what is left of the
@@ -98,7 +97,14 @@ def fuzzy_sums(
     sums = np.zeros(centred.shape)
     with np.errstate(under="ignore"):
         for block in _ratio_blocks(points, centred, fuzzifier):
-            raised = _raised_memberships(block, fuzzifier)
+            ratios = block.squared
+            if fuzzifier == 2.0:
+                np.multiply(ratios, np.reciprocal(_column_sums(ratios)), out=ratios)
+                raised = np.multiply(ratios, ratios, out=ratios)
+            else:
+                powers = np.power(ratios, 1.0 / (fuzzifier - 1.0), out=block.spare)
+                np.multiply(ratios, powers, out=ratios)
+                raised = np.multiply(ratios, _column_sums(powers) ** -fuzzifier, out=ratios)
             if row_weights is not None:
                 np.multiply(raised, row_weights[block.start : block.stop], out=raised)
             weights += raised @ np.ones(block.stop - block.start)
@@ -161,19 +167,7 @@ def _by_kernel(
     return points.kernel.fuzzy_sums(points, points.centred(centers), fuzzifier, near(fuzzifier), row_weights)
 
 
-def _raised_memberships(block: DistanceBlock, fuzzifier: float) -> Floats:
-    """Turn a block's ratios r (n_clusters, rows) into u^fuzzifier, in place."""
-    ratios = block.squared
-    if fuzzifier == 2.0:
-        np.multiply(ratios, np.reciprocal(_column_sums(ratios)), out=ratios)
-        return np.multiply(ratios, ratios, out=ratios)
-    powers = np.power(ratios, 1.0 / (fuzzifier - 1.0), out=block.spare)
-    np.multiply(ratios, powers, out=ratios)
-    return np.multiply(ratios, _column_sums(powers) ** -fuzzifier, out=ratios)
-
-
 def _powers(block: DistanceBlock, fuzzifier: float) -> Floats:
-    """Return r^p (n_clusters, rows) of a block's ratios."""
     if fuzzifier == 2.0:
         return block.squared
     return np.power(block.squared, 1.0 / (fuzzifier - 1.0), out=block.squared)

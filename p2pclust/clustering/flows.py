@@ -4,19 +4,14 @@ L. Dinh, J. Sohl-Dickstein, S. Bengio: Density Estimation Using Real NVP (2017);
 conditioners of UIFCA as FedCRef's authors describe it (M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
 Unsupervised Cluster-Wise Training for Decentralized Data Distributions, Section 6.1, footnote 3).
 
-A flow maps a row x to z in as many *couplings*. Each leaves one half of the features as they are, and multiplies and
-shifts the other half by what a small network, the conditioner, makes of the first: ``z_b = x_b exp(s(x_a)) + t(x_a)``.
-The halves change roles from coupling to coupling. So ``log p(x) = log N(z; 0, I) + sum of all s``, without any
-approximation. The s end in tanh: no coupling scales by more than e, and the likelihood is bounded even where a feature
-never varies.
+Each *coupling* leaves one half of the features as they are, and multiplies and shifts the other half by what a small
+network, the conditioner, makes of the first: ``z_b = x_b exp(s(x_a)) + t(x_a)``; the halves change roles from coupling to
+coupling. So ``log p(x) = log N(z; 0, I) + sum of all s``. The s end in tanh: no coupling scales by more than e, and the
+likelihood is bounded even where a feature never varies. The halves are the two colours of a checkerboard; weights for the
+masked colour would never be used, and are left out.
 
-The halves are the two colours of a checkerboard. What a conditioner would know of the other colour is masked away, so
-its weights for it would never be used; they are left out, which changes nothing but their number.
-
-As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model. Models
-are trained one after the other by torch's autograd, so a model's bits do not depend on what else is in the stack; on a
-CPU, with one torch thread, they are the same in every run. What needs torch imports it when called; the architecture
-needs NumPy only.
+A stack is one flat row of float32 weights per model. Models are trained one after the other by torch's autograd, so a
+model's bits do not depend on what else is in the stack; on a CPU they are the same in every run.
 """
 
 from __future__ import annotations
@@ -44,13 +39,6 @@ class FlowArchitecture:
     """The layers of a flow; the defaults are the footnote's.
 
     Raises UsageError if a number is below 1, or a hidden layer is missing.
-
-    Examples
-    --------
-    >>> FlowArchitecture(784).n_parameters, FlowArchitecture(784, couplings=2, hidden=(64,)).n_parameters
-    (6772320, 152224)
-    >>> FlowArchitecture(4).halves[0].tolist(), FlowArchitecture(4, image_width=4).halves[0].tolist()
-    ([0, 3], [0, 2])
     """
 
     n_features: int  # of the rows; d
@@ -106,12 +94,6 @@ def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Genera
 
     Weights and biases are uniform within 1 / sqrt(units in), which is what torch's linear layers start from; the units
     of a masked layer count with those that are masked.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> random_flows(FlowArchitecture(4, couplings=1, hidden=(3,)), [rng, rng]).shape
-    (2, 25)
     """
     layers = [(number, *shape) for shapes in architecture.coupling_shapes for number, shape in enumerate(shapes)]
     units = [fan_in if number else architecture.n_features for number, fan_in, _ in layers]
@@ -126,16 +108,9 @@ def log_likelihoods(
     Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
     model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite
     numbers, and UsageError if torch or the device is missing, or the weights do not fit the architecture.
-
-    Examples
-    --------
-    >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
-    >>> identity = np.zeros((1, still.n_parameters))
-    >>> round(float(log_likelihoods(still, identity, [[0.0, 0.0]])[0, 0]), 4)  # of a standard Gaussian, -log(2 pi)
-    -1.8379
     """
     network, kernels, placed = _torch(device)
-    rows, _, _ = finite_rows(X, architecture.n_features, "the data")
+    rows = finite_rows(X, architecture.n_features, "the data")
     models = _fitting(weights, architecture)
     found = np.empty((len(rows), len(models)), dtype=np.float32)
     with kernels.one_thread():
@@ -153,14 +128,12 @@ def generated_rows(
     If Z is drawn from a standard Gaussian, these are draws from the density that the model has learned. Raises DataError
     and UsageError as :func:`log_likelihoods` does.
 
-    Examples
-    --------
     >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
     >>> generated_rows(still, np.zeros((1, still.n_parameters)), [[0.5, -1.0]]).tolist()
     [[[0.5, -1.0]]]
     """
     network, kernels, placed = _torch(device)
-    codes, _, _ = finite_rows(Z, architecture.n_features, "the codes")
+    codes = finite_rows(Z, architecture.n_features, "the codes")
     models = _fitting(weights, architecture)
     with kernels.one_thread():
         return np.stack([network.generated(architecture, model, codes, placed) for model in models])
@@ -186,15 +159,6 @@ def train_flows(
     is added to the gradient (L2). Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong
     number of columns or hold NaN or infinite numbers, and UsageError if torch or the device is missing, or a number is
     out of range.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows, shape = rng.normal(3.0, 0.5, (50, 2)), FlowArchitecture(2, couplings=2, hidden=(8,))
-    >>> before = random_flows(shape, [rng])
-    >>> after = train_flows(shape, before, [rows], rngs=[rng], learning_rate=1e-2)
-    >>> [bool(log_likelihoods(shape, w, rows).mean() > -2.0) for w in (before, after)]
-    [False, True]
     """
     network, kernels, placed = _torch(device)
     models = _fitting(weights, architecture)
@@ -204,7 +168,7 @@ def train_flows(
         raise UsageError(
             f"steps {steps}, batch {batch}, learning rate {learning_rate} and decay {decay} must be positive"
         )
-    rows = [finite_rows(array, architecture.n_features, f"cluster {m}")[0] for m, array in enumerate(samples)]
+    rows = [finite_rows(array, architecture.n_features, f"cluster {m}") for m, array in enumerate(samples)]
     trained = models.copy()
     with kernels.one_thread():
         for model, own, rng in zip(trained, rows, rngs, strict=True):

@@ -1,12 +1,9 @@
-"""Passes over rows by the C extension: the same bits on every CPU, and on several threads.
+"""Passes over rows by the C extension: the same bits on every CPU, and on several threads (docs/kernels.md).
 
-A *kernel* is a way to do these passes. ``"numpy"`` is there always, and its last bits depend on the kind of CPU and the
-version of the libraries. ``"c1"`` is there where a C compiler was at the installation; its bits are the same everywhere,
-for k-means and for fuzzy c-means with a fuzzifier of 1.5, 2 or 3. With any other fuzzifier it leaves the pass to NumPy. A
-kernel with other bits gets another name, so all peers of a job can agree on one.
-
-The rows are cut into parts of a fixed size, whose sums are added up in the order of the rows. So the number of threads
-changes no bit.
+``"numpy"`` is there always, and its last bits depend on the kind of CPU and the version of the libraries. ``"c1"`` is there
+where a C compiler was at the installation. A kernel with other bits gets another name, so all peers of a job can agree on
+one. Rows are cut into parts of a fixed size, whose sums are added up in the order of the rows: the number of threads changes
+no bit.
 """
 
 from __future__ import annotations
@@ -44,7 +41,6 @@ _TASKS_PER_THREAD = 4
 
 @lru_cache(maxsize=1)
 def _extension() -> Any:
-    """Return the extension, or None where it was not compiled."""
     try:
         return import_module("p2pclust.clustering._kernels")
     except ImportError:
@@ -61,8 +57,6 @@ def named(asked: str) -> str:
 
     Raises UsageError if the kernel is unknown, or not installed here.
 
-    Examples
-    --------
     >>> named("numpy"), named("auto") == installed()[0]
     ('numpy', True)
     """
@@ -80,8 +74,6 @@ class Kernel:
 
     Raises UsageError if this installation has no such kernel, or the number of threads is out of range.
 
-    Examples
-    --------
     >>> Kernel().name, Kernel().does(fuzzifier=2.0)
     ('numpy', False)
     """
@@ -204,8 +196,6 @@ def in_force() -> Kernel:
 def using(kernel: Kernel) -> Iterator[None]:
     """Let a kernel be in force for what the block does in this thread, as ``np.errstate`` does with warnings.
 
-    Examples
-    --------
     >>> with using(Kernel(installed()[0])):
     ...     in_force().name == installed()[0]
     True

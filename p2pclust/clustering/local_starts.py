@@ -12,15 +12,13 @@ clusters than were asked for if there are fewer distinct rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.distances import distance_blocks
-from p2pclust.clustering.kmeans import nearest
-from p2pclust.clustering.mixtures import fit_mixture
-from p2pclust.clustering.points import Floats, Labels, Points
-from p2pclust.clustering.weighted import weighted_kmeans
+from p2pclust.clustering.kmeans import nearest, weighted_kmeans
+from p2pclust.clustering.points import Floats, Labels, Points, distance_blocks
 from p2pclust.errors import UsageError
 
 _RUNS, _FITS = 10, 5
@@ -29,6 +27,14 @@ _COMPONENTS = 30
 _MIXED_COMPONENTS = 20
 # Of one block of distances between rows, in the silhouette.
 _BLOCK_ROWS = 512
+_MAX_STEPS = 100
+# Of the mean log likelihood of a row, in one step: less than this is the end.
+_SETTLED = 1e-3
+# The share of the rows' mean variance that is added to every variance: no component becomes flat or a point, however
+# few rows it has.
+_RIDGE = 0.01
+# A component that no row belongs to must not divide by zero.
+_FEWEST_ROWS = 1e-9
 
 
 def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
@@ -36,11 +42,6 @@ def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
 
     k is at most `n_components` and d, without components along which the rows do not differ; one column of zeros if all
     rows are equal.
-
-    Examples
-    --------
-    >>> principal_components([[0.0, 7.0], [3.0, 7.0], [6.0, 7.0]], 2).round(6).tolist()
-    [[3.0], [0.0], [-3.0]]
     """
     points = Points(X)
     gram = np.zeros((points.n_features, points.n_features))
@@ -58,15 +59,7 @@ def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
 
 
 def pca_kmeans(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Labels:
-    """Label rows by k-means (k-means++, the cheapest of ten runs) in their first principal components.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> labels = pca_kmeans([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]], 2, rng)
-    >>> bool(labels[0] == labels[1] != labels[2] == labels[3])
-    True
-    """
+    """Label rows by k-means (k-means++, the cheapest of ten runs) in their first principal components."""
     return _kmeans(Points(principal_components(X, _COMPONENTS)), n_clusters, rng, _RUNS)
 
 
@@ -75,14 +68,6 @@ def pca_mixture(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> 
 
     Each of five fits begins from one run of k-means, and the likeliest counts. Kinds of rows differ in how much and
     along what they vary; k-means, which cannot see that, splits the widest kind and joins narrow ones.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> X = np.concatenate([rng.normal(0.0, 2.0, (400, 1)), rng.normal(8.0, 0.2, (400, 1)), [[5.5]]])
-    >>> labels, round_ones = pca_mixture(X, 2, rng), pca_kmeans(X, 2, rng)
-    >>> bool(labels[-1] == labels[0]), bool(round_ones[-1] == round_ones[0])
-    (True, False)
     """
     points = Points(principal_components(X, _MIXED_COMPONENTS))
     fits = (fit_mixture(points.X, _kmeans(points, n_clusters, rng, 1)) for _ in range(_FITS))
@@ -98,13 +83,6 @@ def number_of_clusters(X: npt.ArrayLike, candidates: Iterable[int], rng: np.rand
 
     Candidates below 2, or above the number of distinct rows, do not count; if none is left, the answer is 1. Of equally
     good ones it is the smallest.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 10, axis=0) + rng.normal(size=(30, 2))
-    >>> number_of_clusters(rows, range(2, 7), rng)
-    3
     """
     points = Points(principal_components(X, _COMPONENTS))
     best, highest = 1, -np.inf
@@ -125,12 +103,6 @@ def dirty_labels(labels: npt.ArrayLike, dirtiness: float, rng: np.random.Generat
 
     `dirtiness`, in [0, 1], is each row's chance to be moved to another cluster of this peer, all of them equally
     likely. With one cluster only, no row can be wrong. The clusters returned are in ascending order of the labels.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> dirty_labels([4, 4, 8, 8], 0.0, rng).tolist(), dirty_labels([4, 4, 8, 8], 1.0, rng).tolist()
-    ([0, 0, 1, 1], [1, 1, 0, 0])
     """
     if not 0.0 <= dirtiness <= 1.0:
         raise UsageError(f"the dirtiness must lie between 0 and 1, not be {dirtiness}")
@@ -147,8 +119,6 @@ def silhouette(X: npt.ArrayLike, labels: Labels) -> float:
     A row that is alone in its cluster counts 0. Raises UsageError if there are fewer than two clusters, or numbers are
     left out.
 
-    Examples
-    --------
     >>> round(silhouette([[0.0], [2.0], [10.0]], np.array([0, 0, 1])), 3)
     0.517
     """
@@ -176,7 +146,73 @@ def silhouette(X: npt.ArrayLike, labels: Labels) -> float:
 
 
 def _kmeans(points: Points, n_clusters: int, rng: np.random.Generator, n_init: int) -> Labels:
-    """Return labels without gaps."""
     centers = weighted_kmeans(points.X, np.ones(points.n_samples), n_clusters, rng, n_init=n_init).centers
     labels: Labels = np.unique(nearest(points, centers), return_inverse=True)[1].astype(np.int64)
     return labels
+
+
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
+class Mixture:
+    """A mixture of Gaussians: their shares of all rows, and where, how wide and in which direction they lie."""
+
+    weights: Floats  # shape (K,)
+    means: Floats  # shape (K, d)
+    covariances: Floats  # shape (K, d, d)
+    log_likelihood: float  # mean over the rows that it was fitted to, natural logarithm, before the last step
+    n_steps: int
+
+    def log_densities(self, X: Floats) -> Floats:
+        """Return the logarithm of each component's weight times its density at each row, shape (n, K).
+
+        >>> one = Mixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)), 0.0, 0)
+        >>> one.log_densities(np.array([[0.0]])).round(4).tolist()
+        [[-0.9189]]
+        """
+        found = np.empty((len(X), len(self.weights)))
+        roots = np.linalg.cholesky(self.covariances)
+        for k, (mean, root) in enumerate(zip(self.means, roots, strict=True)):
+            apart = (X - mean) @ np.linalg.inv(root).T
+            found[:, k] = -0.5 * (np.einsum("ij,ij->i", apart, apart) + X.shape[1] * np.log(2 * np.pi))
+            found[:, k] -= np.log(np.diagonal(root)).sum()
+        found += np.log(self.weights)
+        return found
+
+    def labels(self, X: Floats) -> Labels:
+        return np.asarray(self.log_densities(X).argmax(axis=1), np.int64)
+
+
+def fit_mixture(X: npt.ArrayLike, labels: Labels) -> Mixture:
+    """Fit a mixture of Gaussians to rows (n, d) by expectation-maximisation, from the partition that labels (n,) make.
+
+    Covariances are full: what ``sklearn.mixture.GaussianMixture`` does, in NumPy, because a peer beside a device loads no
+    scikit-learn. Raises UsageError if the labels are not numbers from 0 on, none left out.
+
+    A wide cluster and a narrow one within its reach. k-means cuts between the centers, which is 4; the narrow one ends
+    before.
+    """
+    points = Points(X)
+    rows = points.X - points.shift
+    if labels.shape != (len(rows),) or labels.min(initial=0) < 0 or len(np.unique(labels)) != labels.max(initial=0) + 1:
+        raise UsageError(f"labels of {len(rows)} rows must be numbers from 0 on, none left out; shape {labels.shape}")
+    # Rows that are all equal have no variance: then any width will do.
+    added = _RIDGE * (float(rows.var(axis=0).mean()) or 1.0) * np.eye(rows.shape[1])
+    shares = (labels[:, np.newaxis] == np.arange(labels.max() + 1)).astype(np.float64)
+    before, step = -np.inf, 0
+    while True:
+        step += 1
+        # The most likely mixture if these are the components' shares of each row.
+        sizes = shares.sum(axis=0) + _FEWEST_ROWS
+        means = (shares.T @ rows) / sizes[:, np.newaxis]
+        covariances = np.empty((len(sizes), *added.shape))
+        for k, mean in enumerate(means):
+            apart = rows - mean
+            covariances[k] = (shares[:, k, np.newaxis] * apart).T @ apart / sizes[k] + added
+        mixture = Mixture(sizes / sizes.sum(), means, covariances, 0.0, 0)
+        densities = mixture.log_densities(rows)
+        top = densities.max(axis=1, keepdims=True)
+        totals = top + np.log(np.exp(densities - top).sum(axis=1, keepdims=True))
+        shares = np.exp(densities - totals)
+        now = float(totals.mean())
+        if now - before < _SETTLED or step == _MAX_STEPS:
+            return replace(mixture, means=means + points.shift, log_likelihood=now, n_steps=step)
+        before = now

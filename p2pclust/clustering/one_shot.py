@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from p2pclust.clustering.distances import distance_blocks
 from p2pclust.clustering.kmeans import kmeans_plusplus
-from p2pclust.clustering.points import Floats, Points
+from p2pclust.clustering.points import Floats, Points, distance_blocks
 from p2pclust.clustering.steps import lloyd_step, run_steps
 from p2pclust.errors import UsageError
 
@@ -34,9 +33,14 @@ def spectral_kmeans(points: Points, n_clusters: int, rng: np.random.Generator) -
         raise UsageError(f"the number of clusters must be at least 1, not {n_clusters}")
     k = min(n_clusters, points.n_samples)
     projected = _projected(points, k)  # line 2
-    found = _kmeans(projected, k, rng)  # line 3
-    seeds = _one_third(points, projected, found)  # lines 4-5
-    return _lloyd(points, seeds)  # line 6
+    found, cheapest = np.empty(0), np.inf
+    for _ in range(_SEEDINGS):  # line 3: the paper asks for a constant-factor approximation of k-means
+        centers = _lloyd(projected, kmeans_plusplus(projected, k, rng))
+        blocks = distance_blocks(projected, projected.centred(centers))
+        cost = sum(float(np.maximum(block.closest, 0.0).sum()) for block in blocks)
+        if cost < cheapest:
+            found, cheapest = centers, cost
+    return _lloyd(points, _one_third(points, projected, found))  # lines 4-6
 
 
 def local_silhouette(points: Points, centers: Floats) -> float:
@@ -75,17 +79,6 @@ def _projected(points: Points, k: int) -> Points:
     return Points(points.X @ np.linalg.eigh(gram)[1][:, -k:])
 
 
-def _kmeans(points: Points, k: int, rng: np.random.Generator) -> Floats:
-    """Return the cheapest of ten k-means: a constant-factor approximation is what the paper asks for."""
-    best, cheapest = np.empty(0), np.inf
-    for _ in range(_SEEDINGS):
-        centers = _lloyd(points, kmeans_plusplus(points, k, rng))
-        cost = sum(float(np.maximum(b.closest, 0.0).sum()) for b in distance_blocks(points, points.centred(centers)))
-        if cost < cheapest:
-            best, cheapest = centers, cost
-    return best
-
-
 def _one_third(points: Points, projected: Points, found: Floats) -> Floats:
     """Return the mean of the rows that are three times as near to a center as to every other, for each center."""
     # Sums and counts of the rows that are sure, and of all that are nearest.
@@ -109,5 +102,4 @@ def _one_third(points: Points, projected: Points, found: Floats) -> Floats:
 
 
 def _lloyd(points: Points, centers: Floats) -> Floats:
-    """Run Lloyd's algorithm until nothing moves."""
     return run_steps(lloyd_step, points, centers, tol=np.finfo(np.float64).tiny, max_rounds=_MAX_STEPS).centers

@@ -1,8 +1,9 @@
-"""Training and evaluating stacked autoencoders, in torch: the steps of many models at once; layers are `stack_layers`'.
+"""Training and evaluating stacked autoencoders, in torch: the steps of many models at once, and their layers.
 
 Imported only by functions that train or evaluate, since torch is an extra. The weights of a chunk, their gradients and
 their moments lie in memory that is taken once; every view of it is made once too, so that a step does nothing but
-arithmetic. Nothing here is shared between calls or threads.
+arithmetic. Nothing here is shared between calls or threads. The models of a chunk lie below one another, one flat row
+each, in which every layer starts at a multiple of 64 bytes; each product is taken for all models in one call.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import numpy.typing as npt
 import torch
 from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: seconds, and 70 MB
 
-from p2pclust.clustering.autoencoders import Architecture
-from p2pclust.clustering.stack_layers import LayerStack, Pass, Views, WeightLayout, activate
+from p2pclust.clustering.autoencoders import Activation, Architecture
 from p2pclust.errors import UsageError
 
 Floats32 = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+Views = list[tuple[torch.Tensor, torch.Tensor]]
+
+_LINE = 16  # floats of a cache line
 
 
 def placed(device: str) -> torch.device:
@@ -217,7 +220,6 @@ def errors(
 
 @torch.inference_mode()
 def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, device: torch.device) -> Floats32:
-    """Return all reconstructions (M, n, d) at once."""
     layout, n_models = WeightLayout(architecture.shapes), len(weights)
     network = LayerStack(architecture, n_models, len(X), device, backward=False)
     rows = torch.from_numpy(X).to(device).expand(n_models, -1, -1)
@@ -233,3 +235,140 @@ def _fewest(architecture: Architecture) -> int:
     bits, than one in company: such a model is given a partner.
     """
     return 2 if min(architecture.sizes) == 1 else 1
+
+
+class WeightLayout:
+    """Where the layers of a model, of these (units in, units out), lie in its row of `width` numbers."""
+
+    def __init__(self, shapes: Sequence[tuple[int, int]]) -> None:
+        self.shapes = tuple(shapes)
+        self._lengths = [length for fan_in, fan_out in shapes for length in (fan_in * fan_out, fan_out)]
+        starts, self.width = [], 0
+        for fan_in, fan_out in self.shapes:
+            bias = self.width + _aligned(fan_in * fan_out)
+            starts.append((self.width, bias))
+            self.width = bias + _aligned(fan_out)
+        self._starts = tuple(starts)
+
+    def rows(self, n_models: int, device: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Take memory for so many models, (A, width): zeros."""
+        return torch.zeros((n_models, self.width), device=device, dtype=dtype)
+
+    def views(self, rows: torch.Tensor, n_models: int) -> Views:
+        """Return each layer's matrices (A, units in, units out) and biases (A, 1, units out) of the first A models."""
+        flat = rows[:n_models]
+        return [
+            (
+                flat[:, start : start + fan_in * fan_out].view(n_models, fan_in, fan_out),
+                flat[:, bias : bias + fan_out].unsqueeze(1),
+            )
+            for (fan_in, fan_out), (start, bias) in zip(self.shapes, self._starts, strict=True)
+        ]
+
+    def pack(self, weights: Floats32, into: Views) -> Views:
+        """Copy dense rows (A, P) to where `into` views A models, and return it; what lies between stays as it is."""
+        _copy(self._parts(torch.from_numpy(np.require(weights, requirements=["W"]))), into)
+        return into
+
+    def unpack(self, views: Views, into: Floats32) -> Floats32:
+        """Copy what is viewed into dense rows (A, P), and return them."""
+        _copy(views, self._parts(torch.from_numpy(into)))
+        return into
+
+    def _parts(self, dense: torch.Tensor) -> Views:
+        parts = torch.split(dense, self._lengths, dim=1)
+        return [
+            (matrix.view(len(matrix), *shape), bias.unsqueeze(1))
+            for matrix, bias, shape in zip(parts[::2], parts[1::2], self.shapes, strict=True)
+        ]
+
+
+class LayerStack:
+    """The scratch of passes of up to A models with `rows` rows each; `backward`: going backward needs some too."""
+
+    def __init__(
+        self, architecture: Architecture, n_models: int, rows: int, device: torch.device, *, backward: bool = True,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:  # fmt: skip
+        self._kinds = architecture.activations
+        sizes = [(n_models, rows, fan_out) for _, fan_out in architecture.shapes]
+        self._outputs = [torch.empty(size, device=device, dtype=dtype) for size in sizes]
+        self._slopes = [torch.empty(size, device=device) for size in sizes] if backward else self._outputs
+
+    def bound(self, weights: Views, gradients: Views | None = None) -> Pass:
+        """Return the passes of models with these weights; going backward fills in `gradients`."""
+        n_models = len(weights[0][0])
+        outputs, slopes = ([part[:n_models] for part in parts] for parts in (self._outputs, self._slopes))
+        return Pass(self._kinds, weights, gradients or weights, outputs, slopes)
+
+
+class Pass:
+    """Forward and backward through the layers of a chunk, whose memory stays where it is.
+
+    Of each layer: weights and gradients (matrix, bias), outputs, and the loss's slope in them, all (A, ...).
+    """
+
+    def __init__(
+        self, kinds: Sequence[Activation], weights: Views, gradients: Views, outputs: Sequence[torch.Tensor],
+        slopes: Sequence[torch.Tensor],
+    ) -> None:  # fmt: skip
+        self._kinds, self._weights, self._gradients = kinds, weights, gradients
+        self._outputs, self._slopes = outputs, slopes
+        self._across = [matrix.mT for matrix, _ in weights]
+        # The loss's slope in the last outputs (A, rows, width), to be filled in before going backward.
+        self.slope = slopes[-1]
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Return the last layer's outputs, (A, rows, width), in scratch; X is (A, rows, d)."""
+        self._X = X
+        activate(self._kinds[-1], self.sums(X), self._outputs[-1])
+        return self._outputs[-1]
+
+    def sums(self, X: torch.Tensor) -> torch.Tensor:
+        """Return the last layer's outputs before their activation, (A, rows, width), in scratch."""
+        hidden, last = X, len(self._kinds) - 1
+        for index, (kind, (matrix, bias), output) in enumerate(
+            zip(self._kinds, self._weights, self._outputs, strict=True)
+        ):
+            hidden = torch.baddbmm(bias, hidden, matrix, out=output)
+            if index < last:
+                activate(kind, output, output)
+        return hidden
+
+    def backward(self) -> None:
+        """Fill in the gradients of the last forward pass from `slope`, which is spent."""
+        for index in reversed(range(len(self._kinds))):
+            slope, (gradient, bias_gradient) = self._slopes[index], self._gradients[index]
+            _descend(self._kinds[index], slope, self._outputs[index])
+            inputs = self._outputs[index - 1] if index else self._X
+            torch.bmm(inputs.mT, slope, out=gradient)
+            torch.sum(slope, 1, keepdim=True, out=bias_gradient)
+            if index:
+                torch.bmm(slope, self._across[index], out=self._slopes[index - 1])
+
+
+def activate(kind: Activation, sums: torch.Tensor, output: torch.Tensor) -> None:
+    if kind == "relu":
+        torch.clamp_min(sums, 0, out=output)
+    elif kind == "sigmoid":
+        torch.sigmoid(sums, out=output)
+    elif sums is not output:
+        output.copy_(sums)
+
+
+def _descend(kind: Activation, slope: torch.Tensor, output: torch.Tensor) -> None:
+    """Turn the slope after an activation into the one before it, in place, by torch's own kernels of one pass."""
+    if kind == "relu":
+        torch.ops.aten.threshold_backward.grad_input(slope, output, 0, grad_input=slope)
+    elif kind == "sigmoid":
+        torch.ops.aten.sigmoid_backward.grad_input(slope, output, grad_input=slope)
+
+
+def _copy(views: Views, into: Views) -> None:
+    for (matrix, bias), (matrix_there, bias_there) in zip(views, into, strict=True):
+        matrix_there.copy_(matrix)
+        bias_there.copy_(bias)
+
+
+def _aligned(length: int) -> int:
+    return -(-length // _LINE) * _LINE

@@ -1,21 +1,15 @@
 """Train and evaluate autoencoders by the stack: checks, schedules and blocks; the steps are in `stack_kernels`.
 
-All models of a stack go through one batched program, whichever peer they belong to, and a model's result does not
-depend on which others are in the stack:
+All models of a stack go through one batched program, whichever peer they belong to, and a model's result is the same bits on
+the same machine whichever others are in the stack:
 
-- *Each model has its own minibatches.* A model of n rows takes ``ceil(n / batch)`` Adam steps per epoch, the last on
-  what remains, over a permutation from its own generator. Minibatches are padded, with rows of weight zero, to a width
-  that depends on `batch` alone; no model is ever padded to the length of another. Models that have taken all their steps
-  leave the program, the others continue.
-- *All arithmetic is per model*, on operands of the same shape and alignment in every stack. Where a library would treat a
-  model that is alone differently from one in company, it gets a partner.
-- *Blocks are fixed.* Errors are computed in blocks of the same number of rows, the last one padded.
-- *One torch thread computes.* With more, the libraries may share a product out in another way, with other bits. So each
-  call sets the number of torch threads of the calling thread to one, and back. To use more cores, call from several
-  threads, with some models each: torch computes without Python's lock, calls share nothing, and no bit depends on it.
+- Each model has its own minibatches, padded with rows of weight zero to a width that depends on `batch` alone. Models that
+  have taken all their steps leave the program, the others continue.
+- All arithmetic is per model, on operands of the same shape and alignment in every stack, and in blocks of a fixed size.
+- One torch thread computes: with more, the libraries may share a product out in another way, with other bits. To use more
+  cores, call from several threads: torch computes without Python's lock, and calls share nothing.
 
-The result is then the same bits (tested on random architectures, stacks and orders) on the same machine. Everything is
-float32, but for errors where bfloat16 is asked for; nothing is ever trained in bfloat16.
+Everything is float32, but for errors where bfloat16 is asked for; nothing is ever trained in bfloat16.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.autoencoders import Architecture, ModelStack
+from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 
@@ -51,7 +45,6 @@ _ALIGNED = 32
 
 
 def require_torch() -> None:
-    """Refuse, in one line, if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"these models need torch, which is not installed: {install_line('models')}")
 
@@ -80,16 +73,6 @@ def train(
     per epoch. Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong number of columns,
     hold NaN or infinite numbers, or lie outside [0, 1] though the models end in a sigmoid, and UsageError if torch or the
     device is missing, or a number is out of range.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(0))
-    >>> rows = rng.random((20, 4))
-    >>> before = ModelStack.random(Architecture(4, hidden=(3,)), [rng, rng])
-    >>> after = train(before, [rows, rows[:0]], rngs=[rng, rng], epochs=30, batch=5)
-    >>> errors = [reconstruction_errors(stack, rows).mean(axis=0) for stack in (before, after)]
-    >>> bool(errors[1][0] < errors[0][0]), bool(errors[1][1] == errors[0][1])
-    (True, True)
     """
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
@@ -99,7 +82,8 @@ def train(
     if epochs < 0 or batch < 1 or not learning_rate > 0:
         raise UsageError(f"epochs {epochs}, batch {batch} and learning rate {learning_rate} must be positive")
     placed = kernels.placed(device)
-    rows = [_checked(array, stack.architecture, f"cluster {m}", bounded=True) for m, array in enumerate(samples)]
+    n_features, bounded = stack.architecture.n_features, stack.architecture.output == "sigmoid"
+    rows = [finite_rows(array, n_features, f"cluster {m}", bounded=bounded) for m, array in enumerate(samples)]
     trained = stack.weights.copy()
     # Longest first: the models that are still being trained are then always the first ones of their chunk.
     order = sorted((m for m in range(len(rows)) if len(rows[m]) and epochs), key=lambda m: -len(rows[m]))
@@ -125,13 +109,6 @@ def reconstruction_errors(
     broken (its weights or its reconstruction hold NaN or infinite numbers), so that such a model is never the best. Raises
     DataError if the rows have the wrong number of columns or hold NaN or infinite numbers, and UsageError if torch or the
     device is missing, or there is no such precision.
-
-    Examples
-    --------
-    >>> linear = Architecture(2, hidden=(1,), output="linear", code="linear")
-    >>> copy_first = ModelStack(linear, [[1, 0, 0, 1, 0, 0, 0]])
-    >>> reconstruction_errors(copy_first, [[3.0, 0.0], [3.0, 4.0]]).tolist()
-    [[0.0], [8.0]]
     """
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
@@ -139,7 +116,7 @@ def reconstruction_errors(
     placed = kernels.placed(device)
     if precision not in PRECISIONS:
         raise UsageError(f"precision {precision!r}: use {' or '.join(map(repr, PRECISIONS))}")
-    rows = _checked(X, stack.architecture, "the data", bounded=False)
+    rows = finite_rows(X, stack.architecture.n_features, "the data")
     height = max(1, _BLOCK_WEIGHTS[placed.type] // stack.architecture.n_parameters)
     block = _BLOCK_ROWS[placed.type] * _BLOCK_OF[precision]
     with kernels.one_thread():
@@ -153,7 +130,7 @@ def reconstructions(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu")
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
 
-    rows = _checked(X, stack.architecture, "the data", bounded=False)
+    rows = finite_rows(X, stack.architecture.n_features, "the data")
     with kernels.one_thread():
         return kernels.reconstruct(stack.architecture, stack.weights, rows, kernels.placed(device))
 
@@ -189,8 +166,8 @@ def minibatches(n_rows: int, batch: int, rng: np.random.Generator) -> Iterator[I
             yield order[start : start + batch]
 
 
-def finite_rows(X: npt.ArrayLike, n_features: int, what: str) -> tuple[Floats32, float, float]:
-    """Return rows as float32, their least and their greatest value, or raise DataError that says what is wrong."""
+def finite_rows(X: npt.ArrayLike, n_features: int, what: str, *, bounded: bool = False) -> Floats32:
+    """Return rows as float32, or raise DataError that says what is wrong; `bounded` ones lie in [0, 1]."""
     given = np.asarray(X)
     if given.ndim != 2 or given.shape[1] != n_features:
         raise DataError(f"{what} must have {n_features} columns as the models; its shape is {given.shape}")
@@ -204,12 +181,7 @@ def finite_rows(X: npt.ArrayLike, n_features: int, what: str) -> tuple[Floats32,
     if not (np.isfinite(least) and np.isfinite(most)):
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise DataError(f"{what} has {rows[row, column]} in row {row}, column {column}; remove or fill it")
-    return rows, float(least), float(most)
-
-
-def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded: bool) -> Floats32:
-    rows, least, most = finite_rows(X, architecture.n_features, what)
-    if bounded and architecture.output == "sigmoid" and (least < 0 or most > 1):
+    if bounded and (least < 0 or most > 1):
         raise DataError(
             f"{what} ranges from {least:g} to {most:g}, but these models end in a sigmoid; "
             "scale to [0, 1] (minmax), or choose a linear output"

@@ -18,8 +18,7 @@ from p2pclust.errors import UsageError
 _KEPT = 2**21
 
 
-# Compared by identity: the truth value of comparing arrays is ambiguous.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
 class ClusteringResult:
     """The end of a pooled clustering algorithm."""
 
@@ -73,8 +72,7 @@ def run_steps(
     return ClusteringResult(centers, len(shifts), converged, tuple(shifts))
 
 
-# Compared by identity: the truth value of comparing arrays is ambiguous.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
 class LocalFuzzyResult:
     """The end of a local fuzzy c-means."""
 
@@ -111,41 +109,29 @@ def local_fuzzy_c_means(
     steps, converged = 0, False
     # The change that a step makes shows in the memberships that the next pass computes.
     while steps < max_steps:
-        raised, plain, sums, change, fresh = _pass(points, previous, kept, current, fuzzifier, keep)
-        converged = change < tol
+        raised, plain, sums = np.zeros(current.shape[0]), np.zeros(current.shape[0]), np.zeros(current.shape)
+        squares, fresh = 0.0, []
+        before: Iterator[Floats] | None = None  # the memberships before the last step: kept, or computed again
+        if previous is not None:
+            before = iter(kept) if kept else (block[3] for block in membership_blocks(points, previous, fuzzifier))
+        # Far centers have memberships so small that their powers underflow: to zero, as they should.
+        with np.errstate(under="ignore"):
+            for start, stop, rows, shares in membership_blocks(points, current, fuzzifier):
+                if before is not None:
+                    difference = shares - next(before)
+                    squares += float(np.einsum("ij,ij->", difference, difference))
+                if keep:
+                    fresh.append(shares.copy())
+                plain += shares @ np.ones(stop - start)
+                powers = shares * shares if fuzzifier == 2.0 else np.power(shares, fuzzifier)
+                raised += powers @ np.ones(stop - start)
+                sums += powers @ rows
+        converged = before is not None and math.sqrt(squares) < tol
         if converged:
             break
-        kept, previous = fresh, current
-        weights, plain_weights = raised, plain
-        current = np.array(current)
+        kept, previous, weights, plain_weights = fresh, current, raised, plain
         heard = weights > 0
+        current = np.array(current)
         current[heard] = sums[heard] / weights[heard, np.newaxis]
         steps += 1
     return LocalFuzzyResult(current + points.shift, weights, plain_weights, steps, converged)
-
-
-def _pass(
-    points: Points, previous: Floats | None, kept: list[Floats], current: Floats, fuzzifier: float, keep: bool
-) -> tuple[Floats, Floats, Floats, float, list[Floats]]:
-    """Return sums of u^m, of u and of u^m x (centred) over the rows, and how far the memberships moved (first: inf)."""
-    raised = np.zeros(current.shape[0])
-    plain = np.zeros(current.shape[0])
-    sums = np.zeros(current.shape)
-    squares = 0.0
-    fresh: list[Floats] = []
-    before: Iterator[Floats] | None = None  # the memberships before the last step: kept, or computed again
-    if previous is not None:
-        before = iter(kept) if kept else (block[3] for block in membership_blocks(points, previous, fuzzifier))
-    # Far centers have memberships so small that their powers underflow: to zero, as they should.
-    with np.errstate(under="ignore"):
-        for start, stop, rows, shares in membership_blocks(points, current, fuzzifier):
-            if before is not None:
-                difference = shares - next(before)
-                squares += float(np.einsum("ij,ij->", difference, difference))
-            if keep:
-                fresh.append(shares.copy())
-            plain += shares @ np.ones(stop - start)
-            powers = shares * shares if fuzzifier == 2.0 else np.power(shares, fuzzifier)
-            raised += powers @ np.ones(stop - start)
-            sums += powers @ rows
-    return raised, plain, sums, math.inf if before is None else math.sqrt(squares), fresh

@@ -42,7 +42,7 @@ from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
 from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
-from p2pclust.protocols.engine.summaries import suspects, with_columns
+from p2pclust.protocols.engine.summaries import suspects_of_log, with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.tools.laboratory import laboratory
 
@@ -194,7 +194,7 @@ class LabellingEstimator(
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
         self.doubts_ = doubts(state.arrays, tuple(getattr(self, "feature_names_in_", ())))
-        self.suspects_ = tuple((one.peer, one.round, one.reason) for one in suspects(state))
+        self.suspects_ = tuple((one["peer"], one["round"], one["reason"]) for one in suspects_of_log(state))
         self.limited_ = limited_peers(state.arrays)
         self.exposed_ = () if state.secured is None else exposed_peers(state)
         if "origin" in state.arrays:

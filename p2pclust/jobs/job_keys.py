@@ -200,8 +200,8 @@ class JobSpec(TomlTable):
 
 def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:
     """Return what is wrong about the values of a protocol's own parameters: their types, or what the protocol says."""
-    from p2pclust.protocols.engine.plugins import parameter_types, type_flaw  # noqa: PLC0415 - as in fields.known_protocol
-    from p2pclust.protocols.engine.registry import build, package_of  # noqa: PLC0415
+    # As in fields.known_protocol:
+    from p2pclust.protocols.engine.registry import build, package_of, parameter_types, type_flaw  # noqa: PLC0415
 
     types = parameter_types(kind)
     wrong = {name: flaw for name, value in own.items() if (flaw := type_flaw(types[name], value))}

@@ -13,8 +13,15 @@ from p2pclust.tools.lazy import lazy_names
 if TYPE_CHECKING:
     from p2pclust.metrics.centers import center_distance, knowledge_gap
     from p2pclust.metrics.labels import accuracy, adjusted_rand_index
-    from p2pclust.metrics.separation import soft_davies_bouldin, xie_beni
-    from p2pclust.metrics.spread import inertia, outside_sse, silhouette, simplified_silhouette, within_sse
+    from p2pclust.metrics.rows import (
+        inertia,
+        outside_sse,
+        silhouette,
+        simplified_silhouette,
+        soft_davies_bouldin,
+        within_sse,
+        xie_beni,
+    )
 
 __all__ = [
     "accuracy", "adjusted_rand_index", "center_distance", "inertia", "knowledge_gap", "outside_sse", "silhouette",
@@ -25,6 +32,5 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     centers="center_distance knowledge_gap",
     labels="accuracy adjusted_rand_index",
-    separation="soft_davies_bouldin xie_beni",
-    spread="inertia outside_sse silhouette simplified_silhouette within_sse",
+    rows="inertia outside_sse silhouette simplified_silhouette soft_davies_bouldin within_sse xie_beni",
 )

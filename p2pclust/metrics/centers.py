@@ -99,7 +99,6 @@ def _squared(first: Floats, second: Floats) -> Floats:
 
 
 def _least_total(costs: Floats) -> float:
-    """Return the cost of the best matching."""
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 (a running peer never measures)
 
     rows, columns = linear_sum_assignment(costs)

@@ -69,7 +69,6 @@ def accuracy(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def _codes(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Indices, Indices]:
-    """Map both labellings to 0, 1, 2, ..."""
     first, second = np.asarray(labels_true), np.asarray(labels)
     if first.ndim != 1 or first.shape != second.shape or first.size == 0:
         raise DataError(
@@ -80,5 +79,4 @@ def _codes(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Indices, 
 
 
 def _pairs(counts: npt.NDArray[np.intp]) -> int:
-    """Pairs of rows within groups of these sizes."""
     return int((counts * (counts - 1) // 2).sum())

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.mixture import GaussianMixture
 
-from p2pclust.clustering.local_starts import pca_kmeans, pca_mixture
-from p2pclust.clustering.mixtures import fit_mixture
+from p2pclust.clustering.local_starts import fit_mixture, pca_kmeans, pca_mixture
 from p2pclust.errors import DataError, UsageError
 from p2pclust.metrics import accuracy
 

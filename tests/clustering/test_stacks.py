@@ -21,7 +21,6 @@ from p2pclust.errors import DataError, UsageError
 
 torch = pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 stack_kernels = importlib.import_module("p2pclust.clustering.stack_kernels")
-stack_layers = importlib.import_module("p2pclust.clustering.stack_layers")
 
 SMALL = Architecture(13, hidden=(11, 5, 11))
 
@@ -94,8 +93,8 @@ def test_gradients_are_autograd_s(output, code):
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
     cpu = torch.device("cpu")
     with torch.no_grad():
-        network = stack_layers.LayerStack(architecture, 2, 16, cpu)
-        layout = stack_layers.WeightLayout(architecture.shapes)
+        network = stack_kernels.LayerStack(architecture, 2, 16, cpu)
+        layout = stack_kernels.WeightLayout(architecture.shapes)
         slopes = layout.rows(2, cpu)
         weights, gradients = layout.views(layout.rows(2, cpu), 2), layout.views(slopes, 2)
         layout.pack(stack.weights, weights)

@@ -14,9 +14,8 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.job import JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.wire import ContributionReader, decode_state
 
 ARRAYS = Arrays(

@@ -14,9 +14,8 @@ from p2pclust.protocols.centers.llf_fcm import LosslessFuzzyCMeansProtocol
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import pooled, replay, run_in_process
 
 

@@ -27,8 +27,7 @@ from p2pclust.peer.work.states import BlobAccess, job_of
 from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols import Job, Local, Stage, cluster_job, run_in_process
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.plugins import plugins
-from p2pclust.protocols.engine.registry import clusterings
+from p2pclust.protocols.engine.registry import clusterings, plugins
 from p2pclust.protocols.engine.runner import conclude
 from p2pclust.protocols.engine.summaries import raw_centers
 

@@ -22,8 +22,7 @@ from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.metrics import adjusted_rand_index
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.job import Job
-from p2pclust.protocols.engine.round_log import RoundRecord
+from p2pclust.protocols.engine.job import Job, RoundRecord
 
 Write = Callable[..., str]
 OUT = Path("out")

@@ -25,9 +25,8 @@ from p2pclust.lab.attacks.moving_rows import (
 from p2pclust.lab.attacks.sights import Floats, Sight, Sights, sights_of
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.base import Additive
-from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.job import Job, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 

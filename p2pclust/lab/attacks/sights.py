@@ -12,9 +12,8 @@ from p2pclust.protocols.engine import engine, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, WithWorkspace
 from p2pclust.protocols.engine.engine import Group, added_up, floats_of
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, by_groups, replayed, rows_at
 from p2pclust.tools.bit_sets import members_of
 

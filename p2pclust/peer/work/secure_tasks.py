@@ -185,7 +185,7 @@ class SecureRound:
         refusals = self._refusals(task, local, rows, unbelieved)
         if refusal := next(filter(None, refusals), ""):
             return NoResult(refusal)
-        layout, noisy = self.layout, secure_rounds.is_noisy(job, state)
+        layout, noisy = self.layout, job.protocols[state.stage].noisy
         # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.
         entropy = pair.noise_source(self.context) if noisy else None
         try:

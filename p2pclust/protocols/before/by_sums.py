@@ -1,22 +1,14 @@
 """What comes before a clustering in a job with secure sums, with sums alone: enough rows, and the range of each feature.
 
-Whether there are enough rows is the first stage. The peers add up how many rows they have, each at most as many as are
-needed. If the total is below, the job fails before any other sum is revealed: few rows could be solved for from the totals
-of a fleet, as from the sums of one peer. What is needed is at least the number of clusters, and more than the privacy gate
-of the clustering (:func:`~p2pclust.protocols.engine.privacy.size_gate`), which here counts the rows of the whole fleet.
+Peers add up how many rows they have, each at most as many as are needed: the number of clusters, and more than the privacy
+gate of the clustering (:func:`~p2pclust.protocols.engine.privacy.size_gate`), which here counts the rows of all peers. With
+fewer, rows could be solved for from the totals, so the job fails before any other sum is revealed.
 
-The range is exact: what ``range`` finds by asking each peer for its own.
-A float64 that is not NaN has 64 bits that can be ordered like the numbers themselves. Both ends of each feature are found
-from the highest bits to the lowest, a few bits in each round. In a round each peer looks at the bucket that the next bits
-of its own smallest value fall into, if its bits so far are those of the fleet; it marks this bucket and all above. The
-lowest bucket that any peer has marked is the next part of the smallest value of all. For the largest value the bits are
-inverted.
-
-What a peer reveals
--------------------
-With secure sums nothing but the result: a total shows only whether any peer has marked a bucket (``whether``), and all
-buckets above the lowest one are marked by the peer that has the smallest value. Without secure sums a peer reveals its
-own range, as in ``range``. A peer with fewer than ``min_rows`` rows abstains.
+The range is exact. The bits of a float64 can be ordered like the numbers. Both ends of each feature are found from the
+highest bits to the lowest, some bits in each round: a peer whose bits so far are those of the fleet marks the bucket that
+the next bits of its smallest value fall into, and all above; the lowest bucket that any peer has marked is the next part of
+the smallest value of all. For the largest value the bits are inverted. With secure sums a total shows only whether any peer
+has marked a bucket (``whether``), so nothing but the result is revealed; without, a peer reveals its own range.
 """
 
 from __future__ import annotations

@@ -1,28 +1,9 @@
-"""Scaling by the federation: working coordinates x' = (x - origin) / scale, without looking at pooled data.
+"""Scaling by the federation: working coordinates x' = (x - origin) / scale (docs/protocols/stages.md).
 
-A ``range`` stage finds the smallest and largest value of each feature over the peers (or takes declared bounds, and
-then needs no round); one of ``none``, ``minmax`` and ``zscore`` follows and fixes origin, scale, and the unit of the
-grid on which the clustering's sums are rounded:
-
-========  ==================  ===================  ==========================================
-stage     origin              scale                unit
-========  ==================  ===================  ==========================================
-none      middle of range     1                    range, rounded up to a power of two
-minmax    lo                  hi - lo              1
-zscore    mean                standard deviation   1
-========  ==================  ===================  ==========================================
-
-A feature that is constant over the peers has scale 1 (and unit 1), so nothing is ever divided by zero.
-
-What a peer reveals. In ``range``: its smallest and largest value of each feature, and its number of rows, up to
-``rows_needed``. In ``zscore``: its number of rows and, per feature, the sum of its rows' deviations from the middle of
-the range, and of their squared deviations from the mean. Of one row these numbers are the row itself, and of two
-nearly so: a peer with fewer than ``min_rows`` rows abstains from both. That is a hurdle, not a proof: both stages
-together are four numbers per feature, which give the values of up to four rows (though not which of different features
-belong together). Declare bounds where ranges are secret.
-
-Rows of a peer that sent no range may lie outside the range that was found. They take part like all others, as long as
-their sums fit the grid, which reaches 2**38 / n_peers units.
+A ``range`` stage finds the smallest and largest value of each feature, or takes declared bounds; one of ``none``,
+``minmax`` and ``zscore`` fixes origin, scale, and the unit of the grid on which the clustering's sums are rounded. A feature
+that is constant over the peers has scale 1 and unit 1, so nothing is ever divided by zero. Rows of a peer that sent no range
+may lie outside it. They take part like all others, as long as their sums fit the grid, which reaches 2**38 / n_peers units.
 """
 
 from __future__ import annotations

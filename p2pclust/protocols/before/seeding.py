@@ -1,62 +1,28 @@
-"""First centers: proposed by one peer, drawn from the job's seed, or given.
+"""First centers: proposed by one peer or all, drawn from the job's seed, or given (docs/protocols/stages.md).
 
-Reference [1], IV, names two ways to random first centers. Where the ranges of the features are known, the coordinator
-draws them there: that is ``uniform``, which every peer draws alike, within the ranges of the stage before.
-Otherwise a participant draws them, which the paper's experiments do: that is ``random``, though within those same
-ranges and not within what the participant knows of its own rows. Where one peer is asked, it is the first alive of the
-seed's permutation, whichever peer aggregates.
+Reference [1], IV, names two ways to random first centers: the coordinator draws them within known ranges (``uniform``,
+which every peer draws alike), or a participant draws them (``random``, here within those same ranges and not within what
+it knows of its own rows). ``k-means++`` is less than the careful seeding of [1], VI-D: one peer's blurred picks are the
+first centers, so clusters of which it holds no rows are not seeded.
 
-===========  ===========================================================  ===============
-init         first centers                                                revealed
-===========  ===========================================================  ===============
-uniform      drawn uniformly within the ranges, from the job's seed       nothing
-random       the same, from the stream of the one peer that is asked      nothing
-k-means++    picked from one peer's rows by k-means++, each pick          means of 5 rows
-             replaced by the mean of its 5 nearest rows
-given        an array, in the data's own units                            nothing
-===========  ===========================================================  ===============
-
-``k-means++`` is less than the careful seeding of reference [1], VI-D. There every data owner picks candidates by
-k-means++, each replaced by the average of its 5 nearest neighbours, and c-means over the candidates of all gives the
-first centers. Here one peer picks as many as there are clusters, in the same way, and its picks are the first centers:
-there is no c-means over candidates, and clusters of which that peer holds no rows are not seeded.
-
-The paper leaves open whether a pick is one of its own neighbours; here it is. A peer with fewer than ten rows averages
-half of them, rounded down, and at least two; a pick whose nearest rows are those of an earlier one is replaced by a
-uniform draw. A peer with fewer rows than clusters, or fewer than three, abstains, and the next of the permutation is
-asked. If no peer can propose, the centers are drawn as under ``uniform``.
-
-Careful seeding
----------------
-Every peer proposes blurred k-means++ picks, and the aggregator clusters them. [1], VI-D: "each client generates a set
-of candidate centers and shares them with the server. The server executes the CM procedure on the overall candidate
-centers [...] whenever a point of the dataset is selected as candidate center, the average of its 5 nearest neighbours
-is considered rather than the point itself". Departures, and why:
+*Careful seeding* [1], VI-D: "each client generates a set of candidate centers and shares them with the server. The server
+executes the CM procedure on the overall candidate centers [...] whenever a point of the dataset is selected as candidate
+center, the average of its 5 nearest neighbours is considered rather than the point itself". Departures, and why:
 
 - The text leaves open whether a pick is one of its own neighbours. It is here; without it the mean of the others gives
   nearly the same centers.
 - All peers are asked once, also those that a participation below 1 does not draw for the first round of clustering.
 - How many picks a peer makes is open: as many as there are clusters, or as it has rows.
-- A peer with fewer than ten rows averages half of them, and one with fewer than three abstains: a mean of 5 of 5 rows,
-  asked for again and again, gives rows away. Picks with the same neighbours are sent once.
-- CM starts from k-means++ seeds, and the cheapest of ten results is taken; its draws follow from the job's seed through
-  the state, so that every aggregator gets the same bits. Candidates are not weighted. If there are fewer distinct ones
-  than clusters, centers drawn within the ranges fill up.
+- A peer with fewer than ten rows averages half of them, at least two, and one with fewer than three abstains: a mean of 5
+  of 5 rows, asked for again and again, gives rows away. Picks with the same neighbours are sent once.
+- CM starts from k-means++ seeds, and the cheapest of ten results is taken; its draws follow from the job's seed through the
+  state, so that every aggregator gets the same bits. Candidates are not weighted.
 
-k-means++ over all peers
-------------------------
-First centers are drawn as if all rows lay in one place. k-means++ [2] picks each next center among the rows with a
-probability in proportion to D(x)^2, the squared distance to the nearest center so far. Over peers this takes one round
-for each pick: a peer draws a row of its own so, and sends the sum of its D(x)^2; the aggregator draws a peer in
-proportion to these sums. The product of the two probabilities is that of [2] over the union of the rows, and no
-protocol of the papers has it: they seed by one peer, or cluster the picks of all. Departures, and why:
-
-- A row does not leave its peer: a pick is sent as the mean of its ``neighbours`` nearest rows, the pick among them, as in
-  careful seeding. With ``neighbours=1`` the draw is exactly that of [2], and rows leave.
-- D(x) is measured to what was sent, which is all that other peers know.
-
-What is revealed: each round, one such mean of every peer's, and the sum of its squared distances; in the first round,
-where all rows are equally likely, that sum is its number of rows.
+*k-means++ over all peers* draws first centers as if all rows lay in one place, one round for each pick. k-means++ [2] picks
+among the rows in proportion to D(x)^2, the squared distance to the nearest center so far. A peer draws a row of its own so,
+and sends the sum of its D(x)^2; the aggregator draws a peer in proportion to these sums. No protocol of the papers has it.
+Departures: a pick is sent as the mean of its ``neighbours`` nearest rows (with ``neighbours=1`` the draw is exactly that of
+[2], and rows leave), and D(x) is measured to what was sent, which is all that other peers know.
 
 References
 ----------
@@ -178,7 +144,20 @@ class Seeding(FirstCenters):
         least = max(self.n_clusters, least_to_propose(local))
         if local.n_samples < least:
             raise Abstain(f"fewer than {least} rows, too few to propose {self.n_clusters} centers")
-        return Arrays(centers=np.concatenate([self._careful(state, local, rng) for _ in range(self.n_init)]))
+        points, starts = local.points(state), []
+        for _ in range(self.n_init):
+            picks = kmeans_plusplus(points, self.n_clusters, rng)
+            centers = uniform(state, self.n_clusters, rng)
+            taken: set[tuple[int, ...]] = set()
+            for number, pick in enumerate(picks):
+                rows, mean = blurred(points.X, pick, local.least_cell(NEIGHBOURS))
+                # Picks with the same neighbours would make centers that coincide, and such centers never part again: the
+                # later one stays where it was drawn.
+                if rows not in taken:
+                    centers[number] = mean
+                taken.add(rows)
+            starts.append(centers)
+        return Arrays(centers=np.concatenate(starts))
 
     def problem_with(self, part: Contribution, state: State) -> str:
         # Distances from such a center would overflow at every peer.
@@ -192,20 +171,6 @@ class Seeding(FirstCenters):
 
     def _uniform(self, state: State, rng: np.random.Generator) -> list[NDArray[np.float64]]:
         return [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)]
-
-    def _careful(self, state: State, local: Local, rng: np.random.Generator) -> NDArray[np.float64]:
-        points = local.points(state)
-        picks = kmeans_plusplus(points, self.n_clusters, rng)
-        centers = uniform(state, self.n_clusters, rng)
-        taken: set[tuple[int, ...]] = set()
-        for number, pick in enumerate(picks):
-            rows, mean = blurred(points.X, pick, local.least_cell(NEIGHBOURS))
-            # Picks with the same neighbours would make centers that coincide, and such centers never part again: the
-            # later one stays where it was drawn.
-            if rows not in taken:
-                centers[number] = mean
-            taken.add(rows)
-        return centers
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,9 @@
 """First centers from sums alone: split the data into cells, three for each cluster, then merge the cells.
 
-The peers add up, for each cell, how many of their rows lie in it, and the sums of these rows' differences from the
-cell's center and of the squares of the differences. From the totals follow each cell's mean and its standard deviation
-in each feature. A round replaces a cell by two, at its mean plus and minus one standard deviation along its widest
-feature; where not all cells can be split, those with the largest sum of squares along that feature are. Rows belong to
-the nearest cell, so the next round's totals are those of a step of k-means as well. When there are ``3 C`` cells, one
-round moves them to their means and a last one counts their rows. Then the aggregator alone clusters the cells' means,
-each weighted by its rows, with k-means from k-means++ seeds (twenty tries, drawn from the job's seed); cells of fewer
-than five rows are left out, so that outliers become no centers, unless a tenth of all rows would be left out by that.
-
-This takes ``ceil(log2(3 C)) + 2`` rounds, more where cells without any width cannot be split. No paper of the protocols
-has it. It is the default of those that the papers leave free, because clusters are found wherever their rows are, and
-because only totals matter: ``k-means++`` misses clusters of which the peer that proposes has no rows, and the means of a
-few rows that ``careful`` and ``k-means++`` send are near-copies of rows. docs/protocols/stages.md has the measurements.
-
-What a peer reveals
--------------------
-In each round, for each cell of which it has at least ``min_rows`` rows: their number and sums, and while cells are split
-also the sums of squares. A cell with fewer of its rows is sent as zeros, because sum and sum of squares of two values
-give the two values; so a peer with fewer than ``min_rows`` rows reveals nothing.
+docs/protocols/stages.md says how, and what a peer reveals. No paper of the protocols has it. It is the default of those
+that the papers leave free, because clusters are found wherever their rows are, and because only totals matter:
+``k-means++`` misses clusters of which the peer that proposes has no rows, and the means of a few rows that ``careful`` and
+``k-means++`` send are near-copies of rows.
 """
 
 from __future__ import annotations
@@ -72,7 +57,6 @@ class SplitMerge(FirstCenters, Additive):
 
     @property
     def most_cells(self) -> int:
-        """How many cells are wanted: three for each cluster."""
         return _CELLS_PER_CLUSTER * self.n_clusters
 
     def open(self, state: State, rng: np.random.Generator) -> State:
@@ -118,7 +102,11 @@ class SplitMerge(FirstCenters, Additive):
         if not self._splits(state):
             return still
         widths = np.maximum(total["squares"][filled_cells] / counts[:, np.newaxis] - moved**2, 0.0)
-        chosen = self._to_split(counts, widths)
+        # Split as many cells as there is room for, those of the largest sums of squares.
+        squares = counts * widths.max(axis=1)
+        worst = np.argsort(-squares, kind="stable")[: self.most_cells - counts.size]
+        chosen = np.zeros(counts.size, dtype=np.bool_)
+        chosen[worst[squares[worst] > 0.0]] = True
         if not chosen.any():
             return still
         cells, masses = _split(means, counts, widths, chosen)
@@ -141,16 +129,14 @@ class SplitMerge(FirstCenters, Additive):
         most = 2 * math.ceil(math.log2(self.most_cells))
         return bool(0 <= state["splits"] < most and len(state["cells"]) < self.most_cells)
 
-    def _to_split(self, counts: Floats, widths: Floats) -> NDArray[np.bool_]:
-        """Choose the cells to split: as many as there is room for, those of the largest sums of squares."""
-        chosen = np.zeros(counts.size, dtype=np.bool_)
-        squares = counts * widths.max(axis=1)
-        worst = np.argsort(-squares, kind="stable")[: self.most_cells - counts.size]
-        chosen[worst[squares[worst] > 0.0]] = True
-        return chosen
-
     def _merged(self, state: State, cells: Floats, masses: Floats) -> State:
-        large = self._large(masses)
+        # The cells with enough rows to be more than outliers; with few rows in all, fewer are enough.
+        for least in range(_LEAST_ROWS_OF_A_CELL, 1, -1):
+            large = masses >= least
+            if np.count_nonzero(large) >= self.n_clusters and masses[large].sum() >= _MOST_ROWS * masses.sum():
+                break
+        else:
+            large = masses > 0.0
         cells, masses = cells[large], masses[large]
         rng = self._drawing(state)
         spare = uniform(state, self.n_clusters, rng)
@@ -158,14 +144,6 @@ class SplitMerge(FirstCenters, Additive):
         points = Points(cells, shift=np.zeros(cells.shape[1]))
         more = [weighted_seeds(points, masses, self.n_clusters, rng) for _ in range(self.n_init - len(found))]
         return self._ended(state, *[filled(centers, spare) for centers in (*found, *more)[: self.n_init]])
-
-    def _large(self, masses: Floats) -> NDArray[np.bool_]:
-        """Return which cells have enough rows to be more than outliers; with few rows in all, fewer are enough."""
-        for least in range(_LEAST_ROWS_OF_A_CELL, 1, -1):
-            large = masses >= least
-            if np.count_nonzero(large) >= self.n_clusters and masses[large].sum() >= _MOST_ROWS * masses.sum():
-                return large
-        return np.asarray(masses > 0.0, dtype=np.bool_)
 
     def _ended(self, state: State, *starts: Floats) -> State:
         """Return the state with these first centers; missing ones are drawn within the ranges."""

@@ -35,6 +35,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _MAX_ARRAYS = 64
 _MAX_DIMENSIONS = 4
 _MAX_BYTES = 2**28
+_SWAPPED = sys.byteorder != "little"
 
 
 class Arrays(Mapping[str, NDArray[Any]]):
@@ -194,12 +195,21 @@ class Arrays(Mapping[str, NDArray[Any]]):
             dtype, sizes = _checked(name, code, shape, size)
             if name in arrays:
                 raise WireError(f"arrays: {name!r} comes twice")
+            same = known.get(name)
             if payload is not None:
-                arrays[name] = _left(name, payload, dtype, sizes)
+                if not sizes or dtype.kind == "b":
+                    raise WireError(f"arrays: {name}: no array of that shape or dtype is so large")
+                arrays[name] = StoredArray(payload[0], payload[1], dtype, sizes)
+            elif (
+                isinstance(same, np.ndarray)
+                and same.shape == sizes
+                and same.dtype == dtype
+                and not _SWAPPED
+                and same.tobytes() == raw
+            ):
+                arrays[name] = same
             else:
-                same = known.get(name)
-                taken = isinstance(same, np.ndarray) and same.shape == sizes and _is_of(same, raw, dtype)
-                arrays[name] = known[name] if taken else _read(name, raw, dtype, sizes)
+                arrays[name] = _read(name, raw, dtype, sizes)
         made = cls.__new__(cls)
         made._arrays = arrays
         return made
@@ -273,26 +283,24 @@ def _locked(name: str, value: ArrayLike | StoredArray) -> NDArray[Any] | StoredA
         raise ValueError(f"array name {name!r}: expected a lower-case word")
     if isinstance(value, StoredArray):
         return value
-    base = value if isinstance(value, np.ndarray) and _is_handed_over(value) else np.array(value, order="C")
+    # Numbers that are read-only, for all that can be seen here, are not copied.
+    owner = value if not isinstance(value, np.ndarray) or value.base is None else value.base
+    handed_over = (
+        isinstance(value, np.ndarray)
+        and not value.flags.writeable
+        and bool(value.flags.c_contiguous)
+        and isinstance(owner, np.ndarray)
+        and not owner.flags.writeable
+        and bool(owner.flags.owndata)
+        and value.dtype.isnative
+    )
+    base = value if isinstance(value, np.ndarray) and handed_over else np.array(value, order="C")
     if base.dtype not in _CODE_OF:
         raise ValueError(f"array {name!r} has dtype {base.dtype}: expected float64, float32, int64, uint8 or bool")
     if base.ndim > _MAX_DIMENSIONS:
         raise ValueError(f"array {name!r} has {base.ndim} dimensions: at most {_MAX_DIMENSIONS}")
     base.setflags(write=False)
     return base.view()  # A view of a locked array cannot be unlocked again.
-
-
-def _is_handed_over(array: NDArray[Any]) -> bool:
-    """Return whether the array's numbers are read-only for all that can be seen here."""
-    base = array if array.base is None else array.base
-    return (
-        not array.flags.writeable
-        and bool(array.flags.c_contiguous)
-        and isinstance(base, np.ndarray)
-        and not base.flags.writeable
-        and bool(base.flags.owndata)
-        and array.dtype.isnative
-    )
 
 
 def _checked(name: object, code: object, shape: object, size: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -311,38 +319,18 @@ def _checked(name: object, code: object, shape: object, size: int) -> tuple[np.d
     return dtype, sizes
 
 
-def _left(name: str, payload: Payload, dtype: np.dtype[Any], shape: tuple[int, ...]) -> StoredArray:
-    blob, offset, _ = payload
-    if not shape or dtype.kind == "b":
-        raise WireError(f"arrays: {name}: no array of that shape or dtype is so large")
-    return StoredArray(blob, offset, dtype, shape)
-
-
 def _read(name: str, raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if dtype.kind == "b" and raw.strip(b"\x00\x01"):
         raise WireError(f"arrays: {name}: a bool is neither 0 nor 1")
     # A view of immutable bytes: no copy, and no way to unlock it.
-    array: NDArray[Any] = np.frombuffer(raw, dtype=dtype) if raw else _empty(dtype)
-    if _SWAPPED:
+    array: NDArray[Any] = np.frombuffer(raw, dtype=dtype) if raw else np.empty(0, dtype)
+    if _SWAPPED or not raw:
         array = array.astype(dtype.newbyteorder("="))
         array.setflags(write=False)
         array = array.view()
     if array.dtype.kind == "f" and not all_finite(array):
         raise WireError(f"arrays: {name}: a value is not finite")
     return array if array.shape == shape else array.reshape(shape)
-
-
-def _is_of(array: NDArray[Any], raw: bytes, dtype: np.dtype[Any]) -> bool:
-    return array.dtype == dtype and not _SWAPPED and array.tobytes() == raw
-
-
-_SWAPPED = sys.byteorder != "little"
-
-
-def _empty(dtype: np.dtype[Any]) -> NDArray[Any]:
-    array = np.empty(0, dtype)
-    array.setflags(write=False)
-    return array.view()
 
 
 @lru_cache(maxsize=256)

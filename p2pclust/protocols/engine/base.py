@@ -49,8 +49,12 @@ def never(*_: Any, **__: Any) -> bool:
     return False
 
 
-class Rules(ABC):
-    """The engine's other questions to a protocol. Each has a default; override the few that matter to yours.
+class Protocol(ABC):
+    """One stage of a job: a frozen dataclass whose fields are its parameters, checked in ``__post_init__``.
+
+    The five functions are :meth:`open`, :meth:`contribute`, :meth:`combine`, :meth:`finished` and :meth:`conclude`;
+    :meth:`expects` declares what a contribution looks like. The others are the engine's other questions, each with a
+    default: override the few that matter to yours.
 
     Attributes
     ----------
@@ -70,6 +74,10 @@ class Rules(ABC):
         Whether the stages after it draw as if it were not there, so that a job has the same centers with it and without.
     imports : tuple of str
         Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all its peers.
+    noisy : bool
+        If it adds up: each peer adds noise to its contribution, and only :meth:`Additive.noise` makes the total private.
+    allowed : mapping of str to check
+        A check for single parameters of the class, by name; those of its bases are checked first.
     """
 
     id: ClassVar[str]
@@ -80,6 +88,46 @@ class Rules(ABC):
     evaluates: ClassVar[bool] = False
     adds_nothing: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
+    noisy: ClassVar[bool] = False
+    allowed: ClassVar[Mapping[str, checks.Check]] = {}
+
+    def __post_init__(self) -> None:
+        for kind in reversed(type(self).__mro__):
+            checks.check(self, **vars(kind).get("allowed", {}))
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Return the first state of this stage, from the last one of the stage before.
+
+        ``rng`` comes from the job's seed and is the same on every peer. Raise UsageError where the stage cannot start
+        from such a state.
+        """
+        return state
+
+    @abstractmethod
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        """Return the arrays of a contribution, in order."""
+
+    @abstractmethod
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return all that this peer reveals; may raise :class:`Abstain`."""
+
+    @abstractmethod
+    def combine(self, state: State, contributions: Any) -> State:
+        """Return the next state.
+
+        ``contributions`` is the list of contributions in roster order; an :class:`Additive` protocol is given their total.
+        """
+
+    @abstractmethod
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        """Return whether the stage ends by its own rule.
+
+        ``rounds`` counts the rounds of this stage that made a step, including this one.
+        """
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Return what the peer keeps of the job, for example its rows' labels."""
+        return Arrays()
 
     def needs_rounds(self, state: State) -> bool:
         """Return whether the stage, just opened, needs any round at all."""
@@ -176,55 +224,24 @@ class Rules(ABC):
         """Return whether :meth:`Protocol.conclude` can be called for these rows."""
         return "origin" in state and state["origin"].shape == (local.n_features,)
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a total is made of single contributions by :meth:`Additive.combine_each`, and not by adding up."""
+        return False
 
-class Protocol(Rules):
-    """One stage of a job: a frozen dataclass whose fields are its parameters, checked in ``__post_init__``.
+    @property
+    def mu_squared(self) -> float:
+        """What all totals together take of a privacy budget: the square of mu; 0 without noise."""
+        return 0.0
 
-    ``allowed`` has a check for single parameters of the class, by name; those of its bases are checked first.
+    @property
+    def most_totals(self) -> int:
+        """How often a peer contributes at most, because each total with noise costs privacy; 0: as often as it is asked."""
+        return 0
 
-    The five functions are :meth:`open`, :meth:`contribute`, :meth:`combine`, :meth:`finished` and :meth:`conclude`;
-    :meth:`expects` declares what a contribution looks like.
-    """
-
-    allowed: ClassVar[Mapping[str, checks.Check]] = {}
-
-    def __post_init__(self) -> None:
-        for kind in reversed(type(self).__mro__):
-            checks.check(self, **vars(kind).get("allowed", {}))
-
-    def open(self, state: State, rng: np.random.Generator) -> State:
-        """Return the first state of this stage, from the last one of the stage before.
-
-        ``rng`` comes from the job's seed and is the same on every peer. Raise UsageError where the stage cannot start
-        from such a state.
-        """
-        return state
-
-    @abstractmethod
-    def expects(self, state: State) -> Mapping[str, Slot]:
-        """Return the arrays of a contribution, in order."""
-
-    @abstractmethod
-    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        """Return all that this peer reveals; may raise :class:`Abstain`."""
-
-    @abstractmethod
-    def combine(self, state: State, contributions: Any) -> State:
-        """Return the next state.
-
-        ``contributions`` is the list of contributions in roster order; an :class:`Additive` protocol is given their total.
-        """
-
-    @abstractmethod
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        """Return whether the stage ends by its own rule.
-
-        ``rounds`` counts the rounds of this stage that made a step, including this one.
-        """
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Return what the peer keeps of the job, for example its rows' labels."""
-        return Arrays()
+    def least_contributors(self, n_peers: int) -> int:
+        """Return how many of the roster's peers must be in a total, beside those that may pool what they know."""
+        return 1
 
 
 class Additive(Protocol):
@@ -234,17 +251,9 @@ class Additive(Protocol):
     ----------
     whether : bool
         Of the totals it needs only whether each is zero. With secure sums nothing else becomes known.
-    noisy : bool
-        Each peer adds noise to its contribution: only :meth:`noise` makes the total private.
     """
 
     whether: ClassVar[bool] = False
-    noisy: ClassVar[bool] = False
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether the total is made of single contributions by :meth:`combine_each`, and not by adding up."""
-        return False
 
     def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         """Return why no rows can have led to a peer's contribution, or to a group's total, as floats; or an empty string.
@@ -279,20 +288,6 @@ class Additive(Protocol):
         asked for; the same bytes give the same noise.
         """
         return {}
-
-    @property
-    def mu_squared(self) -> float:
-        """What all totals together take of a privacy budget: the square of mu; 0 without noise."""
-        return 0.0
-
-    @property
-    def most_totals(self) -> int:
-        """How often a peer contributes at most, because each total with noise costs privacy; 0: as often as it is asked."""
-        return 0
-
-    def least_contributors(self, n_peers: int) -> int:
-        """Return how many of the roster's peers must be in a total, beside those that may pool what they know."""
-        return 1
 
 
 class ByColumns(Protocol):

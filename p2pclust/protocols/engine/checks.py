@@ -21,7 +21,6 @@ _MAX_LENGTH = 2**20
 
 
 def whole(where: str, value: Any, *, least: int, most: int) -> int:
-    """Return a whole number within [least, most], or raise UsageError."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -42,7 +41,6 @@ def real(where: str, value: Any, *, above: float | None = None, least: float | N
 
 
 def flag(where: str, value: Any) -> bool:
-    """Return a truth value, or raise UsageError."""
     if not isinstance(value, bool):
         raise UsageError(f"{where} = {_shown(value)}: expected true or false")
     return value
@@ -114,27 +112,22 @@ def check(protocol: Protocol, **checks: Check) -> None:
 
 
 def between(least: int, most: int) -> Check:
-    """Return the check for a whole number from `least` to `most`."""
     return partial(whole, least=least, most=most)
 
 
 def above(bound: float) -> Check:
-    """Return the check for a finite number above `bound`."""
     return partial(real, above=bound)
 
 
 def at_least(bound: float) -> Check:
-    """Return the check for a finite number not below `bound`."""
     return partial(real, least=bound)
 
 
 def among(*known: str) -> Check:
-    """Return the check for one of these words."""
     return partial(one_of, known=known)
 
 
 def optional(checked: Check) -> Check:
-    """Return the check that lets None pass."""
     return lambda where, value: None if value is None else checked(where, value)
 
 

@@ -1,14 +1,13 @@
 """From a person's request to the stages of a job: estimators, scenarios and `submit` all use it.
 
-A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
-made (``inits``); the kinds of stages that are put before and after clusterings are made here. So a new protocol needs no
-change in this file.
+A clustering protocol says by its class variables what has to precede and follow it (``before``, ``after``), and how its
+first centers may be made (``inits``); so a new protocol needs no change in this file.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +18,11 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, exclusions, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, Remembering, SideBySide, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState, Stage
-from p2pclust.protocols.engine.privacy import private_stages
 from p2pclust.protocols.engine.random_streams import MAX_SEED
-from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
+from p2pclust.protocols.engine.registry import CLUSTERING, build, parameters_of, protocol_class
 from p2pclust.protocols.engine.secure_rounds import unfit
 from p2pclust.tools.distribution import install_line
+from p2pclust.tools.spelling import did_you_mean
 
 #: The names that a person may give; which of them a protocol takes, its class says.
 INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
@@ -33,6 +32,9 @@ _MAKES_CENTERS = ("seeding", *_OWN_STAGES)
 _EXTRAS = {"networkx": "models", "torch": "models"}  # modules that are installed with an extra only, and its name
 #: The privacy rules of clusterings, and what switches each off.
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
+#: Rounds of a private job. More rounds come closer to where k-means rests, and have more noise each: with a small epsilon
+#: that costs more than it brings (benchmarks/private_cm.py).
+_PRIVATE_ROUNDS, _NOISY_ROUNDS = 16, 8
 
 
 def cluster_job(
@@ -92,38 +94,63 @@ def cluster_job(
     ['range', 'minmax', 'split-merge', 'llf-fcm', 'objective']
     """
     kind = clustering_class(protocol)
+    own = parameters_of(kind)
     parameters = {name: _scalar(value) for name, value in parameters.items()}
     given = {
         **parameters, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol, "privacy": privacy, "secure": secure,
         "participation": _scalar(participation), "groups": groups,
     }  # fmt: skip
     exclusions.refuse(options_of(kind, given))
-    wanted, scaling = _number(kind, n_clusters), checks.SCALING("scaling", scaling)
-    box = None if bounds is None else _bounds(bounds)
+    wanted = 1  # where the protocol finds the number itself: no stage before it needs more rows
+    if "n_clusters" in own:
+        wanted = int(checks.CLUSTERS("n_clusters", n_clusters))
+    elif n_clusters is not None:
+        raise UsageError(f"n_clusters = {n_clusters}: {kind.id} finds the number of clusters itself: leave it out")
+    scaling, box = checks.SCALING("scaling", scaling), None
+    if bounds is not None:
+        if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
+            raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
+        box = _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
     first = init if init is None or isinstance(init, str) else _plain("init", init, ndim=2)
     if privacy is not None:
         assert box is not None, "privacy needs bounds"
-        private = private_stages(wanted, privacy, box, scaling, first, max_rounds, parameters)
+        private = _private_stages(wanted, privacy, box, scaling, first, max_rounds, parameters)
         return _checked(private, seed, participation, secure=True, groups=groups)
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
     # If the clustering may reveal single rows, the stages before it may too.
-    reveals = any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items())
+    chosen = ((parameters.get(rule), off) for rule, off in _RULES_OFF.items())
+    reveals = any(type(value) is type(off) and value == off for value, off in chosen)  # 0 is not False, nor True 1
+    starts = {}
+    if issubclass(kind, SideBySide) and (n_init := checks.STARTS("n_init", parameters.get("n_init", 1))) > 1:
+        starts = {"n_init": n_init}
     request = _Request(
         kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
-        {"min_rows": 1} if reveals else {}, _starts(kind, parameters),
-        _gate_rounds(kind, parameters, max_rounds) if secure else None, bool(groups),
+        {"min_rows": 1} if reveals else {}, starts,
+        _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups),
     )  # fmt: skip
     stages = [stage for name in kind.before for stage in _before(name, request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
-    parameters = {**number, **_limits(kind, tol, max_rounds), **parameters, **kind.spelled_out(parameters)}
+    # When the rounds end is spelled out: a reader of the document need not know the defaults. A limit that the protocol
+    # lacks is refused, by name, where the protocol is built.
+    limits = {"tol": own.get("tol") if tol is None else tol}
+    limits["max_rounds"] = own.get("max_rounds") if max_rounds is None else max_rounds
+    limits = {name: value for name, value in limits.items() if value is not None}
+    parameters = {**number, **limits, **parameters, **kind.spelled_out(parameters)}
     if issubclass(kind, ByColumns):
         parameters["scaling"] = scaling
         protocol = request.by_sums(protocol)
-    if secure and "privacy_gate" in parameters_of(kind):
+    if secure and "privacy_gate" in own:
         parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
     stages.append(Stage(protocol, parameters))
-    stages += [stage for name in kind.after for stage in _AFTER[name](request, stages[-1])]
+    own |= parameters
+    for name in kind.after:
+        if name != "objective":
+            raise KeyError(name)
+        measured: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
+        if own.get("privacy_gate") == "job":
+            measured["gate_rounds"] = own["max_rounds"]
+        stages.append(Stage("objective", {**measured, **starts, **request.gate}))
     return _checked(stages, seed, participation, secure=secure, groups=groups)
 
 
@@ -133,15 +160,6 @@ def _checked(stages: Sequence[Stage], seed: int, participation: float, *, secure
     if secure and (flaw := unfit(job, groups)):
         raise UsageError(flaw)
     return job
-
-
-def _number(kind: type[Labelling], n_clusters: int | None) -> int:
-    """Return the number of clusters, 1 where the protocol finds it itself: no stage before it needs more rows."""
-    if "n_clusters" in parameters_of(kind):
-        return int(checks.CLUSTERS("n_clusters", n_clusters))
-    if n_clusters is not None:
-        raise UsageError(f"n_clusters = {n_clusters}: {kind.id} finds the number of clusters itself: leave it out")
-    return 1
 
 
 def clustering_class(protocol: str) -> type[Labelling]:
@@ -199,94 +217,44 @@ class _Request:
 
 
 def _before(kind: str, request: _Request) -> list[Stage]:
-    """Return the stages of a kind that a clustering may want before it."""
     number = {"n_clusters": request.n_clusters}
     match kind:
         case "range":
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
             ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})
-            if request.gate_rounds is None:
-                return [ranges]
             by_group = {"by_group": True} if request.by_group else {}
             enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group})
-            return [enough, ranges if given else Stage("range-by-sums", request.gate)]
+            by_sums = [enough, ranges if given else Stage("range-by-sums", request.gate)]
+            return [ranges] if request.gate_rounds is None else by_sums
         case "scaling":
             return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
         case "seeding":
-            return _seeding(request)
+            init, own = request.init, {**number, **request.starts}
+            if not isinstance(init, str):
+                if "given" not in request.kind.inits:
+                    raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
+                _agree(init, request.n_clusters, request.bounds)
+                return [Stage("seeding", {**own, "init": "given", "centers": init})]
+            checks.one_of("init", init, inits_of(request.kind))
+            own |= request.gate if init == "split-merge" else {}
+            stage = Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})
+            return [] if init == "own" else [stage]
         case "align":
             return [Stage(request.by_sums("align"))]
         case "vertical-seeding":
-            init = request.init
-            if not isinstance(init, str):
-                _agree(init, request.n_clusters, None)
-                init = "given"
+            init = request.init if isinstance(request.init, str) else "given"
+            if not isinstance(request.init, str):
+                _agree(request.init, request.n_clusters, None)
             checks.one_of("init", init, request.kind.inits)
             return [Stage(request.by_sums(kind), {**number, "init": init, "scaling": request.scaling})]
     raise KeyError(kind)
 
 
-def _seeding(request: _Request) -> list[Stage]:
-    init, own = request.init, {"n_clusters": request.n_clusters, **request.starts}
-    if not isinstance(init, str):
-        if "given" not in request.kind.inits:
-            raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
-        _agree(init, request.n_clusters, request.bounds)
-        return [Stage("seeding", {**own, "init": "given", "centers": init})]
-    checks.one_of("init", init, inits_of(request.kind))
-    if init == "own":
-        return []
-    own |= request.gate if init == "split-merge" else {}
-    return [Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})]
-
-
-def _objective(request: _Request, clustering: Stage) -> list[Stage]:
-    own = parameters_of(request.kind) | clustering.parameters
-    taken: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
-    if own.get("privacy_gate") == "job":
-        taken["gate_rounds"] = own["max_rounds"]
-    return [Stage("objective", {**taken, **request.starts, **request.gate})]
-
-
-#: How each kind of stage is made that a clustering may want after it, from that clustering's own.
-_AFTER: Mapping[str, Callable[[_Request, Stage], list[Stage]]] = {"objective": _objective}
-
-
-def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many sets of first centers the stage before has to make, where it is more than one."""
-    if not issubclass(kind, SideBySide) or "n_init" not in parameters:
-        return {}
-    n_init = checks.STARTS("n_init", parameters["n_init"])
-    return {"n_init": n_init} if n_init > 1 else {}
-
-
-def _gate_rounds(kind: type[Labelling], parameters: Mapping[str, Any], max_rounds: int | None) -> int:
+def _gate_rounds(own: Mapping[str, Any], max_rounds: int | None) -> int:
     """Return the rounds, times starts, whose equations the privacy gate counts; 0 if it is off, or there is none."""
-    own = {**parameters_of(kind), **parameters}
     rule = checks.gate("privacy_gate", own.get("privacy_gate", False))
     rounds = (max_rounds or own.get("max_rounds", 1)) if rule == "job" else int(bool(rule))
     return int(rounds) * int(own.get("n_init", 1))
-
-
-def _limits(kind: type[Labelling], tol: float | None, max_rounds: int | None) -> dict[str, Any]:
-    """Return when the rounds end, spelled out in the job: a reader of its document need not know the defaults."""
-    own = parameters_of(kind)
-    limits = {
-        name: own.get(name) if given is None else given for name, given in (("tol", tol), ("max_rounds", max_rounds))
-    }
-    # One that the protocol lacks is refused, by name, where the protocol is built.
-    return {name: value for name, value in limits.items() if value is not None}
-
-
-def _bounds(bounds: object) -> tuple[list[float], list[float]]:
-    if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
-        raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
-    return _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
-
-
-def _is(value: object, wanted: object) -> bool:
-    """Compare a parameter, without taking 0 for False or True for 1."""
-    return type(value) is type(wanted) and value == wanted
 
 
 def _plain(where: str, value: ArrayLike, *, ndim: int) -> list[Any]:
@@ -321,31 +289,24 @@ def continued(job: Job, state: JobState) -> Job:
 
     They are given in the data's own units, so that new rows may change the scaling. A job that failed, or that has no
     stage for first centers, is done again as it was.
-
-    >>> from p2pclust.protocols.engine.local import Local
-    >>> from p2pclust.protocols.engine.runner import run_in_process
-    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
-    >>> state = run_in_process(job, [Local([[0.0], [1.0], [8.0]])])
-    >>> [stage.parameters["centers"] for stage in continued(job, state).stages if stage.protocol == "seeding"]
-    [[[0.5], [8.0]]]
     """
     if state.status != "done" or "centers" not in state.arrays or "origin" not in state.arrays:
         return job
     centers = summaries.raw_centers(state).tolist()
     given = Stage("seeding", {"n_clusters": len(centers), "init": "given", "centers": centers})
-    stages = tuple(given if stage.protocol in _MAKES_CENTERS else _of_one_start(stage) for stage in job.stages)
+    stages = []
+    for stage in job.stages:
+        several = stage.protocol == "objective" or issubclass(protocol_class(stage.protocol), SideBySide)
+        if stage.protocol in _MAKES_CENTERS:
+            stages.append(given)
+        elif several and "n_init" in stage.parameters:  # given centers are one start
+            stages.append(Stage(stage.protocol, {**stage.parameters, "n_init": 1}))
+        else:
+            stages.append(stage)
     try:
-        return replace(job, stages=stages)
+        return replace(job, stages=tuple(stages))
     except UsageError:  # a center beyond what can be given
         return job
-
-
-def _of_one_start(stage: Stage) -> Stage:
-    """Return the stage with the one start that given centers are, if it had several."""
-    several = stage.protocol == "objective" or issubclass(protocol_class(stage.protocol), SideBySide)
-    if not several or "n_init" not in stage.parameters:
-        return stage
-    return Stage(stage.protocol, {**stage.parameters, "n_init": 1})
 
 
 def require_extras(jobs: Sequence[Job]) -> None:
@@ -359,3 +320,39 @@ def require_extras(jobs: Sequence[Job]) -> None:
                 extra = _EXTRAS.get(module)
                 if extra is not None and importlib.util.find_spec(module) is None:
                     raise UsageError(f"{protocol.id} needs {module}, which is not installed: {install_line(extra)}")
+
+
+def _private_stages(
+    n_clusters: int, privacy: Any, bounds: tuple[list[float], list[float]], scaling: str,
+    init: str | list[list[float]] | None, max_rounds: int | None, parameters: Mapping[str, Any],
+) -> tuple[Stage, ...]:  # fmt: skip
+    """Return the stages of a private job; raise UsageError that says what cannot be private, why, and what would work.
+
+    Only k-means over declared bounds can be differentially private, and nothing but its noisy rounds may ask a peer:
+    ranges, numbers of rows, an objective or centers that a peer proposes depend on single rows exactly.
+    """
+    if not isinstance(privacy, Mapping) or not all(isinstance(name, str) for name in privacy):
+        raise UsageError("privacy: expected { epsilon = 2, delta = 1e-6 }")
+    for name in privacy:
+        if name not in ("epsilon", "delta"):
+            raise UsageError(f"privacy: unknown name {name[:60]!r}{did_you_mean(name[:60], ('epsilon', 'delta'))}")
+    for name in ("epsilon", "delta"):
+        if name not in privacy:
+            raise UsageError(f"privacy: {name} is missing: expected for example {{ epsilon = 2, delta = 1e-6 }}")
+    promise = {name: checks.real(f"privacy: {name}", privacy[name], above=0.0) for name in ("epsilon", "delta")}
+    number = {"n_clusters": n_clusters}
+    build("llf-cm", {**number, **parameters})  # checks what a private job leaves out
+    box = {"lo": bounds[0], "hi": bounds[1]}
+    if max_rounds is None:
+        max_rounds = _PRIVATE_ROUNDS if promise["epsilon"] >= 1.0 else _NOISY_ROUNDS
+    before = [Stage("range", box), Stage(scaling)]
+    if isinstance(init, list):
+        before.append(Stage("seeding", {**number, "init": "given", "centers": init}))
+    elif init == "uniform":
+        before.append(Stage("seeding", {**number, "init": "uniform"}))
+    elif init is not None:  # without, the private stage spreads the first centers over the box
+        raise UsageError(
+            f"privacy: init = {init!r} looks at rows: leave init out, or choose 'uniform' or an array that does "
+            "not come from the data"
+        )
+    return (*before, Stage("private-cm", {**number, **promise, **box, "rounds": max_rounds}))

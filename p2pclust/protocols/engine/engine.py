@@ -14,17 +14,17 @@ the same bits. The rules, once:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering.kernels import NUMPY, Kernel, installed, using
-from p2pclust.errors import P2PClustError
-from p2pclust.protocols.engine import random_streams, stages, summaries
+from p2pclust.errors import P2PClustError, UsageError
+from p2pclust.protocols.engine import random_streams, summaries
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State, all_finite
 from p2pclust.protocols.engine.base import (
     Abstain,
@@ -35,12 +35,24 @@ from p2pclust.protocols.engine.base import (
     Remembering,
     WithWorkspace,
 )
-from p2pclust.protocols.engine.fixed_point import GridError, check_all, dequantise_all, quantise_all
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.fixed_point import GridError, dequantise_all, in_units, quantise_all
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN, without_values
+from p2pclust.protocols.engine.reasons import (
+    CANCELLED,
+    HELD,
+    IMPLAUSIBLE,
+    LEFT_OUT,
+    MAX_REASON,
+    NOT_DRAWN,
+    without_values,
+)
 from p2pclust.protocols.engine.wire import matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
+
+MAX_EMPTY_ROUNDS: Final = 10  # so many rounds in a row without any contribution fail the job
+_MOST_REASONS: Final = 4
+_MOST_PEERS: Final = 3
 
 Peers = int | tuple[int, ...]  # a roster index, or several where their contributions were added up
 
@@ -77,7 +89,7 @@ def begin(job: Job) -> JobState:
     """Return the state before the first round; stages that need no round are passed at once."""
     state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays())
     with _mathematics(job):
-        return stages.opened(job, state, 0)
+        return _opened(job, state, 0)
 
 
 def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
@@ -89,11 +101,9 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     protocol = job.protocols[state.stage]
     if protocol.asks == "one":
         order = random_streams.proposers(job.seed, n_peers)
-        gone = stages.abstained_in(state, whole_stage=True)
+        gone = _abstained_in(state, whole_stage=True)
         # A peer that was silent once is asked again when no other peer is left.
-        return tuple(p for p in order if p not in gone) or tuple(
-            p for p in order if p not in stages.by_themselves(gone)
-        )
+        return tuple(p for p in order if p not in gone) or tuple(p for p in order if p not in by_themselves(gone))
     share = job.participation if protocol.draws else 1.0
     return random_streams.participants(job.seed, state.round, n_peers, share)
 
@@ -150,7 +160,7 @@ def sent(
         return contribution(job, state, local, peer, n_peers, workspace)
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=False)
     with _on_the_grid(raw):
-        check_all(raw, protocol.units(state.arrays), n_peers=n_peers)
+        in_units(raw, protocol.units(state.arrays), n_peers=n_peers)
     if all(raw.dtype(name) == np.float64 for name in raw):
         return raw
     return Arrays({name: np.asarray(value, dtype=np.float64) for name, value in raw.items()})
@@ -158,7 +168,6 @@ def sent(
 
 @contextmanager
 def _on_the_grid(raw: Contribution) -> Iterator[None]:
-    """Abstain where the grid cannot hold a value."""
     try:
         yield
     except GridError as error:
@@ -178,7 +187,7 @@ def _raw(
     refusal = local.refused or protocol.refusal(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
-    if isinstance(protocol, Additive) and protocol.noisy and not noise:
+    if protocol.noisy and not noise:
         raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
@@ -192,7 +201,12 @@ def _raw(
             raise Abstain(f"failed: {without_values(str(error))}") from None
     if local.lie is not None:
         raw = local.lie(local, state.arrays, raw)
-    _assert_expected(protocol, state.arrays, raw)
+    expected = protocol.expects(state.arrays)
+    assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
+    for name, slot in expected.items():
+        assert matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
+        fits = isinstance(protocol, Additive) or raw[name].dtype == slot.dtype
+        assert fits, f"{protocol.id}: {name} is {raw[name].dtype}"
     if not isinstance(protocol, Additive):
         _refuse_infinite(raw)
     return raw
@@ -220,11 +234,11 @@ def advance(
         arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
         # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
         abstained = {**abstained, **left_out}
-        least = protocol.least_contributors(n_peers) if isinstance(protocol, Additive) else 1
+        least = protocol.least_contributors(n_peers)
         if 0 < len(contributors) < least:  # fewer peers added noise than its privacy counts on
             few = f"{protocol.id}: {len(contributors)} peers contributed, and the noise of {least} is needed"
             return replace(state, status="failed", reason=few)
-        after = stages.closed(job, state, arrays, contributors, abstained, n_peers, forgot=forgot)
+        after = _closed(job, state, arrays, contributors, abstained, n_peers, forgot=forgot)
     if after.status != "running" or after.stage != state.stage:
         memory.value = None
     return after
@@ -257,7 +271,7 @@ def close(
         raise ValueError(f"the job is {state.status} in stage {state.stage}: expected a running, additive one")
     with _mathematics(job):
         arrays = protocol.combine(state.arrays, total) if contributors else None
-        return stages.closed(job, state, arrays, contributors, abstained, n_peers)
+        return _closed(job, state, arrays, contributors, abstained, n_peers)
 
 
 def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | None = None) -> Arrays:
@@ -294,7 +308,8 @@ def shift(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
         moved = after.arrays["centers"] - before.arrays["centers"]
         return {"shift": float((moved * moved).sum()) ** 0.5}
     protocol = job.protocols[before.stage]
-    if job.by_columns and isinstance(protocol, Clustering) and (last := summaries.last_shift(after)) is not None:
+    last = (summaries.shifts(after) or [None])[-1]
+    if job.by_columns and isinstance(protocol, Clustering) and last is not None:
         return {"shift": last, "moved": protocol.moves}
     return {}
 
@@ -309,6 +324,124 @@ def own_results(job: Job, state: JobState, note: Arrays) -> tuple[bytes, ...]:
     """Return the digests of the blobs that the peer with this note needs to conclude and that no other peer has."""
     protocol = job.protocols[state.stage]
     return protocol.own_results(state.arrays, note) if isinstance(protocol, WithWorkspace) else ()
+
+
+def _closed(
+    job: Job, state: JobState, arrays: State | None, contributors: tuple[int, ...], abstained: Mapping[int, str],
+    n_peers: int, *, forgot: bool = False,
+) -> JobState:  # fmt: skip
+    """Return what follows from a round's arrays (None after an empty one)."""
+    protocol = job.protocols[state.stage]
+    reasons = {peer: reason[:MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
+    if not all(0 <= peer < n_peers for peer in reasons) or set(reasons) & set(contributors):
+        raise ValueError(f"peers {sorted(reasons)} cannot abstain beside contributors {contributors} of {n_peers}")
+    after = replace(
+        state,
+        round=state.round + 1,
+        stage_round=state.stage_round + 1,
+        empty_rounds=0 if contributors else state.empty_rounds + 1,
+        log=(*state.log, RoundRecord(state.stage, contributors, reasons, forgot)),
+    )
+    if arrays is None:
+        return _after_empty(job, after, n_peers)
+    if not arrays.sound():
+        # Such a state could not even be sent.
+        return replace(after, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
+    stepped = replace(after, arrays=arrays)
+    if hopeless := protocol.hopeless(state.arrays, arrays):
+        return replace(stepped, status="failed", reason=hopeless)
+    # Peers that a privacy gate holds in this stage may contribute to a later one.
+    held = any(reason.startswith(HELD) for reason in reasons.values())
+    if len(contributors) + len(reasons) == n_peers and not held and (objection := protocol.objection(arrays)):
+        return replace(stepped, status="failed", reason=objection)
+    steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
+    if protocol.finished(state.arrays, arrays, steps):
+        return _opened(job, replace(stepped, converged=state.converged or not protocol.evaluates), state.stage + 1)
+    return _within_limit(job, stepped)
+
+
+def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
+    protocol = job.protocols[state.stage]
+    if isinstance(protocol, ByColumns):
+        gone = state.log[-1].abstained
+        return replace(
+            state, status="failed", reason=_none_contributed(protocol, gone, "every peer's columns are needed")
+        )
+    whole_stage = protocol.asks == "one"
+    gone = _abstained_in(state, whole_stage=whole_stage)
+    if len(by_themselves(gone)) == n_peers:
+        instead = protocol.all_abstained(state.arrays, random_streams.opening(job.seed, job.stream(state.stage)))
+        if instead is not None:
+            return _opened(job, replace(state, arrays=instead), state.stage + 1)
+        return replace(state, status="failed", reason=_none_contributed(protocol, gone, "no peer can contribute"))
+    # Where one is asked per round, a round in which another peer abstained came closer to a peer that can propose.
+    came_closer = whole_stage and bool(by_themselves(state.log[-1].abstained))
+    if state.empty_rounds >= MAX_EMPTY_ROUNDS and not came_closer:
+        story = f"no peer contributed for {state.empty_rounds} rounds in a row"
+        return replace(state, status="failed", reason=_none_contributed(protocol, gone, story))
+    return _within_limit(job, state)
+
+
+def _within_limit(job: Job, state: JobState) -> JobState:
+    limit = job.protocols[state.stage].round_limit
+    if limit is not None and state.stage_round >= limit:
+        return _opened(job, replace(state, converged=False), state.stage + 1)
+    return state
+
+
+def _opened(job: Job, state: JobState, stage: int) -> JobState:
+    """Open a stage and those after it that need no round; past the last one the job is done."""
+    while stage < len(job.protocols):
+        protocol = job.protocols[stage]
+        before = state.converged and protocol.evaluates
+        fresh = replace(state, stage=stage, stage_round=0, empty_rounds=0, converged=before)
+        try:
+            fresh = replace(
+                fresh, arrays=protocol.open(state.arrays, random_streams.opening(job.seed, job.stream(stage)))
+            )
+        except UsageError as error:
+            return replace(fresh, status="failed", reason=str(error)[:MAX_REASON])
+        if not fresh.arrays.sound():
+            reason = f"{protocol.id}: cannot begin with numbers that are not finite: are the units of the data odd?"
+            return replace(fresh, arrays=state.arrays, status="failed", reason=reason)
+        if protocol.needs_rounds(fresh.arrays):
+            return fresh
+        state, stage = replace(fresh, converged=True), stage + 1
+    return replace(state, status="done")
+
+
+def _abstained_in(state: JobState, *, whole_stage: bool) -> dict[int, str]:
+    """Return the peers that abstained in this stage, or only in the present run of empty rounds, with reasons."""
+    first = 0 if whole_stage else len(state.log) - state.empty_rounds
+    gone: dict[int, str] = {}
+    for record in state.log[first:]:
+        if record.stage == state.stage:
+            gone.update(record.abstained)
+    return gone
+
+
+def by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
+    """Return the peers that abstained without being left out."""
+    return {peer: reason for peer, reason in abstained.items() if not reason.startswith(LEFT_OUT)}
+
+
+def _none_contributed(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
+    ranked = sorted(summaries.by_reason(dict(sorted(gone.items()))).items(), key=lambda item: -len(item[1]))
+    reasons = [f"{_named(peers)}: {reason}" for reason, peers in ranked[:_MOST_REASONS]]
+    if more := sum(len(peers) for _, peers in ranked[_MOST_REASONS:]):
+        reasons.append(f"and {more} more")
+    return f"{protocol.id}: {story}" + (f" ({'; '.join(reasons)})" if reasons else "")
+
+
+def _named(peers: Sequence[int]) -> str:
+    """Name peers, as :func:`summaries.with_names` finds them.
+
+    >>> _named([4]), _named([0, 1, 3]), _named(range(7))
+    ('peer 4', 'peer 0, peer 1, peer 3', 'peer 0, peer 1, peer 2 and 4 more')
+    """
+    shown = len(peers) if len(peers) <= _MOST_PEERS + 1 else _MOST_PEERS  # a name is as short as "and 1 more"
+    names = ", ".join(f"peer {peer}" for peer in peers[:shown])
+    return names + (f" and {len(peers) - shown} more" if len(peers) > shown else "")
 
 
 def _combined(
@@ -402,13 +535,3 @@ def _refuse_infinite(raw: Contribution) -> None:
     for name, array in raw.items():
         if not all_finite(array):
             raise Abstain(f"failed: {name} is not finite")
-
-
-def _assert_expected(protocol: Protocol, state: State, raw: Contribution) -> None:
-    expected = protocol.expects(state)
-    assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
-    for name, slot in expected.items():
-        assert matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
-        assert isinstance(protocol, Additive) or raw[name].dtype == slot.dtype, (
-            f"{protocol.id}: {name} is {raw[name].dtype}"
-        )

@@ -89,7 +89,6 @@ class Exclusion:
 
     @property
     def words(self) -> str:
-        """The rule as people read it."""
         text = self.rule
         for name, words in _WORDS.items():
             text = re.sub(rf"\b{name}(?!\w)", words, text)
@@ -103,7 +102,6 @@ class Exclusion:
         return name, value.strip("'"), verb == "excludes", other, wanted.strip("'")
 
     def breaks(self, options: JobOptions) -> bool:
-        """Return whether a job breaks the rule, as far as it is known."""
         name, value, excludes, other, wanted = self._sides
         return _holds(options, name, value) is True and _holds(options, other, wanted) is excludes
 
@@ -208,6 +206,5 @@ def problems(options: JobOptions) -> Iterator[str]:
 
 
 def refuse(options: JobOptions) -> None:
-    """Raise UsageError with the first rule that a job breaks."""
     for problem in problems(options):
         raise UsageError(problem)

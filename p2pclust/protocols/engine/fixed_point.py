@@ -1,16 +1,11 @@
-"""Sums that do not depend on the order of their terms.
-
-Floating-point addition is not associative, so a sum over peers would differ in its last bits between a star, a tree
-and a repeated round. Therefore each peer rounds what it contributes once, to integers on a grid that all share, and
-integers are added: every order and every tree gives the same bits.
+"""Sums that do not depend on the order of their terms: integers on a grid (docs/protocols/fixed-point.md).
 
 A value ``x`` with unit ``u`` (a power of two) is held in ``L >= 2`` signed limbs
 
-    x / u  =  limb[0] * 2**-24  +  limb[1] * 2**-72  +  ...  +  limb[L-1] * 2**-(24 + 48 (L - 1)),
+    x / u  =  limb[0] * 2**-24  +  limb[1] * 2**-72  +  ...  +  limb[L-1] * 2**-(24 + 48 (L - 1)).
 
-so two limbs make a grid of ``2**-72`` of the unit. Limbs are added independently, as int64: with ``|x / u| < 2**38 /
-n_peers`` the first cannot overflow, and the others hold 48 bits each with room for 2**14 terms. As ``u`` is a power
-of two, the only rounding is that of the last limb, ``2**-73`` of the unit.
+Limbs are added independently, as int64: with ``|x / u| < 2**38 / n_peers`` the first cannot overflow, and the others hold 48
+bits each with room for 2**14 terms. The only rounding is that of the last limb, ``2**-73`` of the unit for two.
 """
 
 from __future__ import annotations
@@ -35,11 +30,7 @@ class GridError(ValueError):
 
 
 def grid(limbs: int = 2) -> float:
-    """Return the spacing of the grid in units.
-
-    >>> grid() == 2.0**-72
-    True
-    """
+    """Return the spacing of the grid in units."""
     return float(2.0 ** -(_FIRST_BITS + _LIMB_BITS * (limbs - 1)))
 
 
@@ -53,12 +44,8 @@ def quantise_all(
     - `units`: for every name, the size of "one": positive powers of two, broadcastable to the array.
     - `n_peers`: how many such contributions may be added.
     - `limbs`: at least 2. The results have the shape (limbs, ...) each, and are parts of one array.
-
-    >>> both = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
-    >>> both["a"].tolist(), both["b"].tolist()
-    ([-25165824, 0], [[8388608, 8388608], [0, 0]])
     """
-    rest = _in_units(values, units, n_peers)
+    rest = in_units(values, units, n_peers=n_peers)
     out = np.empty((limbs, rest.size), dtype=np.int64)
     rest *= 2.0**_FIRST_BITS
     for k in range(limbs - 1):
@@ -75,21 +62,16 @@ def quantise_all(
     return parts
 
 
-def check_all(values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int) -> None:
-    """Raise GridError where :func:`quantise_all` would.
+def in_units(
+    values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int
+) -> NDArray[np.float64]:
+    """Return all values in their units, one array after the other; raise GridError if the grid cannot hold one.
 
-    >>> check_all({"a": np.array(1e12)}, {"a": 1.0}, n_peers=2)
+    >>> in_units({"a": np.array(1e12)}, {"a": 1.0}, n_peers=2)
     Traceback (most recent call last):
     ...
     p2pclust.protocols.engine.fixed_point.GridError: a value is too large for the grid of 2 peers
     """
-    _in_units(values, units, n_peers)
-
-
-def _in_units(
-    values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], n_peers: int
-) -> NDArray[np.float64]:
-    """Return all values in their units, one array after the other; raise GridError if the grid cannot hold one."""
     if not 1 <= n_peers <= MAX_PEERS:
         raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
     rest = np.empty(sum(x.size for x in values.values()))
@@ -113,10 +95,6 @@ def dequantise_all(
     """Return the numbers that (sums of) the limbs of several arrays stand for, the same bits for the same totals.
 
     Totals have the shape (limbs, ...), all with the same number of limbs; there is at least one.
-
-    >>> limbs = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
-    >>> {name: values.tolist() for name, values in dequantise_all(limbs, {"a": 1.0, "b": 2.0}).items()}
-    {'a': -1.5, 'b': [1.0, 1.0]}
     """
     limbs = np.concatenate([total.reshape(len(total), -1) for total in totals.values()], axis=1)
     half = np.int64(1) << np.int64(_LIMB_BITS - 1)
@@ -156,11 +134,7 @@ def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
 
 
 def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
-    """Return the smallest power of two not below each positive value, and 1 for zero.
-
-    >>> power_of_two_above([3.0, 4.0, 0.3, 0.0]).tolist()
-    [4.0, 4.0, 0.5, 1.0]
-    """
+    """Return the smallest power of two not below each positive value, and 1 for zero."""
     x = np.asarray(values, dtype=np.float64)
     mantissa, exponent = np.frexp(np.where(x > 0, x, 1.0))
     return np.asarray(np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent)), dtype=np.float64)

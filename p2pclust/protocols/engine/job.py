@@ -7,10 +7,10 @@ consensus entry: everything that the next round, another aggregator, or a replay
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import msgpack
@@ -18,13 +18,14 @@ import msgpack
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
-from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
+from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of
-from p2pclust.protocols.engine.round_log import MAX_ITEMS, MAX_TEXT, RoundRecord, is_count, read_log
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
 from p2pclust.protocols.secure.secured import Secured
+from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 from p2pclust.tools.spelling import did_you_mean
 
 Status = Literal["running", "done", "failed"]
@@ -33,6 +34,9 @@ _VERSION = 1
 _FIELDS = (10, 11, 12)  # the last ones are the secured part and the proof
 _MAX_STAGES = 64
 _MAX_PACKAGE = 100
+MAX_ITEMS = 2 * MAX_PEERS  # of one list on the wire: a reason for every peer
+MAX_TEXT = 1000
+_MAX_COUNT = 2**53
 
 
 @dataclass(frozen=True)
@@ -148,14 +152,12 @@ class Job:
             by_columns=self.by_columns,
             with_models=self.has_workspace,
             remembers=not self.by_columns and any(isinstance(protocol, Remembering) for protocol in self.protocols),
-            one_by_one=any(isinstance(protocol, Additive) and protocol.one_by_one for protocol in self.protocols),
+            one_by_one=any(protocol.one_by_one for protocol in self.protocols),
         )
 
     def here(self, kernel: str = AUTO) -> Job:
         """Return the same job with a kernel of this installation, by default its best.
 
-        Examples
-        --------
         >>> Job((Stage("range"),), seed=7).here("numpy").kernel
         'numpy'
         """
@@ -169,8 +171,6 @@ class Job:
         kernels : iterable of str
             The best kernel that each peer has published; empty where a peer's kernel is not known.
 
-        Examples
-        --------
         >>> job = Job((Stage("range"),), seed=7)
         >>> job.with_common_kernel(["c1", "c1"]).kernel, job.with_common_kernel(["c1", ""]).kernel
         ('c1', 'numpy')
@@ -218,6 +218,101 @@ class Job:
 
 
 @dataclass(frozen=True)
+class RoundRecord:
+    """The peers that took part in one round.
+
+    Parameters
+    ----------
+    stage : int
+    contributors : tuple of int
+        Sorted indices in the roster.
+    abstained : mapping of int to str
+        Peers that answered without contributing, and why; those that were merely not drawn are not among them.
+    forgot : bool
+        Whether the aggregator lacked the memory that the protocol would have used: it was elected since the round
+        before, or restarted.
+    """
+
+    stage: int
+    contributors: tuple[int, ...]
+    abstained: Mapping[int, str] = field(default_factory=dict)
+    forgot: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "contributors", tuple(self.contributors))
+        object.__setattr__(self, "abstained", dict(sorted(self.abstained.items())))
+
+    @cached_property
+    def packed(self) -> bytes:
+        """Its bytes in an encoded state; remembered, because every round encodes the whole log again."""
+        abstained = [part for item in self.abstained.items() for part in item]
+        contributors = packed(as_mask(self.contributors))
+        # The flag is there only where it is set: the logs of most protocols never have it.
+        flag = [True] if self.forgot else []
+        return bytes(msgpack.packb([self.stage, contributors, abstained, *flag], use_bin_type=True))
+
+
+class _LogReader:
+    """Reads packed logs. The log only grows, so of the next state's log only the end has to be read and checked."""
+
+    def __init__(self) -> None:
+        #: The bytes, their records, and the highest stage of any.
+        self._last: tuple[bytes, tuple[RoundRecord, ...], int] = (b"", (), 0)
+
+    def read(self, data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
+        """Return the records of a packed log and their highest stage.
+
+        Raise WireError for a log that is malformed, or not in canonical form.
+        """
+        known, records, last_stage = self._last
+        if not data.startswith(known):
+            known, records, last_stage = b"", (), 0
+        end = data[len(known) :]
+        unpacker = msgpack.Unpacker(
+            raw=False, strict_map_key=True, max_buffer_size=max(len(end), 1), max_array_len=MAX_ITEMS, max_map_len=0,
+            max_ext_len=0, max_str_len=MAX_TEXT * 4, max_bin_len=MAX_PEERS // 8,
+        )  # fmt: skip
+        unpacker.feed(end)
+        try:
+            added = tuple(_record(item) for item in unpacker)
+        except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+            raise WireError(f"job state: malformed log: {type(error).__name__}") from None
+        if b"".join([record.packed for record in added]) != end:
+            raise WireError("job state: its log is not in canonical form")
+        last_stage = max([last_stage, *[record.stage for record in added]])
+        self._last = (data, (*records, *added), last_stage)
+        return self._last[1:]
+
+
+read_log = _LogReader().read
+
+
+def _record(item: object) -> RoundRecord:
+    if not isinstance(item, list) or len(item) not in (3, 4) or (len(item) == 4 and item[3] is not True):
+        raise WireError("job state: malformed log")
+    stage, mask, abstained = item[:3]
+    if not is_count(stage) or not isinstance(mask, bytes) or not isinstance(abstained, list):
+        raise WireError("job state: malformed log")
+    return _checked_record(stage, mask, tuple(abstained), len(item) == 4)
+
+
+@lru_cache(maxsize=1024)
+def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...], forgot: bool) -> RoundRecord:
+    """Most rounds of a job have the same record, and every state brings all of them again."""
+    peers, reasons = abstained[0::2], abstained[1::2]
+    if len(peers) != len(reasons) or not all(is_count(peer) and peer < MAX_PEERS for peer in peers):
+        raise WireError("job state: malformed log")
+    if not all(isinstance(reason, str) and len(reason) <= MAX_TEXT for reason in reasons):
+        raise WireError("job state: malformed log")
+    return RoundRecord(stage, members_of(unpacked(mask)), dict(zip(peers, reasons, strict=True)), forgot)
+
+
+def is_count(value: object) -> bool:
+    """Return True for a whole number that a state may hold as a count."""
+    return type(value) is int and 0 <= value < _MAX_COUNT
+
+
+@dataclass(frozen=True)
 class JobState:
     """The agreed state of a job: one consensus entry.
 
@@ -259,8 +354,7 @@ class JobState:
 
     def encode(self) -> bytes:
         """Return canonical bytes: equal states give equal bytes."""
-        fields = [*self._counts(), self._log(), self.arrays.pack(), *self._optional()]
-        return bytes(msgpack.packb(fields, use_bin_type=True))
+        return bytes(msgpack.packb(self._fields(self.arrays.pack()), use_bin_type=True))
 
     def plain(self) -> JobState:
         """Return the state that the same rounds of a job without secure sums and proofs have."""
@@ -269,25 +363,26 @@ class JobState:
     def pieces(self) -> Pieces:
         """Return the bytes of :meth:`encode` without putting large arrays among them."""
         packer = msgpack.Packer(use_bin_type=True)
-        log = self._log()
-        counts = self._counts()
-        optional = [bytes(packer.pack(part)) for part in self._optional()]
-        fields = packer.pack_array_header(len(counts) + 2 + len(optional))
-        head = bytes(fields) + b"".join(packer.pack(item) for item in counts)
-        pieces: list[bytes | memoryview | StoredArray] = [head]
+        fields = self._fields(None)
+        log, optional = fields[8], fields[10:]
+        begin = bytes(packer.pack_array_header(len(fields))) + b"".join(packer.pack(item) for item in fields[:8])
+        pieces: list[bytes | memoryview | StoredArray] = [begin]
         pieces += [bytes(packer.pack(log))] if len(log) <= LARGE_BYTES else [bin_header(len(log)), memoryview(log)]
-        return Pieces([*pieces, *self.arrays.pieces(), *optional])
+        return Pieces([*pieces, *self.arrays.pieces(), *(bytes(packer.pack(part)) for part in optional)])
 
-    def _optional(self) -> list[Any]:
-        secured = [] if self.secured is None else [self.secured.packed()]
-        return secured if not self.proof else [*secured, self.proof]
-
-    def _counts(self) -> list[Any]:
-        counts = (self.round, self.stage, self.stage_round)
-        return [_VERSION, *counts, self.status, self.reason, self.converged, self.empty_rounds]
-
-    def _log(self) -> bytes:
-        return b"".join([record.packed for record in self.log])
+    def _fields(self, arrays: Any) -> list[Any]:
+        fields: list[Any] = [
+            _VERSION,
+            self.round,
+            self.stage,
+            self.stage_round,
+            self.status,
+            self.reason,
+            self.converged,
+        ]
+        fields += [self.empty_rounds, b"".join([record.packed for record in self.log]), arrays]
+        fields += [] if self.secured is None else [self.secured.packed()]
+        return [*fields, self.proof] if self.proof else fields
 
     @classmethod
     def decode(cls, data: bytes, before: JobState | None = None) -> JobState:
@@ -310,9 +405,7 @@ class JobState:
         plain, head, where = scan(blob)
         fields = unpack_canonical(plain, max_items=MAX_ITEMS)
         if where and where[0] is not None and isinstance(fields, list) and len(fields) in _FIELDS:
-            reader = blob.reader()
-            reader.skip(where[0][0])
-            fields[8] = reader.read(where[0][1])  # a log of thousands of rounds
+            fields[8] = blob.reader(where[0][0]).read(where[0][1])  # a log of thousands of rounds
         state = cls._unpacked(fields, [None if place is None else (blob, *place) for place in where[1:]])
         if state.pieces().head() != head:
             raise WireError("job state: not in canonical form")

@@ -74,7 +74,11 @@ class Local:
             raise ValueError(f"rows and columns expected, got {self.X.ndim} dimensions")
         self.n_samples, self.n_features = self.X.shape
         self._range = None if self.X.size == 0 else _range_of(self.X)
-        self.problem = NO_DATA if self._range is None else "" if _usable(*self._range) else first_bad_value(self.X)
+        self.problem = NO_DATA
+        if self._range is not None:
+            low, high = self._range  # NaN is its column's smallest and largest value
+            usable = (low >= -LARGEST).all() and (high <= LARGEST).all()
+            self.problem = "" if usable else first_bad_value(self.X)
         self.refused = ""  # why this device gives nothing to a job, whatever its rows are
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
@@ -109,8 +113,6 @@ class Local:
     def least_cell(self, of_job: int) -> int:
         """Return the fewest rows of a cluster that anything is sent of: the job's rule, or the device's if that is stricter.
 
-        Examples
-        --------
         >>> rows = Local([[0.0]])
         >>> rows.min_cell = 5
         >>> rows.least_cell(2), rows.least_cell(10)
@@ -155,16 +157,12 @@ class Local:
             if name in state and state[name].shape != (self.n_features,):
                 return f"has {self.n_features} columns where the fleet has {state[name].size}"
         if "declared" in state and state["declared"].all():
-            return self._outside(state["lo"], state["hi"])
+            (lo, hi), (low, high) = (state["lo"], state["hi"]), self.range()
+            if (lo > low).any() or (hi < high).any():
+                row, column = (int(i) for i in np.argwhere((lo > self.X) | (hi < self.X))[0])
+                # Never the value: the reason goes to the whole roster.
+                return f"row {row}, column {column} is outside the declared bounds [{lo[column]:.6g}, {hi[column]:.6g}]"
         return ""
-
-    def _outside(self, lo: Floats, hi: Floats) -> str:
-        low, high = self.range()
-        if not ((lo > low).any() or (hi < high).any()):
-            return ""
-        row, column = (int(i) for i in np.argwhere((lo > self.X) | (hi < self.X))[0])
-        # Never the value: the reason goes to the whole roster.
-        return f"row {row}, column {column} is outside the declared bounds [{lo[column]:.6g}, {hi[column]:.6g}]"
 
 
 def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
@@ -200,11 +198,6 @@ def first_bad_value(X: Floats) -> str:
     value = float(X[row, column])
     # Never a finite value: the reason goes to the whole roster.
     return f"row {row}, column {column} is {'too large' if np.isfinite(value) else format(value)}"
-
-
-def _usable(low: Floats, high: Floats) -> bool:
-    """Whether all values are finite and not too large; NaN is its column's smallest and largest value."""
-    return bool((low >= -LARGEST).all() and (high <= LARGEST).all())
 
 
 def _range_of(X: Floats) -> tuple[Floats, Floats]:

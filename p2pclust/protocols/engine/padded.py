@@ -1,17 +1,17 @@
 """Contributions as vectors of numbers that pads can hide, and the total of a set of peers from padded ones.
 
-A contribution to an additive stage is integers (see ``fixed_point``). Here all of them become one vector modulo 2**64, with
-one number more that is 1, the check word: in a total it is the number of peers, or the total is of other peers than it
-should be. Limbs of totals are smaller than 2**62, so nothing is lost modulo 2**64: the total has the bits of a plain one.
-
-Of a stage that needs only whether totals are zero (``Additive.whether``), each number that is not zero is replaced by a
-secret random word. So a total says that some peer has sent a number there, and neither how many peers nor which numbers.
+The integers of a contribution to an additive stage become one vector modulo 2**64, with one number more that is 1, the check
+word: in a total it is the number of peers, or the total is of other peers than it should be. Limbs of totals are smaller
+than 2**62, so nothing is lost modulo 2**64. Of a stage that needs only whether totals are zero (``Additive.whether``), each
+number that is not zero is replaced by a secret random word: a total says that some peer has sent a number there, no more.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -40,12 +40,11 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """The length of a vector."""
         return sum(self._sizes()) + 1
 
     def _sizes(self) -> list[int]:
         each = 1 if self.whether else self.limbs
-        return [each * int(np.prod(shape)) for shape in self.shapes.values()]
+        return [each * math.prod(shape) for shape in self.shapes.values()]
 
     def numbers(self, contribution: Contribution, words: Numbers | None = None) -> Numbers:
         """Return all integers of a contribution, in order, and the check word, shape (size,).
@@ -84,20 +83,15 @@ class Layout:
         - `n_members`: the number of peers in the set.
         """
         total = np.zeros(self.size, dtype=np.uint64)
-        for vector in padded:
-            total += self._checked(vector)
-        for vector in removed:
-            total -= self._checked(vector)
+        for add, vector in chain(((np.add, one) for one in padded), ((np.subtract, one) for one in removed)):
+            if vector.shape != (self.size,):
+                raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
+            add(total, vector, out=total)
         if int(total[-1]) != n_members:
             raise WireError(
                 f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}"
             )
         return self.contribution(total)
-
-    def _checked(self, vector: Numbers) -> Numbers:
-        if vector.shape != (self.size,):
-            raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
-        return vector
 
 
 def layout_of(job: Job, state: JobState) -> Layout:

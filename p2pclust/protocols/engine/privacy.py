@@ -1,35 +1,17 @@
-"""Privacy rules that several protocols share, and what a request for a private job becomes.
-
-Only k-means over declared bounds can be differentially private, and nothing but its noisy rounds may ask a peer: ranges,
-numbers of rows, an objective or centers that a peer proposes depend on single rows exactly.
-"""
+"""Privacy rules that several protocols share."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.errors import UsageError
-from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.base import Abstain
-from p2pclust.protocols.engine.job import Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import HELD
-from p2pclust.protocols.engine.registry import build
-from p2pclust.tools.spelling import did_you_mean
 
 #: A pick is revealed as the mean of so many nearest rows (careful seeding: the average of its 5 nearest neighbours).
 NEIGHBOURS = 5
 LEAST_ROWS = 3  # a peer with fewer rows proposes nothing: a mean of two is nearly a row
-_ASKED_AS: Final = "llf-cm"
-_STAGE: Final = "private-cm"
-#: Of a private job. More rounds come closer to where k-means rests, and have more noise each: with a small epsilon that
-#: costs more than it brings (benchmarks/private_cm.py).
-_ROUNDS: Final = 16
-_NOISY_ROUNDS: Final = 8
 
 
 def least_to_propose(local: Local) -> int:
@@ -99,46 +81,3 @@ def hold_small_clusters(sent: NDArray[np.bool_], least: int) -> None:
             f"{HELD}: none of its clusters holds {least} rows or more: add rows, ask for fewer clusters, or set "
             "min_cluster_size = 1 (single rows may then be sent)"
         )
-
-
-def private_stages(
-    n_clusters: int, privacy: Any, bounds: tuple[list[float], list[float]], scaling: str,
-    init: str | list[list[float]] | None, max_rounds: int | None, parameters: Mapping[str, Any],
-) -> tuple[Stage, ...]:  # fmt: skip
-    """Return the stages of a private job.
-
-    The declared bounds have a number for each feature, and an array of first centers is nested lists; `parameters` are
-    what else the person gave. Raises UsageError with one line that says what cannot be private, why, and what would work.
-
-    >>> box, promise = ([0.0], [8.0]), {"epsilon": 2, "delta": 1e-6}
-    >>> [stage.protocol for stage in private_stages(2, promise, box, "none", "uniform", None, {})]
-    ['range', 'none', 'seeding', 'private-cm']
-    """
-    promise, number = _promise(privacy), {"n_clusters": n_clusters}
-    build(_ASKED_AS, {**number, **parameters})  # checks what a private job leaves out
-    box = {"lo": bounds[0], "hi": bounds[1]}
-    if max_rounds is None:
-        max_rounds = _ROUNDS if promise["epsilon"] >= 1.0 else _NOISY_ROUNDS
-    before = [Stage("range", box), Stage(scaling)]
-    if isinstance(init, list):
-        before.append(Stage("seeding", {**number, "init": "given", "centers": init}))
-    elif init == "uniform":
-        before.append(Stage("seeding", {**number, "init": "uniform"}))
-    elif init is not None:  # without, the private stage spreads the first centers over the box
-        raise UsageError(
-            f"privacy: init = {init!r} looks at rows: leave init out, or choose 'uniform' or an array that does "
-            "not come from the data"
-        )
-    return (*before, Stage(_STAGE, {**number, **promise, **box, "rounds": max_rounds}))
-
-
-def _promise(privacy: Any) -> dict[str, float]:
-    if not isinstance(privacy, Mapping) or not all(isinstance(name, str) for name in privacy):
-        raise UsageError("privacy: expected { epsilon = 2, delta = 1e-6 }")
-    for name in privacy:
-        if name not in ("epsilon", "delta"):
-            raise UsageError(f"privacy: unknown name {name[:60]!r}{did_you_mean(name[:60], ('epsilon', 'delta'))}")
-    for name in ("epsilon", "delta"):
-        if name not in privacy:
-            raise UsageError(f"privacy: {name} is missing: expected for example {{ epsilon = 2, delta = 1e-6 }}")
-    return {name: checks.real(f"privacy: {name}", privacy[name], above=0.0) for name in ("epsilon", "delta")}

@@ -1,16 +1,29 @@
-"""From a protocol's id to its class, imported when it is needed: one of p2pclust's own, or of a plug-in."""
+"""From a protocol's id to its class, imported when it is needed: one of p2pclust's own, or of a plug-in.
+
+Another package brings a protocol by an entry point in the group ``p2pclust.protocols``: the protocol's id, and its class
+as ``module:Class``. Job documents name that package with its version.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import importlib
+import math
+import sys
+import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine.base import Protocol
+from p2pclust.protocols.engine.base import Labelling, Protocol
 from p2pclust.tools.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    import importlib.metadata
 
 _CLASSES = {
     "llf-cm": ("p2pclust.protocols.centers.llf_cm", "LosslessCMeansProtocol"),
@@ -74,8 +87,6 @@ def asked_as(protocol: str) -> str:
 
 def clusterings() -> tuple[str, ...]:
     """Return the ids of the protocols that a person can ask for here, plug-ins included."""
-    from p2pclust.protocols.engine.plugins import plugins  # noqa: PLC0415 - reads the metadata of all packages
-
     return (*CLUSTERING, *(name for name in sorted(plugins()) if name not in _CLASSES))
 
 
@@ -83,8 +94,6 @@ def package_of(protocol: object) -> str:
     """Return the name and version of the package that brings a protocol; empty for p2pclust's own, and if unknown."""
     if protocol in _CLASSES:
         return ""
-    from p2pclust.protocols.engine.plugins import plugins  # noqa: PLC0415
-
     plugin = plugins().get(str(protocol))
     return "" if plugin is None else plugin.package
 
@@ -102,7 +111,6 @@ def main_stage(protocols: Sequence[str]) -> int:
 
 
 def known() -> tuple[str, ...]:
-    """Return the ids of p2pclust's own stages."""
     return tuple(_CLASSES)
 
 
@@ -131,15 +139,9 @@ def protocol_class(protocol: object, *, among: Sequence[str] | None = None) -> t
     """Return the class of a protocol: a plug-in, or one of p2pclust's own ids `among` those; by default any.
 
     Raise UsageError for an unknown id, with the nearest known one, and for a plug-in that cannot be used.
-
-    >>> protocol_class("llf-fcn")
-    Traceback (most recent call last):
-    p2pclust.errors.UsageError: unknown protocol 'llf-fcn' (did you mean 'llf-fcm'?)
     """
     ids: Iterable[str] = _CLASSES if among is None else among
     if not isinstance(protocol, str) or protocol not in ids:
-        from p2pclust.protocols.engine.plugins import plugins  # noqa: PLC0415
-
         if protocol not in _CLASSES and str(protocol) in plugins():
             return plugins()[str(protocol)].load()
         shown, ids = str(protocol)[:60], [*ids, *plugins()]
@@ -164,18 +166,15 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     Of a plug-in, `package` is the name and version of the package that brings it, which must be installed here. Raise
     UsageError for an unknown or missing parameter, a value of another type or out of range, and a package that is not
     here.
-
-    >>> build("llf-fcm", {"n_clusters": 3, "fuzzifer": 2.0})
-    Traceback (most recent call last):
-    p2pclust.errors.UsageError: llf-fcm: unknown parameter 'fuzzifer' (did you mean 'fuzzifier'?)
     """
     if package:
-        from p2pclust.protocols.engine.plugins import built, not_here  # noqa: PLC0415
-
         if protocol in _CLASSES:
             raise UsageError(f"{protocol} is a protocol of p2pclust's own, not of {package}")
-        if flaw := not_here(str(protocol), package):
-            raise UsageError(flaw)
+        here = plugins().get(str(protocol))
+        if here is None or here.package != package:
+            name, _, version = package.rpartition(" ")
+            missing = "is not installed here" if here is None else f"is not what is installed here ({here.package})"
+            raise UsageError(f"{protocol} needs {package}, which {missing}: pip install '{name}=={version}'")
     kind = protocol_class(protocol)
     defaults = parameters_of(kind)
     for name in parameters:
@@ -186,4 +185,114 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     for name, default in defaults.items():
         if name not in parameters and default is dataclasses.MISSING:
             raise UsageError(f"{kind.id}: parameter {name!r} is missing")
-    return built(kind, parameters) if package else kind(**parameters)
+    if not package:
+        return kind(**parameters)
+    # The author of a plug-in may have checked nothing.
+    assert issubclass(kind, Labelling)
+    types = parameter_types(kind)
+    for name, value in parameters.items():
+        if problem := type_flaw(types[name], value):
+            raise UsageError(f"{kind.id}: {name} = {value!r}: {problem}")
+    try:
+        return kind(**parameters)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{kind.id}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An entry point: the protocol's id, its class, and the package that brings it."""
+
+    id: str
+    entry: importlib.metadata.EntryPoint
+    package: str  # name and version, as "p2pclust-noisy 1.0"
+
+    def load(self) -> type[Labelling]:
+        """Import the class; raise UsageError if it cannot be imported, or is not a protocol of this id."""
+        said = f"{self.id}: {self.package} declares {self.entry.value}"
+        try:
+            kind: Any = self.entry.load()
+        except Exception as error:  # a package that is not ours may raise anything
+            raise UsageError(f"{said}, which cannot be imported: {type(error).__name__}: {error}") from error
+        suits = isinstance(kind, type) and issubclass(kind, Labelling) and dataclasses.is_dataclass(kind)
+        if not suits:
+            raise UsageError(
+                f"{said}, which is not a dataclass that extends p2pclust.protocols.Labelling or Clustering"
+            )
+        if getattr(kind, "id", "") != self.id:
+            raise UsageError(f"{said}, whose id is {getattr(kind, 'id', '')!r}: name the entry point like it")
+        found: type[Labelling] = kind
+        return found
+
+
+def plugins() -> Mapping[str, Plugin]:
+    """Return the protocols that installed packages bring, by id.
+
+    Of two packages that bring the same id, the first on Python's path counts.
+    """
+    return _installed(tuple(sys.path))
+
+
+@lru_cache(maxsize=8)
+def _installed(path: tuple[str, ...]) -> Mapping[str, Plugin]:
+    """Return the plug-ins on this path: reading all metadata takes milliseconds."""
+    import importlib.metadata  # noqa: PLC0415 - only for an id that p2pclust does not have itself
+
+    found: dict[str, Plugin] = {}
+    for entry in importlib.metadata.entry_points(group="p2pclust.protocols"):
+        if entry.dist is not None:
+            found.setdefault(entry.name, Plugin(entry.name, entry, f"{entry.dist.name} {entry.dist.version}"))
+    return found
+
+
+@lru_cache(maxsize=64)
+def parameter_types(kind: type[Labelling]) -> Mapping[str, Any]:
+    """Return the type of each parameter of a protocol; of one whose annotation cannot be resolved, Any."""
+    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    try:
+        hints = typing.get_type_hints(kind)
+    except (NameError, TypeError, AttributeError):
+        hints = {}
+    return {name: hints.get(name, Any) for name in fields}
+
+
+_PLAIN: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "text"),
+    type(None): ((type(None),), "nothing"),
+}
+
+
+def type_flaw(wanted: Any, value: object) -> str:
+    """Say what a parameter of this type has to be, or return an empty string if the value is that.
+
+    >>> type_flaw(float, 2), type_flaw(float, "2"), type_flaw(Literal["a", "b"], "c"), type_flaw(tuple[int, ...], [1, 2.5])
+    ('', 'expected a number', "expected 'a' or 'b'", 'expected a list, each item a whole number')
+    """
+    return "" if _is(wanted, value) else f"expected {_words(wanted)}"
+
+
+def _is(wanted: Any, value: object) -> bool:
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if wanted in _PLAIN:
+        return type(value) in _PLAIN[wanted][0] and not (isinstance(value, float) and not math.isfinite(value))
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in arguments)
+    if origin in (Union, UnionType):
+        return any(_is(one, value) for one in arguments)
+    if origin in (list, tuple):
+        return isinstance(value, list | tuple) and all(_is(arguments[0], item) for item in value)
+    return True
+
+
+def _words(wanted: Any) -> str:
+    arguments = [one for one in get_args(wanted) if one not in (type(None), Ellipsis)]
+    if wanted in _PLAIN:
+        return _PLAIN[wanted][1]
+    if get_origin(wanted) is Literal:
+        return " or ".join(repr(one) for one in arguments)
+    if get_origin(wanted) in (list, tuple):
+        return f"a list, each item {_words(arguments[0])}"
+    return " or ".join(_words(one) for one in arguments)

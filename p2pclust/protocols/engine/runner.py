@@ -1,8 +1,6 @@
 """The reference: a whole job in one process, through the same engine and the same grid as a fleet.
 
-:func:`run_in_process` runs a job, :func:`replay` does it again with the contributors that a run recorded, and
-:func:`pooled` evaluates the same algorithm on the union of their rows in plain floats, independently of the engine.
-Where a protocol does not promise to equal it, :func:`pooled_run` gives what pooling would have found instead.
+:func:`pooled` evaluates the same algorithm on the union of the rows in plain floats, independently of the engine.
 """
 
 from __future__ import annotations
@@ -21,12 +19,11 @@ from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Clustering, Labelling, WithWorkspace
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Labelling, WithWorkspace
 from p2pclust.protocols.engine.engine import Group, Peers, added_up
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Run, Workspace, digest_of
 
@@ -50,7 +47,6 @@ class Workspaces:
     blobs: dict[bytes, bytes] = field(default_factory=dict)  # published, and still wanted; by digest
 
     def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterable[_Result]:
-        """Return the function's result for each item, in order."""
         if self.threads == 1 or len(items) < 2:
             return map(function, items)
         with ThreadPoolExecutor(self.threads) as pool:
@@ -82,7 +78,6 @@ class Workspaces:
         return made
 
     def _within(self, run: Run) -> Workspaces:
-        """Return the workspaces of a job among some of these peers: the same blobs and notes, by its roster's indices."""
         notes = {index: self.notes[peer] for index, peer in enumerate(run.roster) if peer in self.notes}
         return Workspaces(1, notes, self.blobs)
 
@@ -136,10 +131,6 @@ def _run(
     job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces,
     entropy: Callable[[int], bytes] | None = None, groups: Sequence[int] = (),
 ) -> JobState:  # fmt: skip
-    def run_child(run: Run, own: Workspaces) -> JobState:
-        """Run a job that a round wants, among some of the peers."""
-        return _run(run.job, [locals[peer] for peer in run.roster], None, own)
-
     n_peers, memory = len(locals), engine.Memory()
     state = _begin(job, locals)
     _refuse_unknown(job, state)
@@ -147,7 +138,10 @@ def _run(
         asked = engine.asked(job, state, n_peers)
         if job.protocols[state.stage].asks == "one":
             asked = asked[:1]
-        prepared = workspaces.prepare(job, state, asked, n_peers, run_child)
+        prepared = workspaces.prepare(
+            job, state, asked, n_peers,
+            lambda run, own: _run(run.job, [locals[peer] for peer in run.roster], None, own),
+        )  # fmt: skip
 
         def answer(
             peer: int, state: JobState = state, prepared: Mapping[int, Workspace] = prepared
@@ -310,7 +304,6 @@ def clustering_stage(job: Job) -> tuple[int, Clustering]:
 
 
 def rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
-    """Return every peer's rows in a round."""
     now = list(locals)
     for begins, peer, rows in later:
         if begins <= number:
@@ -330,9 +323,17 @@ def _kept_start(
         raise UsageError(
             "weights: the pooled algorithm counts every row once: compare without them, or with repeated rows"
         )
-    states = replayed(job, locals, log, later, groups)
-    first = _first_centers(job, states, stage)
-    last = first
+    states, reason = replayed(job, locals, log, later, groups), "its log ends before"
+    for state in states:
+        # A protocol that makes its own centers begins with drawn ones, until peers have proposed some. Peers that hold
+        # columns have theirs from the beginning.
+        there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
+        if state.stage == stage and there:
+            first = last = state.arrays
+            break
+        reason = state.reason or reason
+    else:
+        raise UsageError(f"the job did not reach its clustering stage: {reason}")
     if "starts" not in first:
         return first, len(log)
     for state in states:
@@ -340,19 +341,6 @@ def _kept_start(
     if "winner" not in last:
         return first, len(log)
     return first.replace(centers=first["starts"][int(last["winner"])]), last["shifts"].size
-
-
-def _first_centers(job: Job, states: Iterator[JobState], stage: int) -> State:
-    """Return the first arrays of the clustering stage that have centers; the iterator continues after them."""
-    reason = "its log ends before"
-    for state in states:
-        # A protocol that makes its own centers begins with drawn ones, until peers have proposed some. Peers that hold
-        # columns have theirs from the beginning.
-        there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
-        if state.stage == stage and there:
-            return state.arrays
-        reason = state.reason or reason
-    raise UsageError(f"the job did not reach its clustering stage: {reason}")
 
 
 def replayed(
@@ -388,8 +376,7 @@ def by_groups(
     job: Job, state: JobState, given: Sequence[tuple[int, Contribution]], groups: Sequence[int]
 ) -> list[tuple[Peers, Contribution]]:  # fmt: skip
     """Return the totals of groups in a stage that looks at single contributions; else, or without groups, what was given."""
-    protocol = job.protocols[state.stage]
-    if not groups or not isinstance(protocol, Additive) or not protocol.one_by_one:
+    if not groups or not job.protocols[state.stage].one_by_one:
         return list(given)
     found: list[tuple[Peers, Contribution]] = []
     for own in groups:

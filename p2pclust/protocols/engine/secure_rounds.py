@@ -17,11 +17,9 @@ from typing import Final
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
-from p2pclust.protocols.engine.base import Additive
-from p2pclust.protocols.engine.engine import Group, Peers
+from p2pclust.protocols.engine.engine import Group, Peers, by_themselves
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
-from p2pclust.protocols.engine.stages import by_themselves
 from p2pclust.protocols.secure.classes import exposed, grouped, parted
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
@@ -54,7 +52,6 @@ class Terms:
 
     @property
     def n_peers(self) -> int:
-        """The number of peers on the job roster."""
         return len(self.keys.devices)
 
     @property
@@ -69,15 +66,9 @@ def unfit(job: Job, groups: int = 0) -> str:
     if problem := next(exclusions.problems(job.fill_in(asked)), ""):
         return problem
     for protocol in job.protocols:
-        by_group = groups and isinstance(protocol, Additive) and protocol.one_by_one
-        if not (protocol.sums_only() or by_group):
+        if not (protocol.sums_only() or (groups and protocol.one_by_one)):
             return f"secure: {protocol.id} {protocol.instead_of_sums()}"
-    return _exact(job)
-
-
-def _exact(job: Job) -> str:
-    """Return which stage would reveal exact numbers beside one that adds noise, or an empty string."""
-    noisy = [number for number, one in enumerate(job.protocols) if isinstance(one, Additive) and one.noisy]
+    noisy = [number for number, one in enumerate(job.protocols) if one.noisy]
     if not noisy:
         return ""
     first = engine.begin(job)
@@ -131,8 +122,7 @@ def flaw(state: JobState, terms: Terms) -> str:
 
 def groups_in(job: Job, state: JobState, part: Secured) -> tuple[int, ...]:
     """Return the groups whose totals are revealed one by one in the stage of a state; empty where only the total is."""
-    protocol = job.protocols[state.stage]
-    return part.groups if isinstance(protocol, Additive) and protocol.one_by_one else ()
+    return part.groups if job.protocols[state.stage].one_by_one else ()
 
 
 def segments_of(job: Job, state: JobState, members: int) -> tuple[int, ...]:
@@ -142,11 +132,8 @@ def segments_of(job: Job, state: JobState, members: int) -> tuple[int, ...]:
 
 def context_of(terms: Terms, state: bytes) -> bytes:
     """Return what the pads of a padded state belong to, from the state's digest; 32 bytes."""
-    whole_ = hashlib.sha256(_FORMAT)
-    for part in (terms.keys.fleet, terms.job_id.encode(), state):
-        whole_.update(len(part).to_bytes(8, "little"))
-        whole_.update(part)
-    return whole_.digest()
+    parts = (terms.keys.fleet, terms.job_id.encode(), state)
+    return hashlib.sha256(_FORMAT + b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()
 
 
 def keepers(part: Secured, terms: Terms) -> dict[int, bytes]:
@@ -159,31 +146,20 @@ def whole(part: Secured, terms: Terms) -> bool:
     return terms.secure.leave == "groups" or (terms.secure.burnt == "groups" and bool(part.burnt))
 
 
-def is_noisy(job: Job, state: JobState) -> bool:
-    """Return whether peers add noise to their contributions to this state."""
-    protocol = job.protocols[state.stage]
-    return isinstance(protocol, Additive) and protocol.noisy
-
-
 def mu_squared_of(job: Job) -> float:
     """Return how much of a privacy budget a job takes from each of its peers: the square of mu, over all its totals.
 
     Rounds that are done again with fresh noise, because keys were exchanged anew, are counted. It is 0 without noise.
-
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> mu_squared_of(cluster_job("llf-cm", n_clusters=2))
-    0.0
     """
-    return math.fsum(one.mu_squared for one in job.protocols if isinstance(one, Additive))
+    return math.fsum(one.mu_squared for one in job.protocols)
 
 
 def least_members(job: Job, state: JobState, terms: Terms) -> int:
     """Return the fewest peers whose sum may be revealed: the cohort, or more where the noise of honest peers is needed."""
     protocol = job.protocols[state.stage]
-    if not isinstance(protocol, Additive) or not protocol.noisy:
-        return terms.secure.cohort
     # Those that pool what they see can subtract their own noise.
-    return max(terms.secure.cohort, protocol.least_contributors(terms.n_peers) + terms.secure.colluders)
+    noisy = protocol.least_contributors(terms.n_peers) + terms.secure.colluders if protocol.noisy else 0
+    return max(terms.secure.cohort, noisy)
 
 
 def set_flaw(job: Job, state: JobState, members: int, terms: Terms) -> str:
@@ -213,7 +189,16 @@ def keys_closed(
     - `maker`: this peer, its term, and the round in which it will open the state.
     """
     before = secured_of(state)
-    sound, unsound = _sound(answers, terms, digest, before.unsettled)
+    # The answers that may be true and are signed, and the peers of the others, with reasons.
+    sound, unsound = {}, {}
+    known = 0 if before.unsettled is None else before.unsettled.asked
+    for index, answer in sorted(answers.items()):
+        if problem := KeyList((answer,)).flaw(terms.keys, terms.job_id, digest):
+            unsound[index] = f"malformed: {problem}"
+        elif (answer.taken or 0) & ~known or any(one.bit_length() > terms.n_peers for one in answer.sets):
+            unsound[index] = "malformed: it reports a set of peers that were not asked"
+        else:
+            sound[index] = answer
     part = _settled(before, tuple(sound.values()), terms.secure, groups_in(job, state, before))
     if cancelled_by:
         return cancelled(replace(state, secured=part), cancelled_by)
@@ -230,28 +215,10 @@ def keys_closed(
         if len({*sound, *never}) < terms.n_peers:
             raise
         # All have answered: no other peer can come.
-        reasons = _reasons(
-            {i: answer.refusal for i, answer in sound.items() if answer.refusal} | dict(before.absent) | never
-        )
-        return replace(state, status="failed", reason=_shortened(few.reason, reasons), secured=_without_keys(part))
+        refused = {index: answer.refusal for index, answer in sound.items() if answer.refusal}
+        return _failed(state, part, few.reason, refused | dict(before.absent) | never)
     arrays = job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
     return replace(state, arrays=arrays, secured=part)
-
-
-def _sound(
-    answers: Mapping[int, KeyEntry], terms: Terms, digest: bytes, unsettled: Unsettled | None
-) -> tuple[dict[int, KeyEntry], dict[int, str]]:  # fmt: skip
-    """Return the answers that may be true and are signed, and the peers of the others, with reasons."""
-    sound, unsound = {}, {}
-    known = 0 if unsettled is None else unsettled.asked
-    for index, answer in sorted(answers.items()):
-        if flaw_ := KeyList((answer,)).flaw(terms.keys, terms.job_id, digest):
-            unsound[index] = f"malformed: {flaw_}"
-        elif (answer.taken or 0) & ~known or any(one.bit_length() > terms.n_peers for one in answer.sets):
-            unsound[index] = "malformed: it reports a set of peers that were not asked"
-        else:
-            sound[index] = answer
-    return sound, unsound
 
 
 def _listed(
@@ -273,7 +240,14 @@ def _listed(
         if not absent[entry.index] and not _fits(job, entry, columns):
             absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
         able |= 0 if absent[entry.index] else 1 << entry.index
-    _refuse_too_few(entries, able, terms, maker, least_members(job, state, terms))
+    secure, least = terms.secure, least_members(job, state, terms)
+    if all(entry.index != maker.index for entry in entries):
+        raise NotEnough("the aggregator has no key yet")
+    if able.bit_count() < least:
+        raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
+    keeping = KeyList(entries).keepers(secure.keepers, terms.keys, maker.index)
+    if len(keeping) <= secure.colluders:
+        raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
     asked = _grouped(part, able, terms, groups)
     absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
     absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
@@ -295,8 +269,9 @@ def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> i
             here = grouped(here, [one & own for one in sets], secure.cohort, order)
         asked |= here if here.bit_count() >= secure.cohort else 0
     if asked.bit_count() < secure.cohort:
-        missing = [index for index in range(terms.n_peers) if not able >> index & 1]
-        without = f"without {_named(missing)} " if missing else ""
+        missing = [f"peer {index}" for index in range(terms.n_peers) if not able >> index & 1]
+        more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        without = f"without {', '.join(missing[:4])}{more} " if missing else ""
         if not sets:
             raise NotEnough(f"{without}no group has {secure.cohort} peers that can contribute")
         raise NotEnough(f"{without}differences of sums would expose single peers")
@@ -363,17 +338,6 @@ def _fits(job: Job, entry: KeyEntry, columns: int) -> bool:
     return entry.columns > 0 if job.by_columns else entry.columns == columns
 
 
-def _refuse_too_few(entries: Sequence[KeyEntry], able: int, terms: Terms, maker: Maker, least: int) -> None:
-    secure = terms.secure
-    if all(entry.index != maker.index for entry in entries):
-        raise NotEnough("the aggregator has no key yet")
-    if able.bit_count() < least:
-        raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
-    keeping = KeyList(tuple(entries)).keepers(secure.keepers, terms.keys, maker.index)
-    if len(keeping) <= secure.colluders:
-        raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
-
-
 def renewed(
     state: JobState, digest: bytes, abstained: Mapping[int, str], silent: Sequence[int], terms: Terms
 ) -> JobState:  # fmt: skip
@@ -391,7 +355,7 @@ def renewed(
             story = f"no total after {part.renewals + 1} exchanges of keys"
             # No peer is asked any more what was revealed in this context.
             part = replace(part, unknown=_with(part.unknown, part.asked))
-        return replace(state, status="failed", reason=_shortened(story, _reasons(absent)), secured=_without_keys(part))
+        return _failed(state, part, story, absent)
     unsettled = Unsettled(digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
     return replace(
         state,
@@ -455,13 +419,8 @@ def exposed_peers(state: JobState, reported: Iterable[int] = ()) -> tuple[int, .
     return members_of(exposed((*part.revealed, *reported), part.cohort, part.unknown))
 
 
-def _reasons(absent: Mapping[int, str]) -> str:
-    return "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(absent.items())[:4])
-
-
-def _shortened(story: str, reasons: str) -> str:
-    return (f"secure sums: {story}" + (f" ({reasons})" if reasons else ""))[:MAX_REASON]
-
-
-def _named(peers: Sequence[int]) -> str:
-    return ", ".join(f"peer {peer}" for peer in peers[:4]) + (f" and {len(peers) - 4} more" if len(peers) > 4 else "")
+def _failed(state: JobState, part: Secured, story: str, absent: Mapping[int, str]) -> JobState:
+    """Return the state of a job that ends with this story, and with the first reasons of peers that are absent."""
+    reasons = "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(absent.items())[:4])
+    story = f"secure sums: {story}" + (f" ({reasons})" if reasons else "")
+    return replace(state, status="failed", reason=story[:MAX_REASON], secured=_without_keys(part))

@@ -2,9 +2,7 @@
 
 A protocol over peers with different columns has a number per row and cluster in its state and in every contribution: 80 MB
 for a million rows and ten clusters. A small device can hold one such array, but not one per peer, nor the copies that
-packing and unpacking make. So an array of more than ``LARGE_BYTES`` may stay where it is (:class:`StoredArray`), and bytes
-to be stored may be a list of pieces (:class:`Pieces`), which has the same bytes, and so the same digest, as if it had been
-packed at once.
+packing and unpacking make. Bytes in pieces (:class:`Pieces`) have the same digest as if they had been packed at once.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,16 +26,18 @@ _MAX_STRING = 4096
 _STEP = 2**18
 
 
+@dataclass(frozen=True)
 class Stored:
-    """The bytes of a blob, which can be read from the beginning again: `reopen` returns the chunks in order."""
+    """The bytes of a blob, which can be read from the beginning again."""
 
-    def __init__(self, reopen: Callable[[], Iterator[bytes]], size: int) -> None:
-        self._reopen = reopen
-        self.size = size
+    reopen: Callable[[], Iterator[bytes]]  # returns the chunks in order
+    size: int
 
-    def reader(self) -> Reader:
-        """Begin to read."""
-        return Reader(self._reopen())
+    def reader(self, skipped: int = 0) -> Reader:
+        """Begin to read, behind the first bytes."""
+        reader = Reader(self.reopen())
+        reader.skip(skipped)
+        return reader
 
 
 class Reader:
@@ -52,14 +53,12 @@ class Reader:
         return b"".join(self._take(size))
 
     def into(self, target: memoryview) -> None:
-        """Fill a buffer with the next bytes."""
         at = 0
         for part in self._take(len(target)):
             target[at : at + len(part)] = part
             at += len(part)
 
     def skip(self, size: int) -> None:
-        """Pass over the next bytes."""
         for _ in self._take(size):
             pass
 
@@ -91,7 +90,6 @@ class StoredArray:
 
     @property
     def nbytes(self) -> int:
-        """The size of its numbers."""
         return math.prod(self.shape) * self._wire.itemsize
 
     def blocks(self, height: int) -> Iterator[NDArray[Any]]:
@@ -99,8 +97,7 @@ class StoredArray:
 
         Raise WireError for a number that is not finite, or where the blob ends before the array does.
         """
-        reader = self._blob.reader()
-        reader.skip(self._offset)
+        reader = self._blob.reader(self._offset)
         scratch = np.empty((min(height, self.shape[0]), *self.shape[1:]), dtype=self._wire)
         for start in range(0, self.shape[0], height):
             block = scratch[: min(height, self.shape[0] - start)]
@@ -110,7 +107,6 @@ class StoredArray:
             yield block if block.dtype == self.dtype else block.astype(self.dtype)
 
     def load(self) -> NDArray[Any]:
-        """Return the whole array, read-only."""
         whole = np.empty(self.shape, dtype=self.dtype)
         height = max(1, _STEP // max(1, whole[:1].nbytes))
         for number, block in enumerate(self.blocks(height)):
@@ -119,9 +115,7 @@ class StoredArray:
         return whole
 
     def raw(self, step: int) -> Iterator[bytes]:
-        """Yield its bytes as they are stored."""
-        reader = self._blob.reader()
-        reader.skip(self._offset)
+        reader = self._blob.reader(self._offset)
         for start in range(0, self.nbytes, step):
             yield reader.read(min(step, self.nbytes - start))
 
@@ -140,7 +134,7 @@ class Pieces:
     def __init__(self, pieces: list[bytes | memoryview | StoredArray]) -> None:
         self._pieces = pieces
         self._size = sum(piece.nbytes if isinstance(piece, StoredArray) else len(piece) for piece in pieces)
-        self._reader = self._open()
+        self._reader = Reader(_parts(self._pieces))
 
     def __len__(self) -> int:
         return self._size
@@ -150,7 +144,7 @@ class Pieces:
         if step != 1:
             raise ValueError("pieces are cut into consecutive bytes only")
         if start < self._reader.position:
-            self._reader = self._open()
+            self._reader = Reader(_parts(self._pieces))
         self._reader.skip(start - self._reader.position)
         return self._reader.read(max(0, stop - start))
 
@@ -158,7 +152,6 @@ class Pieces:
         return self[0 : self._size]
 
     def digest(self) -> bytes:
-        """Return the blake2b-256 digest of the whole."""
         whole = hashlib.blake2b(digest_size=32)
         for part in _parts(self._pieces):
             whole.update(part)
@@ -167,9 +160,6 @@ class Pieces:
     def head(self) -> bytes:
         """Return everything but the large arrays, to compare with :func:`scan`."""
         return b"".join(piece for piece in self._pieces if isinstance(piece, bytes))
-
-    def _open(self) -> Reader:
-        return Reader(_parts(self._pieces))
 
 
 def _parts(pieces: list[bytes | memoryview | StoredArray]) -> Iterator[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -63,11 +62,6 @@ def shifts(state: JobState) -> list[float | None]:
     return [shift if shift >= 0 else None for shift in found]
 
 
-def last_shift(state: JobState) -> float | None:
-    """Return what the stop rule looked at in the last round, or None if it had nothing to look at, or did not know."""
-    return (shifts(state) or [None])[-1]
-
-
 def suppressed(state: JobState) -> int:
     """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
     held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith(HELD))
@@ -79,42 +73,21 @@ def coarse(state: JobState) -> int:
     return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """One peer and one reason.
+def suspects_of_log(state: JobState, roster: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the peers that sent what no rows can have led to, which the log of a job names the same at every device.
 
-    A suspect is not expelled: it may have a defect, and its next contribution counts if nothing is wrong with it.
+    Each has ``peer`` (its place in the job roster, if no roster is given), ``round`` (the first one, of all stages),
+    ``rounds`` (in how many), ``reason``, and ``found_by``: here "all". A suspect is not expelled: it may have a defect, and
+    its next contribution counts if nothing is wrong with it.
     """
-
-    peer: int  # its place in the job roster
-    round: int  # the first one, of all stages
-    rounds: int  # in how many
-    reason: str
-
-
-def suspects(state: JobState) -> tuple[Suspect, ...]:
-    """Return who sent what no rows can have led to, by the first round of each."""
-    first: dict[tuple[int, str], int] = {}
-    count: dict[tuple[int, str], int] = {}
+    found: dict[tuple[int, str], dict[str, Any]] = {}
     for number, record in enumerate(state.log):
         for peer, reason in record.abstained.items():
             if reason.startswith(IMPLAUSIBLE):
-                key = (peer, reason.removeprefix(IMPLAUSIBLE))
-                first.setdefault(key, number)
-                count[key] = count.get(key, 0) + 1
-    return tuple(Suspect(peer, number, count[peer, reason], reason) for (peer, reason), number in first.items())
-
-
-def suspects_of_log(state: JobState, roster: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the suspects that the log of a job names, which is the same at every device.
-
-    Each has ``peer``, ``round`` (the first one, of all stages), ``rounds`` (in how many), ``reason``, and ``found_by``: here
-    "all".
-    """
-    return [
-        {"peer": roster[one.peer], "round": one.round, "rounds": one.rounds, "reason": one.reason, "found_by": "all"}
-        for one in suspects(state)
-    ]
+                why, name = reason.removeprefix(IMPLAUSIBLE), peer if roster is None else roster[peer]
+                first = {"peer": name, "round": number, "rounds": 0, "reason": why, "found_by": "all"}
+                found.setdefault((peer, why), first)["rounds"] += 1
+    return list(found.values())
 
 
 def suspect_in_words(suspect: Mapping[str, Any]) -> str:

@@ -26,11 +26,10 @@ PADDED = "padded"  # the only array of a padded contribution
 # a number for itself.
 _BY_SHAPE: Final = {
     ("bool", ""): "declared proposed given",
-    (
-        "int64",
-        "",
-    ): "rows n_columns found_bits moments splits winner suppressed further merged stream coarse measured_rows "
-    "measured_hidden batch steps n_rows cref_phase cref_iteration cref_refinement",
+    ("int64", ""): (
+        "rows n_columns found_bits moments splits winner suppressed further merged stream coarse measured_rows "
+        "measured_hidden batch steps n_rows cref_phase cref_iteration cref_refinement"
+    ),
     ("float64", ""): "objective relaxation epsilon delta cost measured_inertia measured_objective measured_within "
     "measured_outside measured_silhouette",
     ("float64", "F"): "lo hi origin scale unit",
@@ -113,7 +112,15 @@ class ContributionReader:
         if list(arrays) != list(self._expected):
             raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._expected)} belong")
         if self._grid is not None and summed == 1 and all(arrays.dtype(name) == np.float64 for name in arrays):
-            return self._rounded(arrays, *self._grid)
+            # The floats of one peer are rounded to the grid of its sums, as the peer itself would have.
+            for name, (_, shape) in self._expected.items():
+                if not matches(size := arrays.shape(name), shape[1:]):
+                    raise WireError(f"contribution: {name} is float64{list(size)}, expected float64{list(shape[1:])}")
+            units, limbs = self._grid
+            try:
+                return Arrays(quantise_all(dict(arrays.items()), units, n_peers=self._n_peers, limbs=limbs))
+            except GridError as error:
+                raise WireError(f"contribution: {error}") from None
         for name, (dtype, shape) in self._expected.items():
             given, size = arrays.dtype(name), arrays.shape(name)
             if given != dtype or not (size == shape or matches(size, shape)):
@@ -122,16 +129,6 @@ class ContributionReader:
             if self._grid is not None and not fits(arrays[name], n_peers=self._n_peers, summed=summed):
                 raise WireError(f"contribution: {name} lies outside the grid")
         return arrays
-
-    def _rounded(self, arrays: Contribution, units: Mapping[str, ArrayLike], limbs: int) -> Contribution:
-        """Round the floats of one peer to the grid of its sums, as the peer itself would have."""
-        for name, (_, shape) in self._expected.items():
-            if not matches(size := arrays.shape(name), shape[1:]):
-                raise WireError(f"contribution: {name} is float64{list(size)}, expected float64{list(shape[1:])}")
-        try:
-            return Arrays(quantise_all(dict(arrays.items()), units, n_peers=self._n_peers, limbs=limbs))
-        except GridError as error:
-            raise WireError(f"contribution: {error}") from None
 
 
 def decode_state(job: Job, data: bytes | Stored) -> JobState:
@@ -162,7 +159,14 @@ def _checked(job: Job, state: JobState, before: JobState | None) -> JobState:
     """Raise WireError for a state that the job cannot have; what it shares with the one before was checked then."""
     if state.stage >= len(job.protocols):
         raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
-    if before is None or not _as_before(state.arrays, before.arrays):
+    changed = None if before is None else state.arrays.changed_since(before.arrays)
+    if (
+        changed is None
+        or not _LOOKED_AT.isdisjoint(changed)
+        # The movements of all rounds so far grow in each, and no other array has their length.
+        or "trails" in state.arrays
+        or any(resized and name != "shifts" for name, resized in changed.items())
+    ):
         _check_arrays(job, state.arrays)
     protocol = job.protocols[state.stage]
     if state.status == "failed":
@@ -177,8 +181,7 @@ def _checked(job: Job, state: JobState, before: JobState | None) -> JobState:
         raise WireError(f"job state: done in stage {state.stage} of a job of {len(job.protocols)}")
     if state.status == "running" and not protocol.needs_rounds(state.arrays):
         raise WireError(f"job state: a round of stage {protocol.id}, which needs none")
-    flaw = protocol.flaw(state.arrays, done=state.status == "done")
-    if flaw:
+    if flaw := protocol.flaw(state.arrays, done=state.status == "done"):
         raise WireError(f"job state: {flaw}")
     return state
 
@@ -186,15 +189,6 @@ def _checked(job: Job, state: JobState, before: JobState | None) -> JobState:
 def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     """Return whether a shape is the expected one, None standing for any length."""
     return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))
-
-
-def _as_before(arrays: State, before: State) -> bool:
-    """Return whether `_check_arrays` finds nothing else in these arrays than in those of the state before."""
-    changed = arrays.changed_since(before)
-    if changed is None or any(name in _LOOKED_AT for name in changed):
-        return False
-    # The movements of all rounds so far grow in each, and no other array has their length.
-    return "trails" not in arrays and all(name == "shifts" for name, resized in changed.items() if resized)
 
 
 def _check_arrays(job: Job, arrays: State) -> None:

@@ -1,22 +1,12 @@
 """What a peer does for a round beside its own mathematics: fetch blobs of other peers, run jobs with some of them.
 
 Most contributions are a pure function of the state and of the peer's rows. FedCRef's need more: the models of others,
-and federated training among some peers. Such a protocol is a ``WithWorkspace``. Before it
-contributes it is asked what it wants; the caller puts that into the workspace, or as much of it as can be had, and then
-asks for the contribution. The verbs:
-
-===========  ==============================================================================================
-fetch        :class:`Fetch` in :class:`Wants`; read with :meth:`Workspace.read`
-run a job    :class:`Run` in :class:`Wants`; read with :meth:`Workspace.result`
-publish      :meth:`Workspace.publish`: the bytes stay here for other peers to fetch; the contribution names them
-keep         :meth:`Workspace.keep`: the peer's own note, sent to no peer, on its disk before the contribution leaves
-agree        the round itself: what ``combine`` makes of the contributions is the same at every peer
-compute      the contribution itself
-===========  ==============================================================================================
+and federated training among some peers. Such a protocol is a ``WithWorkspace``. It is asked what it wants; the caller puts
+that into the workspace, or as much of it as can be had, and then asks for the contribution.
 
 The agreed state is the only program counter: a peer that restarts finds in its register where the job is and in its
-note what it had done itself. What could not be fetched is not in the workspace. A protocol says in its contribution what
-it could do without it, and so nothing waits indefinitely.
+note what it had done itself. A protocol says in its contribution what it could do without what could not be fetched, and so
+nothing waits indefinitely.
 """
 
 from __future__ import annotations
@@ -35,7 +25,6 @@ DIGEST_BYTES: Final = 32
 
 
 def digest_of(data: bytes) -> bytes:
-    """Return the name of a blob: blake2b-256 of its bytes."""
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
@@ -106,5 +95,4 @@ class Workspace:
         return digest_of(data)
 
     def keep(self, note: Arrays) -> None:
-        """Replace the note."""
         self.kept = note

@@ -95,7 +95,6 @@ class Proposal:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The key that orders proposals."""
         return (self.tick, self.peer)
 
 
@@ -110,7 +109,6 @@ class Tick:
     proposal: Proposal | None = None
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
         answers = [[answer.peer, answer.abstains, answer.whole, answer.payload] for answer in self.answers]
         proposal = [] if self.proposal is None else [*self.proposal.rank, _bytes(self.proposal.estimate)]
         mass = [] if self.value is None else [self.weight, _bytes(self.value)]
@@ -215,17 +213,14 @@ class Averaging:
 
     @property
     def neighbours(self) -> tuple[int, ...]:
-        """The peers whose messages a tick needs."""
         return self._links.near[self._me]
 
     @property
     def size(self) -> int:
-        """The number of numbers of a mass."""
         return 0 if self._value is None else self._value.size
 
     @property
     def ended(self) -> bool:
-        """Whether the round is over."""
         if not self._sums:
             return self.tick >= self.hops
         if self._ticks:
@@ -234,7 +229,6 @@ class Averaging:
 
     @property
     def _mixes(self) -> bool:
-        """Whether masses are still needed."""
         return self._sums and self._proposal is None and not (self._ticks and self.tick >= self._ticks)
 
     @property

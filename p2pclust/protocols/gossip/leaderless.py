@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from p2pclust.protocols.engine.engine import floats_of
 from p2pclust.protocols.engine.exclusions import JobOptions, problems, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
@@ -57,7 +59,7 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
         if problem := next(problems(job.fill_in(JobOptions(collect="gossip"))), ""):
             raise Abstain(f"failed: {problem}")
         if isinstance(protocol, Additive):
-            size = sum(math.prod(shape) for shape in _shapes(protocol, state).values())
+            size = sum(map(math.prod, layout_of(job, state).shapes.values()))
             if 16 * size > MOST_BYTES:
                 raise Abstain(f"failed: {size} numbers are more than a message carries to neighbours")
             mass = np.zeros(2 * size)
@@ -74,16 +76,6 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
     except Abstain as abstention:
         return Offer(Answer(peer, abstention.reason[:MAX_REASON]), mass)
     return Offer(Answer(peer, payload=payload), None)
-
-
-def _shapes(protocol: Additive, state: JobState) -> dict[str, tuple[int, ...]]:
-    slots = protocol.expects(state.arrays)
-    return {name: tuple(length for length in slot.shape if length is not None) for name, slot in slots.items()}
-
-
-def ticks_of(job: Job, state: JobState, ticks: int) -> int:
-    """Return after how many ticks of the coming round each peer continues from its own estimate; 0: when all agree."""
-    return 0 if engine.settles(job, state) else ticks
 
 
 def next_state(
@@ -105,8 +97,13 @@ def next_state(
     if isinstance(protocol, Additive):
         total = Arrays()
         if estimate is not None:
-            shapes = _shapes(protocol, state)
-            total = _total(shapes, [answer for _, answer in given], estimate, len(answers), tolerance)
+            # A bit for each array of which all numbers of all peers are whole.
+            whole = reduce(int.__and__, (answer.whole for _, answer in given), -1)
+            shapes = layout_of(job, state).shapes
+            sizes = [math.prod(shape) for shape in shapes.values()]
+            flags = np.repeat([bool(whole >> number & 1) for number in range(len(sizes))], sizes)
+            parts = np.split(total_of(estimate, len(answers), flags, tolerance), np.cumsum(sizes)[:-1])
+            total = Arrays({name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)})
         return engine.close(job, state, total, tuple(peer for peer, _ in given), abstained, n_peers=n_peers)
     reader = ContributionReader(job, state, n_peers=n_peers)
     contributions = []
@@ -116,18 +113,6 @@ def next_state(
         except WireError as error:
             abstained[peer] = f"malformed: {error}"
     return engine.advance(job, state, contributions, abstained, n_peers=n_peers)
-
-
-def _total(
-    shapes: Mapping[str, tuple[int, ...]], given: Sequence[Answer], estimate: Floats, n_peers: int, tolerance: float
-) -> Arrays:
-    whole = -1  # all bits
-    for answer in given:
-        whole &= answer.whole
-    sizes = [math.prod(shape) for shape in shapes.values()]
-    flags = np.repeat([bool(whole >> number & 1) for number in range(len(sizes))], sizes)
-    parts = np.split(total_of(estimate, n_peers, flags, tolerance), np.cumsum(sizes)[:-1])
-    return Arrays({name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)})
 
 
 def run_leaderless(
@@ -144,14 +129,6 @@ def run_leaderless(
     - `ticks`: if above 0, peers mix so many ticks per round in stages that let each continue from its own mixture.
     - `on_round`: called after every round with the state, the ticks that the round took, and how far the estimate of
       any peer was from the agreed one.
-
-    >>> from p2pclust.protocols.engine import summaries
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
-    >>> rows = [Local([[0.0], [1.0]]), Local([[8.0]]), Local([[9.0]])]
-    >>> state = run_leaderless(job, rows, GossipLinks([[1], [0, 2], [1]]))
-    >>> summaries.raw_centers(state).round(9).tolist()
-    [[0.5], [8.5]]
     """
     refuse(job.fill_in(JobOptions(collect="gossip")))
     if flaw := tolerance_flaw(tolerance, links.hops):
@@ -173,7 +150,7 @@ def _round(
     job: Job, states: Sequence[JobState], locals: Sequence[Local], links: GossipLinks, tolerance: float, ticks: int
 ) -> tuple[list[JobState], int, float]:
     n_peers, state = len(locals), states[0]
-    proposer, own_ticks = proposer_of(job, state, links.members, n_peers), ticks_of(job, state, ticks)
+    proposer, own_ticks = proposer_of(job, state, links.members, n_peers), 0 if engine.settles(job, state) else ticks
     offers = [offer(job, states[peer], local, peer, n_peers, proposer) for peer, local in enumerate(locals)]
     peers = [
         Averaging(links, peer, made.answer, made.mass, tolerance=tolerance, ticks=own_ticks)

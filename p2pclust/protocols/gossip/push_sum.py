@@ -2,25 +2,16 @@
 
 D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, FOCS 2003, Protocol Push-Sum; with
 weights after L. Xiao, S. Boyd: Fast linear iterations for distributed averaging, 2004, where
-``mixing="metropolis-hastings"``.
+``mixing="metropolis-hastings"``. docs/protocols/gossip.md has the steps. Shares of one mass add up to it, so no tick
+changes the sum of all masses; an estimate is an average of the neighbours' estimates of the tick before, with positive
+weights, so the largest difference between any two peers never grows. Departures, and why:
 
-A peer holds a *mass*: a vector x and a weight w. In each *tick* it keeps a share of both and gives one to each
-neighbour; its next mass is the sum of the shares that it got. Shares of one mass add up to it, so no tick changes the
-sum of all masses, and ``x / w``, the *estimate*, tends to ``sum(x) / sum(w)`` at every peer. An estimate is an average
-of the neighbours' estimates of the tick before, with positive weights, so the largest difference between any two peers
-never grows.
-
-Departures, and why
--------------------
 - The paper's peers give to one random neighbour at a time; here to all of them, in steps that neighbours take together,
   so that the result does not depend on speed and the same bits come out in process, simulated and on real peers.
-- A message carries the whole mass, and its receiver takes its own share of it. It knows how large that is, because the
-  job's document has the links; so all neighbours are sent the same bytes, and an estimate can be read off without a
-  division by the share.
-- Every peer's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. The total is then the
-  estimate times the number of peers, a whole number that all know exactly. With weight 1 at one peer only, the estimate
-  would be the total itself; but one peer would have to be chosen, and until its weight has spread everywhere the others
-  divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
+- A message carries the whole mass, and its receiver, which knows the links from the job's document, takes its own share.
+- Every peer's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. With weight 1 at one peer
+  only, the estimate would be the total itself; but one peer would have to be chosen, and until its weight has spread
+  everywhere the others divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
 - Besides each number its absolute value is averaged. It says how large the terms of a sum are whose own size says
   nothing of that, because they cancel: "within 1e-9" means within 1e-9 of the sum of the absolute values.
 """
@@ -60,6 +51,7 @@ class GossipLinks:
     Raises UsageError for another mixing, and for links with one end only or to a peer that does not exist.
 
     - `neighbours`: of every peer of the roster, each link at both of its ends.
+    - `members`: the peers that take part; by default all.
     - `mixing` {"push-sum", "metropolis-hastings"}: ``push-sum``: a peer with d neighbours gives each of them, and
       itself, one part of d + 1. ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest
       stays.
@@ -69,7 +61,9 @@ class GossipLinks:
     ({0: 0.5, 1: 0.3333333333333333}, 2)
     """
 
-    def __init__(self, neighbours: Sequence[Sequence[int]], mixing: str = "push-sum") -> None:
+    def __init__(
+        self, neighbours: Sequence[Sequence[int]], mixing: str = "push-sum", members: Collection[int] | None = None
+    ) -> None:
         if mixing not in MIXINGS:
             raise UsageError(f"mixing = {mixing!r}: expected one of {', '.join(MIXINGS)}")
         self._all = tuple(tuple(sorted(set(near))) for near in neighbours)
@@ -78,21 +72,15 @@ class GossipLinks:
             if not all(0 <= other < len(ends) and other != peer and peer in ends[other] for other in near):
                 raise UsageError(f"links of peer {peer}: expected other peers that are linked to it too")
         self.mixing = mixing
-        self._take(range(len(self._all)))
-
-    def _take(self, members: Collection[int]) -> None:
-        self.members = tuple(sorted(set(members)))
-        within = frozenset(self.members)
+        within = frozenset(range(len(self._all)) if members is None else members)
+        self.members = tuple(sorted(within))
         self.near: dict[int, tuple[int, ...]] = {
             peer: tuple(other for other in self._all[peer] if other in within) for peer in self.members
         }
 
     def among(self, members: Collection[int]) -> GossipLinks:
         """Return the links between these peers only: the members, which take part."""
-        links = GossipLinks.__new__(GossipLinks)
-        links._all, links.mixing = self._all, self.mixing
-        links._take(members)
-        return links
+        return GossipLinks(self._all, self.mixing, members)
 
     def shares(self, peer: int) -> dict[int, float]:
         """Return what part of each neighbour's mass, and of its own, this peer takes, in the order of peers."""
@@ -111,7 +99,6 @@ class GossipLinks:
 
     @property
     def connected(self) -> bool:
-        """Whether every member reaches every other."""
         return not self.members or len(self.part(self.members[0])) == len(self.members)
 
     @cached_property
@@ -140,21 +127,12 @@ class GossipLinks:
 
 
 def first_mass(values: Floats) -> Floats:
-    """Return the vector that a peer starts with: its numbers, then their absolute values.
-
-    >>> first_mass(np.array([1.0, -2.0])).tolist()
-    [1.0, -2.0, 1.0, 2.0]
-    """
+    """Return the vector that a peer starts with: its numbers, then their absolute values."""
     return np.concatenate([values, np.abs(values)])
 
 
 def mixed(shares: Mapping[int, float], masses: Mapping[int, tuple[Floats, float]]) -> tuple[Floats, float]:
-    """Return the next mass of a peer: what it takes of its own and its neighbours', added in the order of peers.
-
-    >>> masses = {0: (np.array([4.0]), 1.0), 1: (np.array([0.0]), 1.0)}
-    >>> mixed({0: 0.5, 1: 0.5}, masses)
-    (array([2.]), 1.0)
-    """
+    """Return the next mass of a peer: what it takes of its own and its neighbours', added in the order of peers."""
     value: Floats | None = None
     weight = 0.0
     for peer, share in shares.items():
@@ -166,11 +144,7 @@ def mixed(shares: Mapping[int, float], masses: Mapping[int, tuple[Floats, float]
 
 
 def agrees(own: Floats, theirs: Floats, tolerance: float) -> bool:
-    """Return whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number.
-
-    >>> agrees(np.array([1.0, -1.0, 1.0, 1.0]), np.array([1.1, -1.0, 1.1, 1.0]), 0.2)
-    True
-    """
+    """Return whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number."""
     scale = own[own.size // 2 :]
     allowed = np.concatenate([scale, scale]) * tolerance + _TINY
     return bool((np.abs(own - theirs) <= allowed).all())  # so written, NaN does not agree
@@ -205,11 +179,7 @@ def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance
 
 
 def mixing_matrix(links: GossipLinks) -> Floats:
-    """Return how one tick maps the members' masses, shape (n, n): its columns add up to one.
-
-    >>> (6 * mixing_matrix(GossipLinks([[1], [0, 2], [1]]))).round(12).tolist()
-    [[3.0, 2.0, 0.0], [3.0, 2.0, 3.0], [0.0, 2.0, 3.0]]
-    """
+    """Return how one tick maps the members' masses, shape (n, n): its columns add up to one."""
     place = {peer: number for number, peer in enumerate(links.members)}
     matrix = np.zeros((len(place), len(place)))
     for peer in links.members:
@@ -219,11 +189,7 @@ def mixing_matrix(links: GossipLinks) -> Floats:
 
 
 def second_eigenvalue(links: GossipLinks) -> float:
-    """Return the second largest modulus of the mixing matrix' eigenvalues: what remains of a difference after a tick.
-
-    >>> round(second_eigenvalue(GossipLinks([[1], [0, 2], [1]])), 12)
-    0.5
-    """
+    """Return the second largest modulus of the mixing matrix' eigenvalues: what remains of a difference after a tick."""
     if len(links.members) < 2:
         return 0.0
     matrix = mixing_matrix(links)

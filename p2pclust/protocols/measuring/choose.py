@@ -1,19 +1,4 @@
-"""Choose the number of clusters: from a table of measures to a recommendation and its reason.
-
-Pure functions of what :mod:`p2pclust.protocols.measuring.measure` left. Each of four measures votes for one number of
-clusters:
-
-====================  ===================================================================================
-measure               its vote
-====================  ===================================================================================
-soft Davies–Bouldin   where it is smallest
-Xie–Beni              where it is smallest
-simplified silhouette where it is greatest
-elbow                 where the curve of the inertia bends most
-====================  ===================================================================================
-
-The number with most votes is recommended, the smaller one of several. There is no such thing as the true number: the
-reason says which measures agree, and where they do not.
+"""Choose the number of clusters: from a table of measures to a recommendation and its reason (docs/protocols/measure.md).
 
 The elbow is the sharpest bend of the *logarithm* of the inertia: where one more cluster helped much, and the next one
 helps little, each in proportion to what was left. The usual largest distance from the chord of the plain curve depends on
@@ -90,11 +75,6 @@ def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
     """Return where the logarithm of the inertia bends most, or None if it nowhere bends that way.
 
     Numbers of clusters ascend; the steps need not be 1. Inertias are of the same rows, or per row.
-
-    >>> elbow([1, 2, 3, 4, 5], [100.0, 60.0, 5.0, 4.0, 3.5])
-    3
-    >>> elbow([2, 3], [60.0, 5.0]) is None
-    True
     """
     values = np.asarray(inertias, dtype=np.float64)
     if values.size < 3 or not values.max() > 0.0:
@@ -116,7 +96,6 @@ def _least(clusters: Sequence[int], values: Sequence[float]) -> int | None:
 
 
 def _agreement(chosen: int, votes: Mapping[str, int | None], cast: Counter[int], agreed: bool) -> str:
-    """Say which measures are best where, and how the chosen number follows."""
     names = {clusters: [name for name, vote in votes.items() if vote == clusters] for clusters in sorted(cast)}
     for_it = names.pop(chosen)
     if agreed and not names:

@@ -44,9 +44,18 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
     hardly any row belongs to center 2: ask for fewer clusters, or look for outliers
     centers 1 and 2 nearly coincide: ask for fewer clusters or other first centers, or look for outliers
     """
-    objective = objective_of(state)
-    found = _of_local_centers(state) if objective is None else _of_objective(state, objective)
-    return (*_of_ranges(state, features), *found)
+    found, objective = list(_of_ranges(state, features)), objective_of(state)
+    if objective is not None:
+        return (*found, *_of_objective(state, objective))
+    # Of a result of local centers, once each.
+    further, merged = (int(state.get(name, 0)) for name in ("further", "merged"))
+    if further >= 1 and merged > _SPLIT * further:
+        found.append(
+            f"peers split clusters, and the parts may stand in the place of others: {merged} of the {further} local centers "
+            "beyond one per peer share a cluster with another of their peer; set n_local_clusters to the number of clusters "
+            "that a peer holds (1 if it holds one)"
+        )
+    return tuple(found)
 
 
 def _of_ranges(state: State, features: Sequence[str]) -> tuple[str, ...]:
@@ -70,27 +79,18 @@ def _of_ranges(state: State, features: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _of_local_centers(state: State) -> tuple[str, ...]:
-    """Doubt a result of local centers, once each, where peers split clusters."""
-    further, merged = (int(state.get(name, 0)) for name in ("further", "merged"))
-    if further < 1 or merged <= _SPLIT * further:
-        return ()
-    return (
-        f"peers split clusters, and the parts may stand in the place of others: {merged} of the {further} local centers "
-        "beyond one per peer share a cluster with another of their peer; set n_local_clusters to the number of clusters "
-        "that a peer holds (1 if it holds one)",
-    )
-
-
 def _of_objective(state: State, objective: float) -> tuple[str, ...]:
     centers, masses = state["centers"], state["masses"]
     empty = np.flatnonzero(masses < _HARDLY * masses.mean())
     found = []
     if empty.size:
-        found.append(
-            f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers"
-            + _lone_rows(state)
-        )
+        lone, times = "", int(state.get("suppressed", 0))
+        if times >= 1:
+            lone = (
+                f" (clusters of one row at a peer were sent as zeros, {times} in all rounds, so a lone row may be there: "
+                "suppress_singletons = false counts it, and reveals it)"
+            )
+        found.append(f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers{lone}")
     spread = np.sqrt(max(objective, 0.0) / masses.sum())
     for together in _close_groups(centers, _NEARLY * spread):
         # One far row makes the spread so large that well separated centers look like one.
@@ -106,17 +106,6 @@ def _of_objective(state: State, objective: float) -> tuple[str, ...]:
             "n_init may find a better one"
         )
     return tuple(found)
-
-
-def _lone_rows(state: State) -> str:
-    """Say that rows may be missing from a cluster because each was its peer's only one there."""
-    times = int(state.get("suppressed", 0))
-    if times < 1:
-        return ""
-    return (
-        f" (clusters of one row at a peer were sent as zeros, {times} in all rounds, so a lone row may be there: "
-        "suppress_singletons = false counts it, and reveals it)"
-    )
 
 
 def _close_groups(centers: NDArray[np.float64], distance: float) -> list[NDArray[np.intp]]:

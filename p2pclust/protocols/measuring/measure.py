@@ -1,26 +1,11 @@
 """How good a clustering is, measured by the fleet: sums over every peer's rows, in one round after the clustering.
 
-What is a sum over rows is a sum over peers, so the total gives exactly what :mod:`p2pclust.metrics` would give on the
-pooled rows: the k-means objective (inertia), the fuzzy objective, Within and Outside SSE, Xie–Beni, the soft
-Davies–Bouldin index, the simplified silhouette, and how many rows each cluster has. Distances are those of working
-coordinates, in which the job clustered: with a scaling other than ``none`` they have no units of the data.
-
-What a peer reveals
--------------------
-Its number of rows; for each cluster how many of its rows are nearest to it, their total membership, and their distances
-weighted by membership, all summed; and five sums over all its rows. One row could be located by them: the distance to a
-center is a sphere around it, and C + 1 spheres meet in a point. Two rules stand before that, and both can be turned off:
-
-- *Gate* (``privacy_gate``). Like LLF-FCM, section 4.2, the stage asks for more unknowns than equations. A peer's rows are
-  ``N F`` unknowns. It sent ``C (F + 1)`` sums in the last round of the clustering, about centers that have hardly moved,
-  and sends ``3 C + 5`` here. So it abstains unless ``N F > C (F + 4) + 5``. This is a hurdle, not a proof, as there: the
-  rounds before, and other jobs over the same rows, are more equations.
-- *Singletons* (``suppress_singletons``). Like LLF-CM, line 11: a cluster with one of the peer's rows is sent as empty.
-  Only the counts lose by that, and how many were hidden is counted; every other measure stays exact. With a fuzzifier
-  near 1 the weighted sums come close to sums over the rows of one cluster, be it a single one: 2 mixes them.
-
-Where jobs with different numbers of clusters are compared, all must have measured the same rows. So the gate looks at the
-largest of them, ``compare_up_to``, in each.
+The totals give what :mod:`p2pclust.metrics` would give on the pooled rows, in working coordinates. One row could be located
+by a peer's sums: the distance to a center is a sphere around it, and C + 1 spheres meet in a point. Two rules stand before
+that, and both can be turned off (docs/protocols/measure.md): the gate, with as many unknowns as in LLF-FCM, section 4.2,
+and the suppression of singletons as in LLF-CM, line 11. Only the counts lose by the second; every other measure stays
+exact. With a fuzzifier near 1 the weighted sums come close to sums over the rows of one cluster, be it a single one: 2
+mixes them.
 """
 
 from __future__ import annotations
@@ -35,8 +20,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import nearest
 from p2pclust.errors import UsageError
-from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
-from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
+from p2pclust.metrics.rows import crisp_sums, davies_bouldin_of, fuzzy_spreads, weighted_scatters, xie_beni_of
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Slot, never

@@ -1,15 +1,8 @@
 """The last round of a clustering: the peers add up what it minimises, and of several starts the best one is kept.
 
-The objective is that of the final centers, in squared working coordinates: of c-means the sum over rows of the squared
-distance to the nearest center, of fuzzy c-means ``sum u^m d^2``. With it come the masses of the clusters, the numbers of
-their rows or ``sum u^m``: :mod:`p2pclust.protocols.measuring.doubts` says from both whether a result is suspect.
-
-What a peer reveals
--------------------
-For each start: its own rows' share of the objective, and for each cluster the number of its rows, or the sum of their
-memberships to the power of the fuzzifier. The rules of the clustering before hold here too: the peers that its privacy
-gate held reveal nothing, and a cluster with one local row counts none. Nor does a peer with fewer than ``min_rows`` rows
-reveal anything: the squared distance of one row is a sphere on which the row lies. Those peers send zeros.
+docs/protocols/stages.md says what is added up, in squared working coordinates. The rules of the clustering before hold
+here too: peers that its privacy gate held send zeros, and a cluster with one local row counts none. So do peers with fewer
+than ``min_rows`` rows: the squared distance of one row is a sphere on which the row lies.
 """
 
 from __future__ import annotations
@@ -21,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, objective, objective_and_weights, weighted_sums_and_counts
+from p2pclust.clustering import objective, objective_and_weights, weighted_sums_and_counts
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
@@ -95,30 +88,26 @@ class Objective(Evaluation):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         starts = self._starts(state)
-        if self._is_held(state, local):
-            return Arrays(objectives=np.zeros(self.n_init), masses=np.zeros(starts.shape[:2]))
-        points = local.points(state)
-        found = [self._objective_and_masses(local, points, centers) for centers in starts]
-        # All that this peer reveals.
-        return Arrays(objectives=[value for value, _ in found], masses=np.stack([masses for _, masses in found]))
-
-    def _is_held(self, state: State, local: Local) -> bool:
-        """Whether this peer's rows stay out; it has abstained from the clustering already, or has hardly any row."""
+        objectives, masses = np.zeros(self.n_init), np.zeros(starts.shape[:2])
+        held = local.n_samples < self.min_rows
         if self.privacy_gate:
             try:
                 size_gate(local, len(state["centers"]), starts=self.n_init, rounds=self.gate_rounds)
-            except Abstain:
-                return True
-        return bool(local.n_samples < self.min_rows)
-
-    def _objective_and_masses(
-        self, local: Local, points: Points, centers: NDArray[np.float64]
-    ) -> tuple[float, NDArray[np.float64]]:
-        if self.fuzzifier is not None:
-            return objective_and_weights(points, centers, self.fuzzifier, local.weights)
-        _, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
-        least = local.least_cell(2 if self.min_rows > 1 else 1)
-        return objective(points, centers, None, local.weights), np.where(counts < least, 0.0, masses)
+            except Abstain:  # it has abstained from the clustering already
+                held = True
+        if held:
+            return Arrays(objectives=objectives, masses=masses)
+        points, least = local.points(state), local.least_cell(2 if self.min_rows > 1 else 1)
+        for number, centers in enumerate(starts):
+            if self.fuzzifier is not None:
+                weighed = objective_and_weights(points, centers, self.fuzzifier, local.weights)
+                objectives[number], masses[number] = weighed
+            else:
+                _, own, counts = weighted_sums_and_counts(points, centers, local.weights)
+                masses[number] = np.where(counts < least, 0.0, own)
+                objectives[number] = objective(points, centers, None, local.weights)
+        # All that this peer reveals.
+        return Arrays(objectives=objectives, masses=masses)
 
     def combine(self, state: State, total: Any) -> State:
         winner = int(np.argmin(total["objectives"]))
@@ -143,7 +132,6 @@ class Objective(Evaluation):
         return np.asarray(state["starts"] if self.n_init > 1 else state["centers"][np.newaxis], dtype=np.float64)
 
     def _kept(self, state: State, winner: int) -> State:
-        """Return the state with one start alone."""
         if self.n_init == 1:
             return state
         trail = state["trails"][winner]

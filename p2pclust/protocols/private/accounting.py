@@ -88,11 +88,6 @@ def epsilon_of(delta: float, mu: float) -> float:
 
     - `delta`: above 0, below 1.
     - `mu`: at least 0.
-
-    >>> round(epsilon_of(1e-6, 0.5), 4)
-    2.2541
-    >>> epsilon_of(1e-6, 0.0)
-    0.0
     """
     _check_delta(delta)
     if delta_of(0.0, mu) <= delta:
@@ -110,24 +105,12 @@ def mu_for(epsilon: float, delta: float, *, gap: float = 0.0) -> float:
     - `epsilon`: 0 to 500.
     - `delta`: above 0, below 1.
     - `gap`: see :func:`delta_of`.
-
-    >>> round(mu_for(2.0, 1e-6), 4), round(mu_for(0.0, 0.5), 4)
-    (0.4483, 1.349)
     """
     _check_delta(delta)
     above = 1.0
     while delta_of(epsilon, above, gap=gap) <= delta:
         above *= 2.0
     return _bisected(lambda mu: delta_of(epsilon, mu, gap=gap) <= delta, 0.0, above)
-
-
-def composed(*mus_squared: float) -> float:
-    """Return the mu of several mechanisms together, from the mu**2 of each.
-
-    >>> composed(9.0, 16.0)
-    5.0
-    """
-    return math.sqrt(math.fsum(mus_squared))
 
 
 def log_gap(share: float, n_shares: int, numbers: int) -> float:

@@ -69,14 +69,12 @@ class _Words:
         self._left: list[int] = []
 
     def next(self) -> int:
-        """Return a number from 0 to 2**64 - 1."""
         if not self._left:
             block = self._entropy(8 * _WORDS_AT_ONCE)
             self._left = np.frombuffer(block, dtype="<u8").tolist()
         return self._left.pop()
 
     def below(self, n: int) -> int:
-        """Return a number from 0 to n - 1."""
         bits = (n - 1).bit_length()
         while True:
             value = 0

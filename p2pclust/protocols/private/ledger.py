@@ -1,14 +1,11 @@
-"""What a device has promised away: its ledger of jobs, as values and as bytes.
+"""What a device has promised away: its ledger of jobs, as values and as bytes (docs/protocols/private-cm.md).
 
 A device reserves all of a job's mu**2 before it sends anything of the job, and writes the ledger to disk first. What is
 reserved is never given back: a job that fails may have revealed all of it. Nothing here reads a clock or a disk: a day is a
-number that the caller counts, for example days since 1970.
+number that the caller counts, for example days since 1970. The budget is for each window of days, and not for all time.
 
 Jobs without noise are in the ledger of a device that takes part in so many of them only, or that keeps the sets of peers
 whose sums were revealed: what several jobs reveal together depends on their number, and on how their peers differ.
-
-The budget is for each window of days, and not for all time: what a device reveals later adds to what it revealed
-before the window.
 """
 
 from __future__ import annotations
@@ -42,11 +39,7 @@ _DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d\Z")
 
 @dataclass(frozen=True)
 class Budget:
-    """What a device allows.
-
-    >>> Budget.from_dict({"epsilon": 8, "delta": 1e-6, "per": "30d"})
-    Budget(epsilon=8.0, delta=1e-06, days=30)
-    """
+    """What a device allows."""
 
     # epsilon, delta: of all its jobs within a window together.
     epsilon: float
@@ -84,11 +77,7 @@ def _days(where: str, per: object) -> int:
 
 @dataclass(frozen=True)
 class MostJobs:
-    """In how many jobs a device takes part within a window.
-
-    >>> str(MostJobs.from_dict({"most": 3, "per": "30d"}))
-    '3 per 30d'
-    """
+    """In how many jobs a device takes part within a window."""
 
     most: int  # 1 to 10**6
     days: int  # the length of the window
@@ -117,7 +106,6 @@ class Reservation:
     peer: str = ""  # the peer that takes part in it, where several have one ledger; at most 200 characters
 
     def flaw(self) -> str:
-        """Return what is wrong with the reservation, or an empty string."""
         if type(self.day) is not int or not 0 <= self.day <= _MOST_DAY:
             return f"expected a day from 0 to {_MOST_DAY}"
         if type(self.job) is not str or not 1 <= len(self.job) <= _MOST_TEXT:
@@ -139,11 +127,9 @@ class PeerSet:
 
     @classmethod
     def of(cls, job: str, rows: bytes, keys: Iterable[bytes]) -> PeerSet:
-        """Return the set of the peers with these device keys."""
         return cls(job, rows, tuple(sorted({key[:_PEER_BYTES] for key in keys})))
 
     def flaw(self) -> str:
-        """Return what is wrong with the set, or an empty string."""
         if type(self.job) is not str or type(self.rows) is not bytes or len(self.rows) != _ROWS_BYTES:
             return "expected a job id, and a digest of rows"
         if not all(type(peer) is bytes and len(peer) == _PEER_BYTES for peer in self.peers):
@@ -160,7 +146,6 @@ class LedgerMark:
     day: int = 0  # the latest day of a reservation
 
     def flaw(self) -> str:
-        """Return what is wrong with it, or an empty string."""
         kinds = (type(self.mu_squared), type(self.jobs), type(self.day))
         if kinds != (float, int, int) or not (0.0 <= self.mu_squared < math.inf and self.jobs >= 0):
             return "expected mu**2, a number of jobs, and a day"
@@ -171,12 +156,10 @@ class LedgerMark:
         return self.mu_squared < other.mu_squared or self.jobs < other.jobs or self.day < other.day
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
         return bytes(msgpack.packb([self.mu_squared, self.jobs, self.day]))
 
     @classmethod
     def decode(cls, data: bytes) -> LedgerMark:
-        """Return the mark that :meth:`encode` made bytes of; they are this device's own."""
         return cls(*msgpack.unpackb(data))
 
 
@@ -288,7 +271,6 @@ class PrivacyLedger:
         return self if new in self.sets else replace(self, sets=(*self.sets, new)[-_MOST_SETS:])
 
     def since(self, day: int) -> PrivacyLedger:
-        """Return the ledger without the reservations before a day."""
         return replace(self, reservations=tuple(one for one in self.reservations if one.day >= day))
 
     def _of(self, job: str) -> Reservation | None:
@@ -311,7 +293,26 @@ class PrivacyLedger:
         if not body or hashlib.sha256(body).digest() != data[:_DIGEST_BYTES]:
             raise DataError("privacy ledger: its bytes are damaged: restore it, or ask its owner to begin a new one")
         try:
-            ledger = cls(*_read(unpack_canonical(body, max_items=_MOST_RESERVATIONS)))
+            plain = unpack_canonical(body, max_items=_MOST_RESERVATIONS)
+            if not isinstance(plain, list) or len(plain) != 4 or plain[0] != _FORMAT:
+                raise UsageError(f"privacy ledger: expected the format {_FORMAT!r}")
+            _, rows, sets, mark = plain
+            if not all(isinstance(part, list) for part in (rows, sets, mark)) or len(mark) != 3:
+                raise UsageError("privacy ledger: expected reservations, sets of peers, and how far it has come")
+            if not all(isinstance(row, list) and len(row) == 4 for row in rows):
+                raise UsageError("privacy ledger: expected a day, a job, a number and a peer in each reservation")
+            if not all(isinstance(one, list) and len(one) == 3 and type(one[2]) is bytes for one in sets):
+                raise UsageError("privacy ledger: expected a job, a digest and peers in each set of peers")
+            ledger = cls(
+                tuple(Reservation(*row) for row in rows),
+                tuple(
+                    PeerSet(
+                        job, digest, tuple(peers[at : at + _PEER_BYTES] for at in range(0, len(peers), _PEER_BYTES))
+                    )
+                    for job, digest, peers in sets
+                ),
+                LedgerMark(*mark),
+            )
         except WireError as error:
             raise DataError(f"privacy ledger: {error}") from None
         except UsageError as error:
@@ -319,24 +320,3 @@ class PrivacyLedger:
         if ledger.encode() != data:
             raise DataError("privacy ledger: its bytes are not those that this program writes")
         return ledger
-
-
-def _read(plain: Any) -> tuple[tuple[Reservation, ...], tuple[PeerSet, ...], LedgerMark]:
-    if not isinstance(plain, list) or len(plain) != 4 or plain[0] != _FORMAT:
-        raise UsageError(f"privacy ledger: expected the format {_FORMAT!r}")
-    _, rows, sets, mark = plain
-    if not all(isinstance(part, list) for part in (rows, sets, mark)) or len(mark) != 3:
-        raise UsageError("privacy ledger: expected reservations, sets of peers, and how far it has come")
-    if not all(isinstance(row, list) and len(row) == 4 for row in rows):
-        raise UsageError("privacy ledger: expected a day, a job, a number and a peer in each reservation")
-    if not all(isinstance(one, list) and len(one) == 3 and type(one[2]) is bytes for one in sets):
-        raise UsageError("privacy ledger: expected a job, a digest and peers in each set of peers")
-    return (
-        tuple(Reservation(*row) for row in rows),
-        tuple(PeerSet(job, digest, _cut(peers)) for job, digest, peers in sets),
-        LedgerMark(*mark),
-    )
-
-
-def _cut(data: bytes) -> tuple[bytes, ...]:
-    return tuple(data[at : at + _PEER_BYTES] for at in range(0, len(data), _PEER_BYTES))

@@ -1,44 +1,26 @@
-"""Private c-means: k-means from noisy sums, with differential privacy for each row.
+"""Private c-means: k-means from noisy sums, with differential privacy for each row (docs/protocols/private-cm.md).
 
-What is promised
-----------------
-Let one row be added to the rows of one peer, or removed. What the peers learn from all rounds together, the totals, then
-has nearly the same probabilities: it is (epsilon, delta)-differentially private (docs/protocols/private-cm.md). This needs
-secure sums, for a peer's noise alone hides little, and honest noise from at least `least_contributors` peers beside those
-that pool what they know.
-
-How
----
-- Bounds are declared. Values beyond them are clipped, infinite ones too; a row with a NaN is left out; a peer without rows
-  contributes noise. So no peer abstains because of a value that it has.
-- A row becomes whole numbers: the feature's middle is 0, its bounds are -2**24 and 2**24. One row changes one count by 1 and
-  the sums of one cluster by a vector of norm at most sqrt(F), in these units. The cluster is that of the nearest center.
-  Each row's cluster is computed from this row alone, one feature after the other: a matrix product could round a row's
-  distances differently beside other rows, and one more row could then change the clusters of two.
+- Bounds are declared, and values beyond them clipped, infinite ones too. So no peer abstains because of a value that it
+  has. A row becomes whole numbers: the feature's middle is 0, its bounds are -2**24 and 2**24. One row changes one count
+  by 1 and the sums of one cluster by a vector of norm at most sqrt(F), in these units. Each row's nearest center is
+  computed from this row alone, one feature after the other: a matrix product could round a row's distances differently
+  beside other rows, and one more row could then change the clusters of two.
 - The noise of each peer is whole numbers too, at the same spacing: 2**-24 of a row for counts, 2**-24 of half a range for
-  sums. Coarse noise would not do: a sum of the noise of several peers has the right probabilities only if each
-  peer's noise is many times the spacing (`accounting`).
-- Each peer adds the variance V / m, m being two thirds of the roster, rounded up. The noise of any m peers is enough.
-- The number of rounds is fixed. First centers depend on no data: given, drawn from the seed, or spread over the box.
-- After a round nothing depends on the data but through the totals, so the rest costs no privacy. In the last two fifths of
-  the rounds the centers hardly move, and the totals of each round are added to those of the rounds before: k rounds
-  together have the noise of one round over sqrt(k) times as many rows. Means are clipped to the box. A center whose noisy
-  count is below two standard deviations has no mean that is worth anything: it moves three quarters of the way to one of
-  the centers with the most rows, the first such center to the first, so that it may share these rows in the next round.
-  After the last round it stays.
-
-One limb
---------
-The engine's grid has two limbs of each number, at spacings of 2**-24 and 2**-72 of the unit (`fixed_point`). All units here
-are 1, and what a peer adds up are multiples of 2**-24: whole rows, and whole multiples of 2**-24 of half a range, both
-exact in float64 below 2**53 such steps. Therefore the second limb is zero at every peer and in every total, before and after
-noise is added to the first one. It reveals nothing.
-
-Two kinds of numbers, one budget
---------------------------------
-Sums get noise of variance A and counts of variance B, with F/A + 1/B = mu**2 / (rounds + 2), because two rounds may be done
-again. A center at v, within [-1, 1] in each feature, then has an error of variance about (F A + |v|**2 B) / count**2. With
-|v|**2 = F/4 for a typical center that is smallest for B = 2 A / sqrt(F).
+  sums. Coarse noise would not do: a sum of the noise of several peers has the right probabilities only if each peer's
+  noise is many times the spacing (`accounting`). Each peer adds the variance V / m, m being two thirds of the roster,
+  rounded up.
+- After a round nothing depends on the data but through the totals, so the rest costs no privacy. In the last two fifths
+  of the rounds the centers hardly move, and the totals of each round are added to those of the rounds before: k rounds
+  together have the noise of one round over sqrt(k) times as many rows. A center whose noisy count is below two standard
+  deviations has no mean that is worth anything: it moves three quarters of the way to one of the centers with the most
+  rows, so that it may share these rows in the next round. After the last round it stays.
+- *One limb.* The engine's grid has two limbs of each number, at spacings of 2**-24 and 2**-72 of the unit. All units here
+  are 1, and what a peer adds up are multiples of 2**-24, exact in float64 below 2**53 such steps. Therefore the second
+  limb is zero at every peer and in every total, before and after noise is added to the first one. It reveals nothing.
+- *Two kinds of numbers, one budget.* Sums get noise of variance A and counts of variance B, with F/A + 1/B = mu**2 /
+  (rounds + 2), because two rounds may be done again. A center at v, within [-1, 1] in each feature, then has an error of
+  variance about (F A + |v|**2 B) / count**2. With |v|**2 = F/4 for a typical center that is smallest for B = 2 A /
+  sqrt(F).
 """
 
 from __future__ import annotations
@@ -105,7 +87,6 @@ class Box:
         return cls((lo + half - origin) / scale, half / scale)
 
     def clipped(self, centers: Floats) -> Floats:
-        """Return the nearest points of the box, shape (C, F)."""
         return np.clip(centers, self.middle - self.half, self.middle + self.half)
 
     def on_grid(self, X: Floats, steps: int) -> NDArray[np.int32]:
@@ -151,10 +132,6 @@ def spread(box: Box, n_clusters: int, rng: np.random.Generator) -> Floats:
     """Return centers that are spread evenly over a box, shape (n_clusters, F): the k-means of points drawn in it.
 
     Where that would take too long, of thousands of centers, they are points drawn uniformly.
-
-    >>> centers = spread(Box(np.array([0.0]), np.array([1.0])), 2, np.random.default_rng(0))
-    >>> np.round(np.sort(centers.ravel()), 1).tolist()
-    [-0.5, 0.5]
     """
     steps = 2**24
     n_drawn = max(_DRAWN, _DRAWN_EACH * n_clusters)
@@ -172,11 +149,7 @@ def spread(box: Box, n_clusters: int, rng: np.random.Generator) -> Floats:
 
 
 def shares(n_peers: int) -> int:
-    """Return m, the number of peers of a roster whose noise is enough.
-
-    >>> [shares(n) for n in (3, 4, 20)]
-    [2, 3, 14]
-    """
+    """Return m, the number of peers of a roster whose noise is enough."""
     return -(-2 * n_peers // 3)
 
 
@@ -241,7 +214,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     @property
     def most_totals(self) -> int:
-        """How often a peer contributes at most: every total costs privacy, that of a round done again too."""
         return self.rounds + _SPARE
 
     @property
@@ -305,7 +277,11 @@ class PrivateCMeansProtocol(Additive, Clustering):
         """Return the exact counts and sums, on the grid; without :meth:`noise` they must not leave the peer."""
         if local.n_samples > _MOST_ROWS:
             raise Abstain(f"failed: more than {_MOST_ROWS} rows")
-        rows = local.once((self.id, self.lo, self.hi), lambda: self._on_grid(local.X))
+        # Whole numbers from -2**24 to 2**24, shape (F, n), without rows that have a NaN.
+        raw = Box.between(np.array(self.lo), np.array(self.hi), np.zeros(len(self.lo)), np.ones(len(self.lo)))
+        rows = local.once(
+            (self.id, self.lo, self.hi), lambda: raw.on_grid(local.X[~np.isnan(local.X).any(axis=1)], _ONE)
+        )
         labels = nearest_one_by_one(rows, self._box(state), state["centers"], _ONE)
         counts = np.bincount(labels, minlength=self.n_clusters).astype(np.float64)
         # Exact: sums of at most 2**25 whole numbers of at most 2**24.
@@ -369,8 +345,3 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def _box(self, state: State) -> Box:
         return Box.between(np.array(self.lo), np.array(self.hi), state["origin"], state["scale"])
-
-    def _on_grid(self, X: Floats) -> NDArray[np.int32]:
-        """Return the rows as whole numbers from -2**24 to 2**24, shape (F, n), without rows that have a NaN."""
-        raw = Box.between(np.array(self.lo), np.array(self.hi), np.zeros(len(self.lo)), np.ones(len(self.lo)))
-        return raw.on_grid(X[~np.isnan(X).any(axis=1)], _ONE)

@@ -37,7 +37,6 @@ class CancelProof:
 
     @property
     def revocation(self) -> bool:
-        """Whether the revocation of the owner ends the job, and no cancel."""
         return not self.key
 
     @property
@@ -59,7 +58,6 @@ class CancelProof:
         return f"{self.name}, signed by {self.owner}" if self.signature and self.name != self.owner else self.name
 
     def encode(self) -> bytes:
-        """Return canonical bytes."""
         return bytes(msgpack.packb([self.key, self.owner, self.version, self.value, self.signature]))
 
     @classmethod

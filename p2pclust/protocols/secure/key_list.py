@@ -98,7 +98,6 @@ class KeyEntry:
         return cls(index, public, columns, insists, signature, refusal, taken, tuple(map(unpacked, told[1:])))
 
     def encode(self) -> bytes:
-        """Return it as bytes: a peer's answer to a state that is open for keys."""
         return bytes(msgpack.packb(self.packed()))
 
     @classmethod
@@ -129,11 +128,6 @@ class KeyList:
         indices = [entry.index for entry in self.entries]
         if indices != sorted(set(indices)):
             raise ValueError(f"the entries of peers {indices} are not in roster order, each once")
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """The roster indices."""
-        return tuple(entry.index for entry in self.entries)
 
     def flaw(self, known: FleetKeys, job: str, asks: bytes) -> str:
         """Return why the list is not one of answers to the state of that digest, or an empty string."""
@@ -188,10 +182,6 @@ def dealt(known: FleetKeys, n_peers: int, number: int) -> tuple[int, ...]:
     In the order that the administrator alone could choose: what a submitter could choose, it could choose so that its
     friends share a group with one other peer. And jobs with the same roster have the same groups, so that a second job
     reveals no sums over other sets.
-
-    >>> known = FleetKeys(b"f" * 32, b"s" * 32, [bytes([peer]) * 32 for peer in range(7)])
-    >>> sorted(one.bit_count() for one in dealt(known, 7, 2)), sum(dealt(known, 7, 2)) == 2**7 - 1
-    ([3, 4], True)
     """
     order = keeper_order(known, range(n_peers)) if number else []
     return tuple(as_mask(order[place::number]) for place in range(number))

@@ -19,22 +19,14 @@ LEAVE: Final = ("alone", "groups")
 
 
 def usual_cohort(n_peers: int) -> int:
-    """Return how many peers hide each other by default: 5, or 3 in a fleet that has not two more than that.
-
-    >>> usual_cohort(6), usual_cohort(7)
-    (3, 5)
-    """
+    """Return how many peers hide each other by default: 5, or 3 in a fleet that has not two more than that."""
     # With two to spare, two peers may be missing before the job has to wait.
     return _LARGE_COHORT if n_peers >= _LARGE_COHORT + 2 else LEAST_COHORT
 
 
 @dataclass(frozen=True, slots=True)
 class SecureSums:
-    """The parameters of secure sums, every one with its final value.
-
-    >>> SecureSums(3, 5).colluders, SecureSums(3, 3).colluders
-    (2, 1)
-    """
+    """The parameters of secure sums, every one with its final value."""
 
     keepers: int = KEEPERS  # how many peers keep pads, in addition to those that insist on it
     cohort: int = _LARGE_COHORT  # the fewest peers whose sum may be revealed
@@ -51,7 +43,6 @@ class SecureSums:
         return min(self.keepers - 1, self.cohort - 2)
 
     def check(self, n_peers: int) -> None:
-        """Check the parameters for a job of so many peers. Raises UsageError with the reason."""
         if not (2 <= self.keepers <= n_peers or self.keepers == ALL):
             raise UsageError(
                 f"secure: keepers = {self.keepers}: expected 2 to {n_peers}, the number of peers, or 'all'"

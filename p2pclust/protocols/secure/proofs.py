@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, Self
 
 import msgpack
 
@@ -27,9 +28,44 @@ _MOST_REASON: Final = 200
 _MOST_COUNT: Final = 2**53
 
 
+class _Signed(ABC):
+    """Something that a peer's device has signed: its fields, and how they become bytes."""
+
+    __slots__ = ()
+    _name: ClassVar[str]
+    _kinds: ClassVar[tuple[type, ...]]
+
+    def packed(self) -> list[Any]:
+        return [getattr(self, one.name) for one in fields(self)]  # type: ignore[arg-type]
+
+    def encode(self) -> bytes:
+        return bytes(msgpack.packb(self.packed()))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` returned, which may be hostile; raise WireError for anything else."""
+        return cls.unpacked(_unpacked(data, cls._name))
+
+    @classmethod
+    def unpacked(cls, values: object) -> Self:
+        """Read what :meth:`packed` returned; raise WireError for anything else."""
+        made = cls(*_of(values, cls._kinds, cls._name))
+        if not made.possible:
+            raise WireError(f"{cls._name}: wrong values")
+        return made
+
+    @property
+    @abstractmethod
+    def possible(self) -> bool:
+        """Whether these are values that it may have."""
+
+
 @dataclass(frozen=True, slots=True)
-class SignedAnswer:
+class SignedAnswer(_Signed):
     """What one peer answered to a state."""
+
+    _name = "signed answer"
+    _kinds = (int, str, bytes, bytes)
 
     index: int  # the peer, by roster index
     reason: str  # why it does not contribute; empty where it does
@@ -50,31 +86,18 @@ class SignedAnswer:
             self.body,
         )  # fmt: skip
 
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return bytes(msgpack.packb(self.packed()))
-
-    def packed(self) -> list[Any]:
-        """Return plain values."""
-        return [self.index, self.reason, self.body, self.signature]
-
-    @classmethod
-    def decode(cls, data: bytes) -> SignedAnswer:
-        """Read an answer, which may be hostile; raise WireError if it is none."""
-        return cls.unpacked(_unpacked(data, "signed answer"))
-
-    @classmethod
-    def unpacked(cls, fields: object) -> SignedAnswer:
-        """Read what :meth:`packed` returned; raise WireError for anything else."""
-        index, reason, body, signature = _of(fields, (int, str, bytes, bytes), "signed answer")
-        if not 0 <= index < _MOST_PEERS or len(reason) > _MOST_REASON or (reason and body):
-            raise WireError("signed answer: wrong values")
-        return cls(index, reason, body, signature)
+    @property
+    def possible(self) -> bool:
+        in_range = 0 <= self.index < _MOST_PEERS and len(self.reason) <= _MOST_REASON
+        return in_range and not (self.reason and self.body)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPads:
+class OpenPads(_Signed):
     """What a keeper takes from a padded sum, signed and open to every peer, so that every peer can make the total."""
+
+    _name = "open pads"
+    _kinds = (int, bytes, bytes)
 
     keeper: int  # by roster index
     numbers: bytes = field(repr=False)  # uint64, little-endian
@@ -87,26 +110,9 @@ class OpenPads:
             _PADS_FORMAT, fleet, job.encode(), state, mask, struct.pack("<H", self.keeper), self.numbers
         )  # fmt: skip
 
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return bytes(msgpack.packb(self.packed()))
-
-    def packed(self) -> list[Any]:
-        """Return plain values."""
-        return [self.keeper, self.numbers, self.signature]
-
-    @classmethod
-    def decode(cls, data: bytes) -> OpenPads:
-        """Read pads, which may be hostile; raise WireError if these are none."""
-        return cls.unpacked(_unpacked(data, "open pads"))
-
-    @classmethod
-    def unpacked(cls, fields: object) -> OpenPads:
-        """Read what :meth:`packed` returned; raise WireError for anything else."""
-        keeper, numbers, signature = _of(fields, (int, bytes, bytes), "open pads")
-        if not 0 <= keeper < _MOST_PEERS or len(numbers) % 8:
-            raise WireError("open pads: wrong values")
-        return cls(keeper, numbers, signature)
+    @property
+    def possible(self) -> bool:
+        return 0 <= self.keeper < _MOST_PEERS and len(self.numbers) % 8 == 0
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,6 @@ class Proof:
     cancel: bytes = b""
 
     def encode(self) -> bytes:
-        """Return canonical bytes."""
         absent = [part for peer, reason in sorted(self.left_out.items()) for part in (peer, reason)]
         maker = [self.maker.index, self.maker.term, self.maker.round]
         answers = [answer.packed() for answer in self.answers]
@@ -175,10 +180,10 @@ def _unpacked(data: bytes, what: str) -> object:
         raise WireError(f"{what}: not msgpack: {type(error).__name__}") from None
 
 
-def _of(fields: object, kinds: tuple[type, ...], what: str) -> list[Any]:
+def _of(values: object, kinds: tuple[type, ...], what: str) -> list[Any]:
     """Return a list whose items have these types; raise WireError otherwise."""
-    if not isinstance(fields, list) or len(fields) != len(kinds):
+    if not isinstance(values, list) or len(values) != len(kinds):
         raise WireError(f"{what}: expected {len(kinds)} fields")
-    if any(type(value) is not kind for value, kind in zip(fields, kinds, strict=True)):
+    if any(type(value) is not kind for value, kind in zip(values, kinds, strict=True)):
         raise WireError(f"{what}: wrong types")
-    return fields
+    return values

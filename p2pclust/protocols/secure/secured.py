@@ -62,7 +62,6 @@ class Secured:
 
     @property
     def wants_keys(self) -> bool:
-        """Whether the state is open for keys."""
         return not self.entries
 
     def packed(self) -> list[Any]:
@@ -83,42 +82,38 @@ class Secured:
     def unpacked(cls, fields: object) -> Secured:
         """Read what :meth:`packed` returned, which may be hostile. Raises WireError if it is anything else."""
         try:
-            return cls._read(fields)
+            if not isinstance(fields, list):
+                raise ValueError("it is no list")
+            (
+                cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, groups,
+                asks,
+            ) = fields  # fmt: skip
+            lists = (entries, maker, absent, pending, revealed, burnt, unknown, groups)
+            if any(type(each) is not list for each in lists):
+                raise ValueError("a part that is no list")
+            index, term, round_ = map(_count, maker)
+            peers, reasons = absent[0::2], absent[1::2]
+            if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
+                raise ValueError("peers that are absent without a reason")
+            unsettled = None
+            if pending:
+                state, by, *masks = pending
+                if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 2:
+                    raise ValueError("a context that cannot be")
+                unsettled = Unsettled(state, _count(by), *map(_mask, masks))
+            for masks in (revealed, burnt, unknown, groups):
+                if len(masks) > MOST_SETS:
+                    raise ValueError("too many sets")
+            if not all(before < peer for before, peer in pairwise(map(_count, peers))):
+                raise ValueError("absent peers that are not in roster order")
+            return cls(
+                _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
+                {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
+                tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
+                tuple(map(_mask, groups)), _bytes(asks),
+            )  # fmt: skip
         except (TypeError, ValueError, LookupError) as error:
             raise WireError(f"job state: its secured part is malformed: {error}") from None
-
-    @classmethod
-    def _read(cls, fields: object) -> Secured:
-        if not isinstance(fields, list):
-            raise ValueError("it is no list")
-        (
-            cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, groups,
-            asks,
-        ) = fields  # fmt: skip
-        lists = (entries, maker, absent, pending, revealed, burnt, unknown, groups)
-        if any(type(each) is not list for each in lists):
-            raise ValueError("a part that is no list")
-        index, term, round_ = map(_count, maker)
-        peers, reasons = absent[0::2], absent[1::2]
-        if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
-            raise ValueError("peers that are absent without a reason")
-        unsettled = None
-        if pending:
-            state, by, *masks = pending
-            if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 2:
-                raise ValueError("a context that cannot be")
-            unsettled = Unsettled(state, _count(by), *map(_mask, masks))
-        for masks in (revealed, burnt, unknown, groups):
-            if len(masks) > MOST_SETS:
-                raise ValueError("too many sets")
-        if not all(before < peer for before, peer in pairwise(map(_count, peers))):
-            raise ValueError("absent peers that are not in roster order")
-        return cls(
-            _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
-            {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
-            tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
-            tuple(map(_mask, groups)), _bytes(asks),
-        )  # fmt: skip
 
 
 class _EntriesReader:

@@ -23,7 +23,7 @@ from p2pclust.protocols.engine.fixed_point import quantise_all
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay, run_in_process
-from p2pclust.protocols.engine.summaries import suspects
+from p2pclust.protocols.engine.summaries import suspects_of_log
 from p2pclust.protocols.engine.wire import decode_state
 
 RNG = np.random.default_rng(4)
@@ -222,11 +222,11 @@ def test_a_number_of_rows_that_changes_is_named(protocol: str, times: float, fou
         robust="median", n_init=n_init,
     )  # fmt: skip
     assert state.status == "done"
-    assert len(suspects(state)) == found
-    for suspect in suspects(state):
-        assert (suspect.peer, suspect.reason) == (3, OTHER_ROWS)
-        assert state.log[suspect.round].abstained[3] == f"implausible: {suspect.reason}"
-        assert suspect.rounds == sum(3 in record.abstained for record in state.log)
+    assert len(suspects_of_log(state)) == found
+    for suspect in suspects_of_log(state):
+        assert (suspect["peer"], suspect["reason"]) == (3, OTHER_ROWS)
+        assert state.log[suspect["round"]].abstained[3] == f"implausible: {suspect['reason']}"
+        assert suspect["rounds"] == sum(3 in record.abstained for record in state.log)
 
 
 @pytest.mark.slow
@@ -243,14 +243,14 @@ def test_no_honest_peer_is_a_suspect(protocol: str, more: dict[str, Any], seed: 
     job = cluster_job(protocol, n_clusters=6, seed=seed, max_weight=1.0, robust="trim", **own)
     state = run_in_process(job, locals_)
     assert state.status == "done", state.reason
-    assert suspects(state) == ()
+    assert suspects_of_log(state) == []
 
 
 def test_a_heavy_peer_is_limited_and_no_suspect() -> None:
     heavy = Local(np.repeat(LOCALS[0].X, 20, axis=0))
     state = run_in_process(_job("llf-cm", max_weight=2.0), [heavy, *LOCALS[1:]])
     assert limited_peers(state.arrays) == {0: 6}
-    assert suspects(state) == ()
+    assert suspects_of_log(state) == []
     model = LosslessCMeans(n_clusters=2, random_state=1, max_weight=2.0).fit(
         [heavy.X, *(local.X for local in LOCALS[1:])]
     )

@@ -19,9 +19,8 @@ from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import pooled, pooled_run, replay, run_in_process
 
 PROTOCOLS = ["vertical-cm", "vertical-fcm"]

@@ -8,12 +8,11 @@ import pytest
 from p2pclust.protocols.engine import engine, random_streams, summaries
 from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.engine import added_up
+from p2pclust.protocols.engine.engine import MAX_EMPTY_ROUNDS, added_up
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import NOT_DRAWN
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.stages import MAX_EMPTY_ROUNDS
 from p2pclust.protocols.engine.wire import ContributionReader
 
 OPTIONS = {"n_clusters": 2, "bounds": ([0.0], [9.0]), "init": [[0.0], [9.0]]}

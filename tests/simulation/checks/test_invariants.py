@@ -51,9 +51,8 @@ from p2pclust.peer.core.spread.tombstones import ENDED
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SumPadded, TermToken
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.job import JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.secure.secured import Maker
 
 ONE, TWO = b"1" * 32, b"2" * 32
