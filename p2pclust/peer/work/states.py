@@ -49,7 +49,6 @@ class BlobAccess:
         return Ref(digest, size_bytes, None)
 
     def whole(self, ref: Ref) -> bytes:
-        """Return all bytes of a payload, also of one that is read in blocks elsewhere."""
         return b"".join(self.read(ref.digest)) if ref.payload is None else ref.payload
 
     def source(self, job: Job, ref: Ref) -> bytes | Stored:
@@ -83,7 +82,6 @@ def job_of(data: bytes) -> Job:
 
 
 def _nested(value: Any, most: int) -> bool:
-    """Return whether lists and maps are nested deeper than that: Python could not even write such a value in a message."""
     if not isinstance(value, list | dict):
         return False
     return most == 0 or any(_nested(item, most - 1) for item in (value.values() if isinstance(value, dict) else value))

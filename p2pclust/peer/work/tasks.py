@@ -173,7 +173,6 @@ def _verified(task: tasks.VerifyBlob, blobs: BlobAccess) -> tasks.Verified:
 
 
 def _verifier(task: StateTask, life: Life) -> Verifier | None:
-    """Return what proves and checks in a job with verify; None in other jobs."""
     if task.keys is None or not task.keys.verify:
         return None
     if life.secrets is None:

@@ -120,7 +120,6 @@ class Verifier:
         return readable(_bodies(answers), lambda index, body: reader.read(body, summed=1))
 
     def _total(self, before: JobState, proof: Proof) -> tuple[int, Contribution, dict[int, str]]:
-        """Return the members of a padded sum, their total, and the peers whose contribution is malformed."""
         at = self._at(before, proof.digest)
         padded, malformed = self.contributions(before, proof.answers)
         members = as_mask(padded)
@@ -275,7 +274,6 @@ class VerifiedRound(AtState):
         return self._proved(renewal, blobs)  # what came of a padded state does not belong together
 
     def _proved(self, proof: Proof, blobs: BlobAccess) -> tasks.StateMade:
-        """Store the state that follows from a proof."""
         before = replace(self.state, proof=b"")
         after = replace(self.verifier.follows(before, proof), proof=proof.encode())
         shown = before if proof.answers and (before.secured is None or self._padded) else None

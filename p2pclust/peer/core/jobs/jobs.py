@@ -94,7 +94,6 @@ class Jobs:
                 self._turn_ended(document)
 
     def submit(self, event: Submit) -> None:
-        """Take a submission; the document is made once the peers' store ids are known."""
         if not self._submitted_again(event):
             self._submitted(self._submissions.take(event))
 
@@ -149,7 +148,6 @@ class Jobs:
             self._announcements.tell(document)
 
     def cancel(self, event: Cancel) -> None:
-        """Cancel a job, and its series if it is part of one."""
         document, job = self.table.documents.get(event.job), self.jobs.get(event.job)
         if document is None:
             self._refuse(event.asked, f"this peer does not know the job {event.job}")
@@ -292,7 +290,6 @@ class Jobs:
     # -- child jobs (Children) --------------------------------------------------------------
 
     def run(self, document: Document) -> AggregatedJob:
-        """Begin a child job, or return the one that runs."""
         if document.id not in self.jobs:
             self.table.documents[document.id] = document
             self._ctx.persist("job", document.id, document.encode())
@@ -302,12 +299,10 @@ class Jobs:
         return job
 
     def running(self, parent: str) -> list[AggregatedJob]:
-        """Return the child jobs of a job at this peer."""
         within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
         return [job for job in within if isinstance(job, AggregatedJob)]
 
     def drop(self, job_id: str) -> None:
-        """Forget a child job."""
         self.jobs.pop(job_id).forget()
         del self.table.ledgers[job_id]
         del self.table.documents[job_id]
@@ -317,7 +312,6 @@ class Jobs:
         return self.jobs[parent].workspace.note_before(round_) if parent in self.jobs else b""
 
     def look(self) -> None:
-        """Check whether a workspace, or a submission, has what it waited for."""
         if self._submissions.waiting:
             self._submitted(self._submissions.go_on(again=False))
         for job in [job for job in self.jobs.values() if isinstance(job, AggregatedJob)]:
@@ -331,7 +325,6 @@ class Jobs:
             self.forget(document.id)
 
     def forget(self, job_id: str) -> None:
-        """Drop a job and its document."""
         self._tombstones.bury(self.table.documents[job_id])
         job = self.jobs.pop(job_id, None)
         self.table.ledgers.pop(job_id, None)
@@ -348,7 +341,6 @@ class Jobs:
             self._ctx.persist("order", job_id, None, sync=False)
 
     def ended(self, job_id: str) -> None:
-        """Act on the end of a job."""
         document = self.table.documents[job_id]
         if document.turn is not None:
             self._turn_ended(document)
@@ -357,7 +349,6 @@ class Jobs:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        """Pass on a message about a job."""
         job_id: str = message.job  # type: ignore[attr-defined]
         if isinstance(message, Synced):
             self._acceptance.synced(source, job_id)
@@ -393,7 +384,6 @@ class Jobs:
             self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:
-        """Handle a timer of a job."""
         if key[0] == "submit" and not key[1]:
             self._submitted(self._submissions.go_on(again=True))
         elif key[0] == "submit":
@@ -407,11 +397,9 @@ class Jobs:
             self.jobs[key[1]].fire(key)
 
     def unfinished(self) -> bool:
-        """Return whether any job runs here."""
         return any(not job.ledger.finished for job in self.jobs.values())
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
-        """Pass on the outcome of a task."""
         if token.job not in self.jobs:
             return  # it was forgotten meanwhile
         document = self.table.documents[token.job]
@@ -427,7 +415,6 @@ class Jobs:
         self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        """Continue with what waited for a blob."""
         for job in list(self.jobs.values()):
             if job.id in self.jobs:  # the end of one drops its child jobs
                 job.blob_ready(digest)
@@ -454,7 +441,6 @@ class Jobs:
                 job.election.withdraw()
 
     def member_changed(self, name: str) -> None:
-        """React to a new membership status."""
         for job in list(self.jobs.values()):
             if name in job.document and job.id in self.jobs:
                 job.member_changed(name)

@@ -114,7 +114,6 @@ class Acceptance:
         self._documents: dict[str, tuple[Document, dict[str, None]]] = {}  # by id, with the peers that have it on disk
 
     def await_(self, document: Document) -> None:
-        """Wait for a majority of a job's roster."""
         self._documents[document.id] = document, {}
 
     def repeat(self, job_id: str) -> Document | None:
@@ -135,10 +134,8 @@ class Acceptance:
             self._ctx.report(JobAccepted(job=job_id))
 
     def revoked(self, name: str) -> None:
-        """Do not count a revoked peer."""
         for _, synced in self._documents.values():
             synced.pop(name, None)
 
     def forget(self, job_id: str) -> None:
-        """Stop waiting."""
         self._documents.pop(job_id, None)

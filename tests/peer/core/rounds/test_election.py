@@ -417,7 +417,7 @@ def test_a_wait_ends_soon_after_answers_become_fast_again(monkeypatch: pytest.Mo
     voter = Voter()
     voter.ask("p2", FAR)
     times, net = [40.0], voter.net
-    monkeypatch.setattr(voter.job._headway, "election_times", lambda: times[0])
+    monkeypatch.setattr(voter.job.headway, "election_times", lambda: times[0])
 
     def stood() -> bool:
         return voter.job.election.role is not Role.FOLLOWER
