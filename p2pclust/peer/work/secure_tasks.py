@@ -134,27 +134,24 @@ class SecureRound(AtState):
         if isinstance(task, tasks.RenewKeys):
             return self.made(self._renewed(task.abstained, task.silent), blobs)
         if isinstance(task, tasks.CombineRound) and self.part.wants_keys:
+            assert task.maker is not None
+            given = {index: ref.payload or b"" for (index,), ref in task.contributions}
+            answers, malformed = readable(given, KeyEntry.decode)
             try:
-                return self.made(showing(self._with_keys(task), task), blobs)
+                after = secure_rounds.keys_closed(
+                    self.job, self.state, self.digest, answers, {**task.abstained, **malformed}, self.terms, task.maker,
+                    cancelled_by="" if task.cancel is None else task.cancel.by,
+                )  # fmt: skip
             except secure_rounds.NotEnough as few:
                 return tasks.TooFew(few.reason)
-        after = self._closed(task, blobs)
-        if after is None:  # the parts of the round do not belong together
+            return self.made(showing(after, task), blobs)
+        closed = self._closed(task, blobs)
+        if closed is None:  # the parts of the round do not belong together
             return self.made(self._renewed({}, ()), blobs)
-        return self.made(after, blobs, before=self.state)
+        return self.made(closed, blobs, before=self.state)
 
     def _renewed(self, abstained: Mapping[int, str], silent: tuple[int, ...]) -> JobState:
         return secure_rounds.renewed(self.state, self.digest, abstained, silent, self.terms)
-
-    def _with_keys(self, task: tasks.CombineRound) -> JobState:
-        """Return the padded state that follows from the keys that came; raise NotEnough if they are too few."""
-        assert task.maker is not None
-        given = {index: ref.payload or b"" for (index,), ref in task.contributions}
-        answers, malformed = readable(given, KeyEntry.decode)
-        return secure_rounds.keys_closed(
-            self.job, self.state, self.digest, answers, {**task.abstained, **malformed}, self.terms, task.maker,
-            cancelled_by="" if task.cancel is None else task.cancel.by,
-        )  # fmt: skip
 
     def _contribution(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
         """Return this peer's contribution with the pads of all keepers; or why there is none."""
@@ -362,8 +359,13 @@ class SecureRound(AtState):
             data = blobs.whole(ref)
             if keeper == task.maker.index:
                 sums[keeper] = data
-            else:
-                sealed[keeper], sums[keeper] = _pads_and_sum(data)
+                continue
+            try:
+                sealed[keeper], sums[keeper] = msgpack.unpackb(data, max_ext_len=0)
+                if type(sealed[keeper]) is not bytes or type(sums[keeper]) is not bytes:
+                    raise ValueError("wrong types")
+            except (ValueError, TypeError, msgpack.UnpackException) as error:
+                raise WireError(f"pads that were handed over: {error}") from None
         if not sums:
             raise WireError("no keeper has handed over a sum")
         return sealed, next(iter(sums.values()))
@@ -417,16 +419,6 @@ def _added_up(
     found = [added_up(own, n_peers) for own in parts if len(own) >= cohort]
     totals = [total for total, _ in found if total is not None]
     return totals, tuple(sorted(peer for _, peers in found for peer in peers))
-
-
-def _pads_and_sum(data: bytes) -> tuple[bytes, bytes]:
-    try:
-        sealed, total = msgpack.unpackb(data, max_ext_len=0)
-        if type(sealed) is not bytes or type(total) is not bytes:
-            raise ValueError("wrong types")
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise WireError(f"pads that were handed over: {error}") from None
-    return sealed, total
 
 
 def _as_arrays(padded: Numbers) -> Arrays:

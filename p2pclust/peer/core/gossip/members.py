@@ -143,7 +143,8 @@ class GossipMembership(JobPart):
         """Check whether the circle can still make progress."""
         if self.circle is None:
             return
-        gone = [member for member in self.circle.members if self._gone(member)]
+        roster = self.document.roster
+        gone = [member for member in self.circle.members if self._membership.gone(roster[member])]
         self._doubt_at = float("inf")
         if not gone:
             self._waiting = 0
@@ -169,9 +170,6 @@ class GossipMembership(JobPart):
         elif len(part) != self._waiting:
             self._waiting = len(part)
             self._report(WaitsForMajority, present=len(part), of=n_peers)
-
-    def _gone(self, member: int) -> bool:
-        return self._membership.gone(self.document.roster[member])
 
     def _enough(self, members: Collection[int]) -> bool:
         """Return whether these may be a majority of the roster, with the stores that they had at submission.
@@ -203,7 +201,7 @@ class GossipMembership(JobPart):
         self._highest = max(self._highest, circle.epoch)
         self.circle, self.links = circle, self._all.among(circle.members)
         # For a while, its proposer may know better than this peer's membership.
-        doubts = any(self._gone(member) for member in circle.members)
+        doubts = any(self._membership.gone(self.document.roster[member]) for member in circle.members)
         self._doubt_at = self._ctx.now + _PATIENCE * self._ctx.timing.retry_s if doubts else float("inf")
         self._waiting = 0
         self._hooks.entered()

@@ -133,22 +133,21 @@ class AggregatorTerm(JobPart):
             self._secure.resume(outcome.ref, self.ledger.register.round, secure)
             return
         refused = secure is not None and secure.wants_keys and secure.pending  # its parts did not belong together
+        held = self.ledger.register
+        combined: tuple[int, Iterable[int]] | None = None
         if closed is not None and token.kind == tasks.CombineRound.kind:
             if closed.secure is not None and closed.secure.wants_keys:
                 listed = [] if secure is None else [roster[index] for index in secure.asked]
                 self._report(round_reports.KeysExchanged, self.term, closed.round, listed)
-            elif not refused:
-                self._report_combined(closed.round, closed.contributors(), outcome.info)
-        if token.kind == tasks.FinishRound.kind and not refused:
-            self._report_combined(self.ledger.register.round, self._secure.finished, outcome.info)
-        held = self.ledger.register
+            else:
+                combined = closed.round, closed.contributors()
+        elif token.kind == tasks.FinishRound.kind:
+            combined = held.round, self._secure.finished
+        if combined is not None and not refused:
+            names = [roster[index] for index in combined[1]]
+            self._report(round_reports.RoundCombined, self.term, combined[0], names, outcome.info, roster)
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
         self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
-
-    def _report_combined(self, round_: int, contributors: Iterable[int], info: tasks.StateInfo) -> None:
-        roster = self.document.roster
-        names = [roster[index] for index in contributors]
-        self._report(round_reports.RoundCombined, self.term, round_, names, info, roster)
 
     def _made_before(self, info: tasks.StateInfo) -> bool:
         """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
@@ -398,7 +397,15 @@ class AggregatorTerm(JobPart):
                 opened.use()
                 self._secure.close(opened, self._abstained(opened), cancel)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
-            self._combine(opened)
+            opened.use()
+            self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.round)
+            abstained = self._abstained(opened)
+            if opened.secure is not None:
+                self._secure.close(opened, abstained)
+            else:
+                self._compute(
+                    tasks.CombineRound(*self._of_job, opened.ref, opened.used, abstained, keys=self._job.keys)
+                )
 
     def _revocation(self, opened: OpenRound) -> CancelProof | None:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
@@ -412,7 +419,16 @@ class AggregatorTerm(JobPart):
             while opened.proposer >= 0 and self._settled(opened, opened.proposer):
                 if opened.proposer not in opened.left_out:
                     return True
-                self._next_proposer(opened)
+                opened.proposer = self._proposer(opened)
+                if opened.proposer >= 0:
+                    name = self.document.roster[opened.proposer]
+                    self._report(round_reports.ProposerAsked, proposer=name)
+                    opened.answered.pop(name, None)
+                    opened.opened_at = self._ctx.now
+                    if name == self._ctx.me:
+                        self._hooks.adopt_own(self.term, opened)
+                    else:
+                        self._send(opened, name)
             return opened.proposer < 0
         if opened.too_few is not None and opened.too_few == opened.contributions:
             return False
@@ -437,28 +453,6 @@ class AggregatorTerm(JobPart):
         waits_for = [index for index in opened.asked if not self._settled(opened, index)]
         lost = (self.document.roster[index] for index in waits_for)
         return all(self._membership.gone(name) or self._patience.gives_up(name, opened.opened_at) for name in lost)
-
-    def _next_proposer(self, opened: OpenRound) -> None:
-        opened.proposer = self._proposer(opened)
-        if opened.proposer < 0:
-            return
-        name = self.document.roster[opened.proposer]
-        self._report(round_reports.ProposerAsked, proposer=name)
-        opened.answered.pop(name, None)
-        opened.opened_at = self._ctx.now
-        if name == self._ctx.me:
-            self._hooks.adopt_own(self.term, opened)
-        else:
-            self._send(opened, name)
-
-    def _combine(self, opened: OpenRound) -> None:
-        opened.use()
-        self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.round)
-        abstained = self._abstained(opened)
-        if opened.secure is not None:
-            self._secure.close(opened, abstained)
-            return
-        self._compute(tasks.CombineRound(*self._of_job, opened.ref, opened.used, abstained, keys=self._job.keys))
 
     def _abstained(self, opened: OpenRound) -> dict[int, str]:
         have = opened.contributors()

@@ -354,30 +354,30 @@ class Election(JobPart):
         self._stand_after(0.0, self._ctx.timing.hurry_s, self._ctx.timing.election_min_s)
 
     def _stand_after(self, least_s: float, most_s: float, step_s: float) -> None:
-        """Draw a wait, from 1.25 (least fit) to 0.75 (fittest) times as long; those that do not stand first wait longer."""
+        """Draw a wait, from 1.25 (least fit) to 0.75 (fittest) times as long; those that do not stand first wait longer.
+
+        So does a peer while a clearly fitter one with an intact store is present: without this a less fit peer could win,
+        because the drawn times overlap. A peer whose last term had no result does not count as fitter, and waits itself: its
+        worker may hang. A peer that computes one answer for very long waits too.
+        """
+        tried = self._headway.tried
+
+        def able(name: str) -> bool:
+            own_store = self.document.counts(name, self._membership.store_id(name))
+            return own_store and name != self._ctx.me and name not in tried
+
         drawn_s = self._ctx.uniform(least_s, most_s) * (1.25 - 0.5 * self._fitness.own)
-        self._wait(drawn_s + (self._courtesy_s(step_s) + (0.0 if self._first else step_s)))
+        courtesy_s = 0.0
+        if self._ctx.me in tried or self._headway.may_hang():
+            courtesy_s = step_s * self._headway.courtesy_times()
+        elif self._fitness.clearly_fitter(self.document.roster, able):
+            courtesy_s = step_s
+        self._wait(drawn_s + (courtesy_s + (0.0 if self._first else step_s)))
 
     def _wait(self, wait_s: float) -> None:
         """Stand after so long, and later where answers take long: see `fire`."""
         self._waits = (self._ctx.now, wait_s)
         self._ctx.set_timer(self._timer, wait_s)
-
-    def _courtesy_s(self, at_most_s: float) -> float:
-        """Return how much longer to wait while a clearly fitter peer with an intact store is present.
-
-        Without this wait a less fit peer could win, because the drawn times overlap. A peer whose last term had no result
-        does not count as fitter, and waits itself: its worker may hang. A peer that computes one answer for very long waits
-        too.
-        """
-        if self._ctx.me in self._headway.tried or self._headway.may_hang():
-            return at_most_s * self._headway.courtesy_times()
-
-        def able(name: str) -> bool:
-            own_store = self.document.counts(name, self._membership.store_id(name))
-            return own_store and name != self._ctx.me and name not in self._headway.tried
-
-        return at_most_s if self._fitness.clearly_fitter(self.document.roster, able) else 0.0
 
     def _waiting(self) -> None:
         # An unreachable peer may be alive but cannot vote: count reachable peers only.

@@ -261,15 +261,6 @@ class Follower(JobPart):
         )  # fmt: skip
         self._ctx.send(self._election.aggregator, message)
 
-    def _works_on(self, position: tuple[int, int]) -> bool:
-        """Return whether an answer in that round is being computed, or what it needs is fetched."""
-        _, waits = self.waiting.get(Open, ("", None))
-        if waits is not None and (waits.term, waits.round) == position:
-            return self.awaits(waits.digest) and not self._hashes_for_long(waits.digest)
-        gathers = self.place is not None and self.place.busy()
-        answers = bool(self._headway.computing) or self._workspace.busy or gathers
-        return (answers and self.ledger.register.position == position) or self.keeper.busy(position)
-
     def _hashes_for_long(self, digest: bytes) -> bool:
         """Return whether this peer's worker has hashed a state for so long that it may hang; asked at every heartbeat."""
         if not self._blobs.verifying(digest):
@@ -280,9 +271,15 @@ class Follower(JobPart):
         return self._ctx.now - self._hashed[1] > self._headway.busy_limit_s()
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
-        term, round_ = self.ledger.register.position
-        busy = self._works_on((message.term, message.round))
+        position, asked = self.ledger.register.position, (message.term, message.round)
+        _, waits = self.waiting.get(Open, ("", None))
+        if isinstance(waits, Open) and (waits.term, waits.round) == asked:
+            busy = self.awaits(waits.digest) and not self._hashes_for_long(waits.digest)
+        else:
+            gathers = self.place is not None and self.place.busy()
+            answers = bool(self._headway.computing) or self._workspace.busy or gathers
+            busy = (answers and position == asked) or self.keeper.busy(asked)
         reply = HeartbeatReply(
-            self.document.id, message.term, term, round_, self._ctx.store_id, busy, self._headway.ended
+            self.document.id, message.term, *position, self._ctx.store_id, busy, self._headway.ended
         )  # fmt: skip
         self._ctx.send(source, reply)

@@ -64,16 +64,15 @@ class Keeper(JobPart):
     def on_unpad(self, source: str, message: Unpad) -> None:
         if self.ledger.stale(message.term):
             self._ctx.send(source, StaleTerm(self.document.id, self.ledger.term))
-        elif source == self._election.aggregator and message.term == self.ledger.term:
-            if message.members:
-                self._unpad(source, message)
-            elif self.held is None or self.held.state.digest != message.digest:
+            return
+        if source != self._election.aggregator or message.term != self.ledger.term:
+            return
+        if not message.members:  # the next aggregator gets what the one before had from this peer
+            if self.held is None or self.held.state.digest != message.digest:
                 self._refuse(source, message, "it has released no pads for that state")
-            else:  # the next aggregator gets what the one before had from this peer
+            else:
                 self._take(source, message, self.held, again=True)
-
-    def _unpad(self, source: str, message: Unpad) -> None:
-        """Take pads away for the aggregator that made the state in this peer's register."""
+            return
         state = self.ledger.register.ref
         if state is None or self.ledger.register.position != (message.term, message.round):
             return  # the state may still come, and the aggregator asks again

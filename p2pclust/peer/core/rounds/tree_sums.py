@@ -112,10 +112,6 @@ class Part:
     done: bool
 
 
-def _ref(message: Partial) -> Ref:
-    return Ref.of(message.contribution, message.size_bytes, message.payload)
-
-
 class Branches(JobPart):
     """The tree below one peer, and the latest part of each of its children, once its sum is here."""
 
@@ -176,7 +172,8 @@ class Branches(JobPart):
         abstained = dict(zip(message.abstained, message.reasons, strict=False))
         if len(abstained) != len(message.reasons) or any(peer < 0 or not answered >> peer & 1 for peer in abstained):
             raise WireError("a part with reasons of peers that are not in it")
-        return Part(answered, adopted, summed, abstained, _ref(message) if summed else None, message.done)
+        ref = Ref.of(message.contribution, message.size_bytes, message.payload)
+        return Part(answered, adopted, summed, abstained, ref if summed else None, message.done)
 
     def blob_ready(self, digest: bytes) -> list[Part]:
         found = [child for child, part in self._pulling.items() if part.ref is not None and part.ref.digest == digest]
@@ -236,7 +233,9 @@ class TreeSum(JobPart):
 
     def refs(self) -> list[Ref | None]:
         own, sent = self._own, self._sent
-        handed = None if sent is None or not sent.contribution else _ref(sent)
+        handed = None
+        if sent is not None and sent.contribution:
+            handed = Ref.of(sent.contribution, sent.size_bytes, sent.payload)
         return [None if own is None else own.ref, handed, *self._branches.refs()]
 
     def again(self) -> None:
@@ -333,23 +332,20 @@ class TreeSum(JobPart):
         self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=ref))
         self.look()
 
-    def _fitting(self, part: Part) -> Part:
-        """Leave out abstentions that would make the message too long, new ones first; the aggregator asks those peers."""
+    def _send(self, part: Part) -> None:
+        # Leave out abstentions that would make the message too long, new ones first: the aggregator asks those peers.
         said = () if self._sent is None else self._sent.abstained
         left, without = _MOST_REASON_BYTES, 0
         for peer in sorted(part.abstained, key=lambda peer: peer not in said):
             left -= len(part.abstained[peer].encode()) + 8
             if left < 0:
                 without |= 1 << peer
-        told = {peer: reason for peer, reason in part.abstained.items() if not without >> peer & 1}
-        return replace(part, answered=part.answered & ~without, adopted=part.adopted & ~without, abstained=told)
-
-    def _send(self, part: Part) -> None:
-        part = self._fitting(part)
+        reasons = {peer: reason for peer, reason in part.abstained.items() if not without >> peer & 1}
+        answered, adopted = part.answered & ~without, part.adopted & ~without
         opened, ref = self.opened, part.ref or NOTHING
         self._sent = Partial(
-            opened.job, opened.term, opened.round, opened.digest, packed(part.answered), packed(part.adopted),
-            packed(part.summed), tuple(part.abstained), tuple(part.abstained.values()), part.done,
+            opened.job, opened.term, opened.round, opened.digest, packed(answered), packed(adopted),
+            packed(part.summed), tuple(reasons), tuple(reasons.values()), part.done,
             ref.digest, ref.size_bytes, ref.frames,
         )  # fmt: skip
         self._sent_at = self._ctx.now
