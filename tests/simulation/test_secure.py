@@ -169,7 +169,7 @@ class Fleet:
 def released(fleet: Fleet) -> bool:
     """Return whether all keepers but the aggregator p0 have released their pads of one padded state."""
     jobs = [core.jobs.jobs.get(fleet.marks.job) for core in fleet.cores()[1:]]
-    helds = [job._follower.keeper.held for job in jobs if isinstance(job, AggregatedJob)]
+    helds = [job.follower.keeper.held for job in jobs if isinstance(job, AggregatedJob)]
     return sum(held is not None for held in helds) >= 3
 
 

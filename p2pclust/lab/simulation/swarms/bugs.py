@@ -27,7 +27,7 @@ from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import Close, HeldState, Open, VoteReply
 from p2pclust.peer.core.jobs import announcements, submission
 from p2pclust.peer.core.jobs.jobs import Jobs
-from p2pclust.peer.core.jobs.submission import Acceptance, Submissions
+from p2pclust.peer.core.jobs.submission import Submissions
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
@@ -291,7 +291,7 @@ def _complete_at_once(original: Original, blobs: Blobs, pull: Any) -> None:
 
 def _accepted_at_once(original: Original, jobs: Jobs, document: Document) -> None:
     """A document that this peer has on its disk is good enough for a client that asks again."""
-    known = document.id in jobs.table.documents and document.id in jobs._acceptance._documents
+    known = document.id in jobs.table.documents and document.id in jobs._submissions._documents
     original(jobs, document)
     if known:
         jobs._ctx.report(JobAccepted(job=document.id))
@@ -393,7 +393,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "second-state-of-a-round": ((AggregatorTerm, "_open", _opens_in_the_same_round),),
         "ends-with-what-it-holds": ((Follower, "resolve", _ends_with_what_it_holds),),
         "left-out-not-named": ((AggregatorTerm, "_abstained", _without_the_left_out),),
-        "submission-announced-once": ((Acceptance, "repeat", _without_timer),),
+        "submission-announced-once": ((Submissions, "repeat", _without_timer),),
         "facts-compared-once": ((Facts, "fire", _without_timer),),
     },
     "all": {

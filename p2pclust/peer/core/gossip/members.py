@@ -72,8 +72,6 @@ class GossipMembership(JobPart):
         self._doubt_at = float("inf")
         self._waiting = 0  # the number of present peers in the last report; 0: not waiting
 
-    # -- beginning --------------------------------------------------------------------------------------------------
-
     def begin(self) -> None:
         self._enter(GossipMembers(0, tuple(range(len(self.document.roster)))))
 
@@ -91,8 +89,6 @@ class GossipMembership(JobPart):
         for other in self._all.near[self._me]:
             if not self._membership.gone(self.document.roster[other]):
                 self._ctx.send(self.document.roster[other], Join(self.document.id, self._highest))
-
-    # -- what others report --------------------------------------------------------------------------------------------
 
     def heard(self, source: str, epoch: int, mask: bytes) -> bool:
         """Note that a peer is in a circle; return whether this peer is in the same one now."""
@@ -131,8 +127,6 @@ class GossipMembership(JobPart):
         """Propose a new epoch: a former life of this peer took part in this one."""
         if self.circle is not None and self._ctx.now - self._proposed_at >= self._ctx.timing.retry_s:
             self._propose(self.circle.members)
-
-    # -- what membership reports ---------------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Require only a majority from now on: the job is to end."""
@@ -185,8 +179,6 @@ class GossipMembership(JobPart):
         roster = self.document.roster
         counts = [self.document.counts(roster[m], store) or (unknown and not store) for m, store in stores.items()]
         return sum(counts) >= majority(len(roster))
-
-    # -- changing circles -------------------------------------------------------------------------------------------
 
     def _propose(self, members: tuple[int, ...]) -> None:
         store = crc32(f"{self._ctx.me} {self._ctx.store_id}".encode())

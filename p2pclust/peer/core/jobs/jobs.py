@@ -13,7 +13,7 @@ from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
 from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
-from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted
+from p2pclust.peer.core.jobs.submission import Submissions, Submitted
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
@@ -53,7 +53,6 @@ class Jobs:
         self._blobs = blobs
         self._fitness = Fitness(fitness, facts, membership)
         self._submissions = Submissions(context, membership)
-        self._acceptance = Acceptance(context)
         self.table = JobTable()
         self._abstains: dict[str, None] = {}  # jobs that this peer has been reported to abstain from
         self._early = EarlyMessages()
@@ -119,7 +118,7 @@ class Jobs:
 
     def _await(self, document: Document) -> None:
         """Wait until a majority of the roster has the document on disk."""
-        self._acceptance.await_(document)
+        self._submissions.await_(document)
         self._keep(document)
         self._tell(document.id)
 
@@ -141,7 +140,7 @@ class Jobs:
 
     def _tell(self, job_id: str) -> None:
         """Announce a submitted document, repeatedly until a majority of its roster has it on disk."""
-        document = self._acceptance.repeat(job_id)
+        document = self._submissions.repeat(job_id)
         if document is not None and document.turn is not None:
             self.series.tell(document)
         elif document is not None:
@@ -232,7 +231,7 @@ class Jobs:
             self._begin(document)
         if not document.counts(self._ctx.me, self._ctx.store_id):
             return  # the submitter knows an older store: on this one, the document counts for no majority
-        self._acceptance.synced(self._ctx.me, job_id)
+        self._submissions.synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
 
@@ -333,7 +332,7 @@ class Jobs:
             job.forget()
         else:
             self._ctx.persist("job", job_id, None, sync=False)
-        self._acceptance.forget(job_id)
+        self._submissions.forget(job_id)
         self.cancels.forget(job_id)
         self._announcements.forgotten(job_id)
         del self.table.documents[job_id]
@@ -351,7 +350,7 @@ class Jobs:
     def receive(self, source: str, message: Message) -> None:
         job_id: str = message.job  # type: ignore[attr-defined]
         if isinstance(message, Synced):
-            self._acceptance.synced(source, job_id)
+            self._submissions.synced(source, job_id)
             return
         if isinstance(message, Ended):
             self._on_ended(source, job_id)
@@ -422,7 +421,7 @@ class Jobs:
     def revoked(self, name: str) -> None:
         """Discard what a revoked peer sent, and announce the jobs that it submitted in its place."""
         self._early.forget(name)
-        self._acceptance.revoked(name)
+        self._submissions.revoked(name)
         for document in list(self.table.documents.values()):
             if document.submitter == name and document.turn is None:
                 self._announcements.tell(document)

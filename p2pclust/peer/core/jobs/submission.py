@@ -28,13 +28,14 @@ Submitted = tuple[Submit, Document | str]
 
 
 class Submissions:
-    """Waits for store ids, then makes the documents of submitted jobs."""
+    """Waits for store ids, makes the documents of submitted jobs, then waits until a majority has each on disk."""
 
     def __init__(self, context: Context, membership: Membership) -> None:
         self._ctx = context
         self._membership = membership
         #: The submissions that wait for store ids.
         self.waiting: list[_Waiting] = []
+        self._documents: dict[str, tuple[Document, dict[str, None]]] = {}  # by id, with the peers that have it on disk
 
     def take(self, event: Submit) -> list[Submitted]:
         """Take a submission; this and `go_on` return the jobs that are submitted or refused now."""
@@ -104,14 +105,6 @@ class Submissions:
         )  # fmt: skip
         document.encode()
         return document
-
-
-class Acceptance:
-    """The peers that have each document on disk."""
-
-    def __init__(self, context: Context) -> None:
-        self._ctx = context
-        self._documents: dict[str, tuple[Document, dict[str, None]]] = {}  # by id, with the peers that have it on disk
 
     def await_(self, document: Document) -> None:
         self._documents[document.id] = document, {}

@@ -19,12 +19,8 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Pads, Partial
-from p2pclust.peer.core.rounds.election import Election
-from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
-from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, OpenRound
-from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
 from p2pclust.peer.core.rounds.tree_sums import Branches, Part, tree_of
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
@@ -44,16 +40,14 @@ _AGREED: Final = tasks.StateInfo(final=True)
 class AggregatorTerm(JobPart):
     """One term of aggregation."""
 
-    def __init__(
-        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: AggregatedJob
-    ) -> None:  # fmt: skip
+    def __init__(self, job: JobContext, rule: AggregatedJob) -> None:
         super().__init__(job)
-        self._election = election
-        self._hooks = hooks
+        self._rule = rule
+        self._election = rule.election
+        self._headway = rule.headway
         self.term = self.ledger.term
-        self._headway = headway
-        self._patience = Patience(job, headway)
-        self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
+        self._patience = Patience(job, rule.headway)
+        self._secure = SecureTerm(job, rule.notes, rule.follower.keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
         self._moved_at = self._ctx.now
@@ -170,7 +164,7 @@ class AggregatorTerm(JobPart):
             opened.sent_at[name] = self._ctx.now
             if index in branches.children or not below >> index & 1:  # otherwise another peer hands it on
                 self._ctx.send(name, branches.along(index, message))
-        self._hooks.adopt_own(self.term, opened)
+        self._rule.adopt_own(self.term, opened)
 
     def _branches(self, *, along_tree: bool) -> Branches:
         """Return the branches of a tree of the reachable peers, or none; this peer asks the others directly."""
@@ -386,7 +380,7 @@ class AggregatorTerm(JobPart):
             opened.adopted_by_majority = True
             self._headway.reached(opened.round)
         if opened.final:
-            self._hooks.finished(self.term, opened)
+            self._rule.finished(self.term, opened)
         elif cancel := self._job.cancels.of(self.document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
                 opened.combining = True  # without waiting for contributions
@@ -426,7 +420,7 @@ class AggregatorTerm(JobPart):
                     opened.answered.pop(name, None)
                     opened.opened_at = self._ctx.now
                     if name == self._ctx.me:
-                        self._hooks.adopt_own(self.term, opened)
+                        self._rule.adopt_own(self.term, opened)
                     else:
                         self._send(opened, name)
             return opened.proposer < 0

@@ -45,8 +45,6 @@ class Headway(JobPart):
         self._own_terms = 0  # how many terms of this peer itself those are
         self.computing: dict[AnswerToken, tuple[Contribute, float]] = {}  # this peer's answers, and since when
 
-    # -- what happens -----------------------------------------------------------------------------------------------
-
     def begins(self, term: int, aggregator: str) -> None:
         """Note the aggregator of a term; the one before has not brought the job further than the newest state."""
         if term > self._term:
@@ -88,8 +86,6 @@ class Headway(JobPart):
         self.hung[name] = None
         if not proven:
             self._doubtful[name] = None
-
-    # -- what follows -----------------------------------------------------------------------------------------------
 
     def standing_limit_s(self) -> float:
         """Return for how long this term may make no progress before another peer should aggregate."""

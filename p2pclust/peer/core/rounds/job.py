@@ -63,7 +63,7 @@ class AggregatedJob(PeerJob):
         self.workspace = JobWorkspace(job, note)
         self.term: AggregatorTerm | None = None  # while this peer aggregates
         self.notes = PadNotes(job, pads)
-        self._follower = Follower(job, self)
+        self.follower = Follower(job, self)
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
         self._closing: TimerKey = ("job", self.id, "close")
@@ -81,7 +81,7 @@ class AggregatedJob(PeerJob):
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        distrusted = source in self._follower.states.distrusted and not self.ledger.finished
+        distrusted = source in self.follower.states.distrusted and not self.ledger.finished
         if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)) or self._too_early(message):
             return
         if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
@@ -101,7 +101,7 @@ class AggregatedJob(PeerJob):
             case HeldState():
                 self._on_offer(source, message)
             case Unpad() if self.document.treatment.secure:
-                self._follower.keeper.on_unpad(source, message)
+                self.follower.keeper.on_unpad(source, message)
             case Pads() if self.term is not None and message.term == self.ledger.term:
                 self.term.on_pads(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
@@ -168,7 +168,7 @@ class AggregatedJob(PeerJob):
         """Return whether another peer aggregates that term, as far as this one has heard: a term has one aggregator."""
         named = self.document.treatment.aggregator if term == 1 else ""
         known = named or self.election.terms.get(term, source)
-        if known == source or known in self._follower.states.distrusted:
+        if known == source or known in self.follower.states.distrusted:
             return False
         self._report(round_reports.SecondAggregator, peer=source, term=term, aggregator=known)
         return True
@@ -183,16 +183,16 @@ class AggregatedJob(PeerJob):
             return
         if self._aggregates_another(source, message.term):
             return
-        if carrier == source or self._follower.is_news(message):
+        if carrier == source or self.follower.is_news(message):
             self.election.follow(source, message.term)
             self.headway.begins(message.term, source)
-        if self._follower.place is not None and message.term > self._follower.place.opened.term:
-            self._follower.leave_place()
+        if self.follower.place is not None and message.term > self.follower.place.opened.term:
+            self.follower.leave_place()
         if isinstance(message, Open):
-            self._follower.take_place(carrier, message)
-            self._follower.on_open(source, message)
+            self.follower.take_place(carrier, message)
+            self.follower.on_open(source, message)
         else:
-            self._follower.on_heartbeat(source, message)
+            self.follower.on_heartbeat(source, message)
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self.term is None or message.term != self.ledger.term:
@@ -214,7 +214,7 @@ class AggregatedJob(PeerJob):
         try:
             if self.term is not None:
                 self.term.on_partial(source, message)
-            elif (place := self._follower.place) is not None and place.of(message.term, message.round, message.digest):
+            elif (place := self.follower.place) is not None and place.of(message.term, message.round, message.digest):
                 place.receive(source, message)
         except WireError as error:
             self._report(round_reports.BadPart, peer=source, reason=str(error))
@@ -222,16 +222,16 @@ class AggregatedJob(PeerJob):
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""
         position = (message.entry_epoch, message.entry_round)
-        self._follower.waiting.pop(HeldState, None)
+        self.follower.waiting.pop(HeldState, None)
         if not self.election.stands or position <= self.ledger.register.position:
             return
-        ref = self._follower.resolve(source, message)
+        ref = self.follower.resolve(source, message)
         if ref is not None:
             self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
-            self._follower.learn(*position, ref, final=message.final)
+            self.follower.learn(*position, ref, final=message.final)
             self.election.hurry()
-        elif self._follower.awaits(message.digest):
-            self._follower.waiting[HeldState] = (source, message)
+        elif self.follower.awaits(message.digest):
+            self.follower.waiting[HeldState] = (source, message)
 
     def fire(self, key: TimerKey) -> None:
         match key[2]:
@@ -246,8 +246,8 @@ class AggregatedJob(PeerJob):
                         self._ctx.send(name, self._close_message())
                 if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
                     self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
-            case "gather" if self._follower.place is not None:
-                self._follower.place.fire()
+            case "gather" if self.follower.place is not None:
+                self.follower.place.fire()
             # The timer of the workspace only wakes this peer: the workspace is checked after every step.
 
     def computed(self, token: tasks.JobToken, outcome: tasks.Outcome) -> None:
@@ -255,21 +255,21 @@ class AggregatedJob(PeerJob):
             self.notes.end()  # the task may have come after the keys were forgotten
         match token:
             case tasks.AnswerToken():
-                self._follower.contributed(token, outcome)
-            case tasks.SumToken() if self._follower.place is not None:
-                self._follower.place.added(token, outcome)
+                self.follower.contributed(token, outcome)
+            case tasks.SumToken() if self.follower.place is not None:
+                self.follower.place.added(token, outcome)
             case tasks.PadsToken():
-                self._follower.keeper.taken(token, outcome)
+                self.follower.keeper.taken(token, outcome)
             case tasks.EndToken():
                 self.notes.compared(outcome)
             case tasks.CheckToken():
-                if self._follower.states.checked(token, outcome):
+                if self.follower.states.checked(token, outcome):
                     self.blob_ready(token.state)
             case tasks.TermToken() if self.term is not None and not self.ledger.finished:
                 self.term.computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        waiting = self._follower.waiting
+        waiting = self.follower.waiting
         for kind in (Close, HeldState, Open):
             source, message = waiting.get(kind, ("", None))
             if message is None or message.digest != digest:
@@ -281,22 +281,22 @@ class AggregatedJob(PeerJob):
             else:
                 del waiting[Open]
                 if message.term == self.ledger.term:
-                    self._follower.on_open(source, message)
-        self._follower.keeper.blob_ready(digest)
+                    self.follower.on_open(source, message)
+        self.follower.keeper.blob_ready(digest)
         if self.term is not None:
             self.term.blob_ready(digest)
-        elif self._follower.place is not None:
-            self._follower.place.blob_ready(digest)
+        elif self.follower.place is not None:
+            self.follower.place.blob_ready(digest)
 
     def look(self) -> None:
         """Continue with the contribution if the workspace has all that it needs."""
         task = self.workspace.look()
         if task is not None:
-            self._follower.compute(task)
+            self.follower.compute(task)
 
     def revoked(self, name: str) -> None:
         self._unconfirmed.pop(name, None)
-        self._follower.revoked(name)
+        self.follower.revoked(name)
         if not self.ledger.finished:
             self.election.revoked(name)
             if self.term is not None:
@@ -308,8 +308,8 @@ class AggregatedJob(PeerJob):
         if self.term is not None:
             self.term.member_changed(name)
             return
-        if self._follower.place is not None:
-            self._follower.place.look()  # the peer may be below in the tree
+        if self.follower.place is not None:
+            self.follower.place.look()  # the peer may be below in the tree
         if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
 
@@ -326,16 +326,16 @@ class AggregatedJob(PeerJob):
             return self.term.phase, aggregator, self.term.waits_for()
         if not aggregator:
             return "electing", "", [name for name in roster if not self._membership.present(name)]
-        phase = self._follower.phase
+        phase = self.follower.phase
         return phase, aggregator, [aggregator] if phase == "following" else []
 
     def blobs_in_use(self) -> list[bytes]:
         opened = [] if self.term is None else self.term.blobs_in_use()
-        return self._follower.blobs_in_use() + opened + self.workspace.blobs_in_use()
+        return self.follower.blobs_in_use() + opened + self.workspace.blobs_in_use()
 
     def forget(self) -> None:
         self.election.stop()
-        self._follower.end()
+        self.follower.end()
         self.deposed()
         self.workspace.forget()
         self.notes.forget()
@@ -347,8 +347,8 @@ class AggregatedJob(PeerJob):
     def elected(self) -> None:
         self.headway.begins(self.ledger.term, self._ctx.me)
         self._job.series.tell(self.document)
-        self._follower.leave_place()
-        self.term = AggregatorTerm(self._job, self.election, self.headway, self.notes, self._follower.keeper, self)
+        self.follower.leave_place()
+        self.term = AggregatorTerm(self._job, self)
         self.term.begin()
 
     def offer(self, candidate: str) -> None:
@@ -373,7 +373,7 @@ class AggregatedJob(PeerJob):
 
     def adopt_own(self, term: int, opened: OpenRound) -> None:
         """Adopt what this peer opened: the aggregator is its own first follower."""
-        new = self._follower.adopt_own(term, opened)
+        new = self.follower.adopt_own(term, opened)
         if new and self.term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
             self.term.own_adopted()
 
@@ -391,7 +391,7 @@ class AggregatedJob(PeerJob):
 
     def _stop(self) -> None:
         self.election.stop()
-        self._follower.end()
+        self.follower.end()
         self.deposed()
         self.workspace.finish()
         self.notes.end()
@@ -400,10 +400,10 @@ class AggregatedJob(PeerJob):
         if not self.ledger.finished:
             held = self.ledger.register
             running = held.ref is not None and held.ref.digest == message.digest and not held.final
-            ref = None if running else self._follower.resolve(source, message)
+            ref = None if running else self.follower.resolve(source, message)
             if ref is None:
-                if message.size_bytes > self._ctx.limits.inline_bytes or self._follower.awaits(message.digest):
-                    self._follower.waiting[Close] = (source, message)
+                if message.size_bytes > self._ctx.limits.inline_bytes or self.follower.awaits(message.digest):
+                    self.follower.waiting[Close] = (source, message)
                 elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))
                 return

@@ -59,8 +59,6 @@ class Keeper(JobPart):
         self._asked.clear()
         self._sent = self._waits = self.held = None
 
-    # -- requests -----------------------------------------------------------------------------------------------------
-
     def on_unpad(self, source: str, message: Unpad) -> None:
         if self.ledger.stale(message.term):
             self._ctx.send(source, StaleTerm(self.document.id, self.ledger.term))

@@ -68,8 +68,6 @@ class SecureTerm(JobPart):
         self._in_vain = False  # whether none of the keepers that were asked last in this term answered
         self.finished: tuple[int, ...] = ()  # the peers in the sum of the round of another aggregator
 
-    # -- closing a round ----------------------------------------------------------------------------------------------
-
     def close(self, opened: OpenRound, abstained: Mapping[int, str], cancel: CancelProof | None = None) -> None:
         secure = opened.secure
         assert secure is not None
@@ -144,8 +142,6 @@ class SecureTerm(JobPart):
         closing.sent_at[index] = self._ctx.now
         self._ctx.send(closing.keepers[index], closing.message)
 
-    # -- answers ------------------------------------------------------------------------------------------------------
-
     def on_pads(self, source: str, message: Pads) -> None:
         closing, index = self._closing, self.document.index(source)
         if closing is None or index not in closing.keepers or index in closing.removed:
@@ -219,8 +215,6 @@ class SecureTerm(JobPart):
         elif gone := [index for index in missing if self._membership.gone(closing.keepers[index])]:
             self._renew(closing, f"{self._names(gone)} gone")
 
-    # -- what follows -------------------------------------------------------------------------------------------------
-
     def _combine(
         self, state: tasks.Ref, round_: int, given: tuple[tasks.Given, ...], abstained: Mapping[int, str],
         removed: tuple[tuple[int, tasks.Ref], ...], cancel: CancelProof | None = None,
@@ -236,8 +230,6 @@ class SecureTerm(JobPart):
         if not closing.resumes:
             self._report(KeysRenewed, term=self._term, round=closing.round, reason=why)
         self._compute(tasks.RenewKeys(*self._of_job, closing.state, closing.abstained, silent, keys=self._job.keys))
-
-    # -- time -----------------------------------------------------------------------------------------------------------
 
     def revoked(self, name: str) -> None:
         """Ask for new keys if a revoked peer is in the set, or keeps pads."""

@@ -77,8 +77,6 @@ class JobWorkspace(JobPart):
         """The newest note."""
         return self._notes[-1][1] if self._notes else b""
 
-    # -- what a contribution wants ------------------------------------------------------------------------------------
-
     def prepare(self, round_: int, task: Contribute, wanted: Wanted) -> None:
         """Fetch the blobs, and run the child jobs, that the contribution to this round needs."""
         roster, me = self.document.roster, self._ctx.me
@@ -183,8 +181,6 @@ class JobWorkspace(JobPart):
     def abandon(self) -> None:
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
-
-    # -- what a contribution leaves ---------------------------------------------------------------------------------------
 
     def took(self, round_: int, outcome: Contributed | NoResult) -> None:
         """Store what a contribution published and its note, on disk before the acknowledgement leaves."""

@@ -404,7 +404,7 @@ def test_what_is_fetched_from_a_peer_that_sent_a_refuted_state_is_not_waited_for
     state = b"s1[]"
     large = Open(voter.id, FAR, 1, digest_of(state), 10**6, False, -1, ())  # to be pulled
     voter.net.arrive("p2", "p1", large)
-    follower = voter.job._follower
+    follower = voter.job.follower
     assert follower.phase == "fetching"
     follower._leave("p3")
     assert follower.phase == "fetching"
