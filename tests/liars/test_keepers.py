@@ -178,7 +178,7 @@ def test_left_alone_a_peer_is_exposed_and_the_keepers_tell_everybody(
     for name in attack.liar.others:
         job = attack.world.peers[name].core.jobs.jobs[attack.liar.id]
         assert job.ledger.finished
-        reported = [one for sets in job.reported_sets.by_keeper().values() for one in sets]
+        reported = [one for sets in job.notes.by_keeper().values() for one in sets]
         assert secure_rounds.exposed_peers(attack.final, reported) == (VICTIM,), f"as {name} sees it"
     told = {(name, *fields["peers"]) for _, name, verb, fields in attack.ears.reports if verb == "reports-sets"}
     assert {peer for _, *peers in told for peer in peers} == {attack.liar.document.roster[VICTIM]}

@@ -12,7 +12,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgpack
 import numpy as np
@@ -21,7 +22,9 @@ from p2pclust.errors import WireError
 from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.lab.simulation.world.peer import read_paper
 from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.core import Core, Identity, StoreContents
+from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import (
     CheckLink,
     CheckRoster,
@@ -62,6 +65,8 @@ from p2pclust.peer.core.messages import (
 )  # fmt: skip
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.tasks import (
     AddUp,
     BeginJob,
@@ -113,6 +118,23 @@ class Packet:
 def toy(rounds: int = 2, *, one: bool = False, pad: int = 0, abstainers: Iterable[int] = ()) -> bytes:
     """A job whose states are readable; `pad` bytes make it large enough for blobs, `one` asks one proposer a round."""
     return bytes(msgpack.packb([rounds, one, pad, sorted(abstainers)]))
+
+
+def opened_round(ref: Ref, *names: str, **fields: Any) -> OpenRound:
+    """Round 5 at its aggregator, which asks all peers directly, at the instant 0."""
+    document = SimpleNamespace(id="job-1", roster=names, index=names.index)
+    branches = SimpleNamespace(sums=list, refs=list, coming=dict, drop=lambda index: ())
+    given = {"final": False, "asked": tuple(range(len(names))), "one": False, "opened_at": 0.0, **fields}
+    return OpenRound(ref, 5, document=cast(Any, document), branches=cast(Any, branches), **given)
+
+
+def pad_notes(context: Context, document: Document, stored: bytes | None) -> PadNotes:
+    """The notes of a job that has not ended."""
+    facts, ledger = SimpleNamespace(retract=lambda key: None), SimpleNamespace(finished=False)
+    job = SimpleNamespace(
+        context=context, document=document, membership=None, blobs=None, ledger=ledger, facts=facts, keys=None
+    )
+    return PadNotes(cast(Any, job), stored)
 
 
 def _toy_info(job: list[Any], payload: bytes, task: BeginJob | StateTask) -> StateInfo:

@@ -100,7 +100,7 @@ class Waiting:
         core = self.world.peers["p0"].core
         job = None if core is None else core.jobs.jobs.get(self.marks.job)
         assert job is None or isinstance(job, AggregatedJob)
-        return None if job is None or job._term is None else job._term._round
+        return None if job is None or job.term is None else job.term._round
 
     def asks_keepers(self) -> bool:
         opened = self.opened()
@@ -169,7 +169,7 @@ class Fleet:
 def released(fleet: Fleet) -> bool:
     """Return whether all keepers but the aggregator p0 have released their pads of one padded state."""
     jobs = [core.jobs.jobs.get(fleet.marks.job) for core in fleet.cores()[1:]]
-    helds = [job._follower.keeper.held for job in jobs if isinstance(job, AggregatedJob)]
+    helds = [job.follower.keeper.held for job in jobs if isinstance(job, AggregatedJob)]
     return sum(held is not None for held in helds) >= 3
 
 
@@ -200,7 +200,7 @@ def test_a_peer_that_is_revoked_while_the_sum_is_made_is_not_in_the_total() -> N
         core = fleet.world.peers["p0"].core
         assert core is not None
         job = core.jobs.jobs.get(fleet.marks.job)
-        closing = None if job is None or job._term is None else job._term._secure._closing  # type: ignore[attr-defined]
+        closing = None if job is None or job.term is None else job.term._secure._closing  # type: ignore[attr-defined]
         if closing is not None and closing.message is None and not padded:
             padded.append(closing.state.digest)
         return bool(padded)

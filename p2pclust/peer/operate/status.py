@@ -280,7 +280,7 @@ def _exposed(job: AnyJob, outcome: Ending) -> tuple[list[str], list[str]]:
     from p2pclust.protocols.engine.secure_rounds import exposed_peers  # noqa: PLC0415 - of jobs with secure sums only
 
     roster, named = job.document.roster, exposed_peers(outcome.state)
-    reports = job.reported_sets.by_keeper() if job.ledger.finished else {}
+    reports = job.notes.by_keeper() if job.ledger.finished else {}
     every = exposed_peers(outcome.state, [one for sets in reports.values() for one in sets])
     by = [name for name, sets in reports.items() if set(exposed_peers(outcome.state, sets)) - set(named)]
     return [roster[peer] for peer in every if peer < len(roster)], by

@@ -24,7 +24,6 @@ class NotKnownError(WireError):
 
 
 def is_cancelled(state: JobState) -> bool:
-    """Return whether a state says that its job was cancelled."""
     return state.status == "failed" and state.reason.startswith(CANCELLED)
 
 

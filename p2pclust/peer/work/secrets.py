@@ -58,7 +58,6 @@ class Secrets:
         return self._jobs[keys.job]
 
     def forget(self, job: str) -> None:
-        """Forget the keys of a job that has ended."""
         self._jobs.pop(job, None)
 
     def terms(self, keys: JobKeys) -> Terms:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final, TypeVar
 
 import msgpack
@@ -19,12 +19,12 @@ from p2pclust.peer.core import tasks
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome
 from p2pclust.peer.work.endings import showing
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, made, next_turn, one_by_one
+from p2pclust.peer.work.states import AtState, BlobAccess, NextState
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.engine import Peers, added_up
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NEW_KEYS, NO_DATA, NOT_DRAWN, SMALL_CLASS, UNUSABLE
@@ -49,51 +49,10 @@ _OTHER_ROWS: Final = (
 )
 
 
-def perform_secured(
-    job: Job, state: JobState, task: tasks.StateTask, local: Local, blobs: BlobAccess, secured: SecuredJob
-) -> Outcome:  # fmt: skip
-    """Perform one task on a state of a job with secure sums; a wrong state raises :class:`WireError`."""
-    at = SecureRound(job, state, secured.keys, secured.secrets, task.state.digest)
-    if flaw := secure_rounds.flaw(state, at.terms):
-        raise WireError(f"job state: {flaw}")
-    make = partial(made, job, n_peers=task.n_peers, blobs=blobs, secured=secured)
-    outcome: Outcome
-    match task:
-        case tasks.DescribeState():
-            outcome = describe(job, state, task, blobs, secured)
-        case tasks.CancelJob():
-            outcome = make(showing(secure_rounds.cancelled(state, task.cancel.by), task))
-        case tasks.ContinueJob():
-            outcome = next_turn(job, state)
-        case tasks.Contribute():
-            outcome = at.answer_with_key(task, local) if at.part.wants_keys else at.contribute(task, local, blobs)
-        case tasks.SumPadded():
-            total, peers = at.padded_sum(task, one_by_one(job, state, task, blobs, {}))
-            outcome = tasks.Summed(None if total is None else blobs.keep(total.encode()), peers)
-        case tasks.TakePads():
-            outcome = at.take_pads(task, blobs)
-        case tasks.RenewKeys():
-            outcome = make(secure_rounds.renewed(state, at.digest, task.abstained, task.silent, at.terms))
-        case tasks.CombineRound() if at.part.wants_keys:
-            try:
-                outcome = make(showing(at.with_keys(task), task))
-            except secure_rounds.NotEnough as waits:
-                outcome = tasks.TooFew(waits.reason)
-        case tasks.CombineRound() | tasks.FinishRound():
-            after, before = at.closed(task, blobs)
-            outcome = make(after, before=before)
-        case _:
-            assert isinstance(task, tasks.AddUp), f"unknown task {task}"
-            outcome = add_up(job, state, task, blobs)
-    return outcome
-
-
 @dataclass(frozen=True)
-class SecureRound:
+class SecureRound(AtState):
     """A job with secure sums at one of its states, and what this peer keeps secret of it."""
 
-    job: Job
-    state: JobState
     keys: JobKeys
     secrets: Secrets
     digest: bytes = b""  # of the state; what concerns pads depends on it
@@ -132,20 +91,28 @@ class SecureRound:
         return secure_rounds.segments_of(self.job, self.state, members)
 
     def set_flaw(self, members: int) -> str:
+        """Return why the sum of these members may not be revealed, or an empty string."""
         return secure_rounds.set_flaw(self.job, self.state, members, self.terms)
 
-    def info(self) -> tasks.SecureInfo:
-        """Return what the core may know about a state that is not final."""
+    def check(self) -> None:
+        """Raise WireError if the state cannot be one of the job."""
+        if flaw := secure_rounds.flaw(self.state, self.terms):
+            raise WireError(f"job state: {flaw}")
+
+    def secure_info(self) -> tasks.SecureInfo:
         part = self.part
         if part.wants_keys:
             every = tuple(range(self.terms.n_peers))
             return tasks.SecureInfo(True, every, part.unsettled is not None, cohort=self.least)
-        keepers, whole_ = tuple(self.keepers), secure_rounds.whole(part, self.terms)
         return tasks.SecureInfo(
-            False, members_of(part.asked), False, keepers, part.maker.index, self.least, whole_, self.groups
-        )
+            wants_keys=False, asked=members_of(part.asked), keepers=tuple(self.keepers), maker=part.maker.index,
+            cohort=self.least, whole=secure_rounds.whole(part, self.terms), groups=self.groups,
+        )  # fmt: skip
 
-    def answer_with_key(self, task: tasks.Contribute, local: Local) -> Outcome:
+    def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+        return self._key(task, local) if self.part.wants_keys else self._contribution(task, local, blobs)
+
+    def _key(self, task: tasks.Contribute, local: Local) -> Outcome:
         """Return this peer's new key, and what it took away in the context that is not settled."""
         pads, part = task.pads, self.part
         assert pads is not None
@@ -161,17 +128,32 @@ class SecureRound:
         data = self.secrets.renew(self.keys, self.digest, bare).encode()
         return tasks.Contributed(tasks.Ref(hashlib.blake2b(data, digest_size=32).digest(), len(data), data))
 
-    def with_keys(self, task: tasks.CombineRound) -> JobState:
-        """Return the padded state that follows from the keys that came; raise NotEnough if they are too few."""
-        assert task.maker is not None
-        given = {index: ref.payload or b"" for (index,), ref in task.contributions}
-        answers, malformed = readable(given, KeyEntry.decode)
-        return secure_rounds.keys_closed(
-            self.job, self.state, self.digest, answers, {**task.abstained, **malformed}, self.terms, task.maker,
-            cancelled_by="" if task.cancel is None else task.cancel.by,
-        )  # fmt: skip
+    def next_state(self, task: NextState, blobs: BlobAccess) -> Outcome:
+        if isinstance(task, tasks.CancelJob):
+            return self.made(showing(secure_rounds.cancelled(self.state, task.cancel.by), task), blobs)
+        if isinstance(task, tasks.RenewKeys):
+            return self.made(self._renewed(task.abstained, task.silent), blobs)
+        if isinstance(task, tasks.CombineRound) and self.part.wants_keys:
+            assert task.maker is not None
+            given = {index: ref.payload or b"" for (index,), ref in task.contributions}
+            answers, malformed = readable(given, KeyEntry.decode)
+            try:
+                after = secure_rounds.keys_closed(
+                    self.job, self.state, self.digest, answers, {**task.abstained, **malformed}, self.terms, task.maker,
+                    cancelled_by="" if task.cancel is None else task.cancel.by,
+                )  # fmt: skip
+            except secure_rounds.NotEnough as few:
+                return tasks.TooFew(few.reason)
+            return self.made(showing(after, task), blobs)
+        closed = self._closed(task, blobs)
+        if closed is None:  # the parts of the round do not belong together
+            return self.made(self._renewed({}, ()), blobs)
+        return self.made(closed, blobs, before=self.state)
 
-    def contribute(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+    def _renewed(self, abstained: Mapping[int, str], silent: tuple[int, ...]) -> JobState:
+        return secure_rounds.renewed(self.state, self.digest, abstained, silent, self.terms)
+
+    def _contribution(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
         """Return this peer's contribution with the pads of all keepers; or why there is none."""
         job, state, part = self.job, self.state, self.part
         rows = self.secrets.digest_of(local)
@@ -327,38 +309,34 @@ class SecureRound:
             for own in self.sets(members)
         ])  # fmt: skip
 
-    def padded_sum(
-        self, task: tasks.SumPadded, given: Iterator[tuple[Peers, Arrays]]
-    ) -> tuple[Arrays | None, tuple[int, ...]]:
-        """Return the sum of padded contributions without this peer's own pads, and the peers that are in it.
+    def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
+        """Add up padded contributions, at the aggregator without its own pads.
 
         In a stage by groups, the sums of the groups that have enough members, one after the other.
         """
-        totals, peers = _added_up(given, self.groups, self.terms.secure.cohort, task.n_peers)
+        if isinstance(task, tasks.AddUp):
+            return super().added_up(task, blobs)
+        given = self.given(task, blobs, {})
+        totals, peers = _added_up(given, self.groups, self.terms.secure.cohort, self.n_peers)
         if not totals:
-            return None, ()
+            return tasks.Summed(None, ())
         numbers = np.concatenate([np.array(total[PADDED]).view(np.uint64) for total in totals])
         if task.me in self.keepers:
             numbers -= self._removed(self._pair(task.me), task.me, as_mask(peers))
-        return _as_arrays(numbers), peers
+        return tasks.Summed(blobs.keep(_as_arrays(numbers).encode()), peers)
 
-    def closed(
-        self, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess
-    ) -> tuple[JobState, JobState | None]:
-        """Return the state after a padded round, of this aggregator or of one that is gone, and the state before.
-
-        If the parts of the round do not belong together, a state that asks for new keys, and None.
-        """
+    def _closed(self, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess) -> JobState | None:
+        """Return the state after a padded round, of this aggregator or of one that is gone; None if its parts do not fit."""
         abstained: Mapping[int, str]
         if isinstance(task, tasks.CombineRound):
-            ((peers, total),) = task.contributions
+            ((peers, padded),) = task.contributions
             sealed = {keeper: blobs.whole(ref) for keeper, ref in task.removed}
-            members, data, abstained = as_mask(peers), blobs.whole(total), task.abstained
+            members, data, abstained = as_mask(peers), blobs.whole(padded), task.abstained
         else:
             try:
                 sealed, data = self.handed_over(task, blobs)
             except WireError:
-                return self._renewed(), None
+                return None
             members = task.members
             others = members_of(self.part.asked & ~members)
             abstained = dict.fromkeys(others, NOT_COUNTED)
@@ -367,14 +345,10 @@ class SecureRound:
         if list(arrays) != [PADDED] or arrays.dtype(PADDED) != np.int64:
             raise WireError("a padded sum is malformed")
         try:
-            total_ = self._total(members, task.maker.index, np.array(arrays[PADDED]).view(np.uint64), sealed)
+            total = self._total(members, task.maker.index, np.array(arrays[PADDED]).view(np.uint64), sealed)
         except WireError:
-            return self._renewed(), None
-        after = secure_rounds.closed(self.job, self.state, total_, members, abstained, self.terms, task.maker)
-        return after, self.state
-
-    def _renewed(self) -> JobState:
-        return secure_rounds.renewed(self.state, self.digest, {}, (), self.terms)
+            return None
+        return secure_rounds.closed(self.job, self.state, total, members, abstained, self.terms, task.maker)
 
     def handed_over(self, task: tasks.FinishRound, blobs: BlobAccess) -> tuple[dict[int, bytes], bytes]:
         """Return the pads, and the sum, that keepers hold of a round whose maker is gone; or raise WireError."""
@@ -385,8 +359,13 @@ class SecureRound:
             data = blobs.whole(ref)
             if keeper == task.maker.index:
                 sums[keeper] = data
-            else:
-                sealed[keeper], sums[keeper] = _pads_and_sum(data)
+                continue
+            try:
+                sealed[keeper], sums[keeper] = msgpack.unpackb(data, max_ext_len=0)
+                if type(sealed[keeper]) is not bytes or type(sums[keeper]) is not bytes:
+                    raise ValueError("wrong types")
+            except (ValueError, TypeError, msgpack.UnpackException) as error:
+                raise WireError(f"pads that were handed over: {error}") from None
         if not sums:
             raise WireError("no keeper has handed over a sum")
         return sealed, next(iter(sums.values()))
@@ -440,16 +419,6 @@ def _added_up(
     found = [added_up(own, n_peers) for own in parts if len(own) >= cohort]
     totals = [total for total, _ in found if total is not None]
     return totals, tuple(sorted(peer for _, peers in found for peer in peers))
-
-
-def _pads_and_sum(data: bytes) -> tuple[bytes, bytes]:
-    try:
-        sealed, total = msgpack.unpackb(data, max_ext_len=0)
-        if type(sealed) is not bytes or type(total) is not bytes:
-            raise ValueError("wrong types")
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise WireError(f"pads that were handed over: {error}") from None
-    return sealed, total
 
 
 def _as_arrays(padded: Numbers) -> Arrays:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgpack
 
@@ -18,13 +19,13 @@ from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.engine import Peers, added_up
 from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
 from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.engine.workspace import digest_of
 
-if TYPE_CHECKING:
-    from p2pclust.peer.work.secrets import Secrets
-
+#: The tasks that make the state after another one.
+NextState = tasks.CancelJob | tasks.CombineRound | tasks.FinishRound | tasks.RenewKeys
 _MOST_NESTED: Final = 16  # lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers
 
 
@@ -48,7 +49,6 @@ class BlobAccess:
         return Ref(digest, size_bytes, None)
 
     def whole(self, ref: Ref) -> bytes:
-        """Return all bytes of a payload, also of one that is read in blocks elsewhere."""
         return b"".join(self.read(ref.digest)) if ref.payload is None else ref.payload
 
     def source(self, job: Job, ref: Ref) -> bytes | Stored:
@@ -63,14 +63,6 @@ def _stored(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Stored:
 def bare_state(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> JobState:
     """Decode a state without the protocols of its job, which this peer may lack."""
     return JobState.decode_stored(_stored(ref, read)) if ref.payload is None else JobState.decode(ref.payload)
-
-
-@dataclass(frozen=True)
-class SecuredJob:
-    """What the tasks of a job with secure sums need beside its state."""
-
-    keys: tasks.JobKeys
-    secrets: Secrets
 
 
 @lru_cache(maxsize=16)
@@ -90,82 +82,83 @@ def job_of(data: bytes) -> Job:
 
 
 def _nested(value: Any, most: int) -> bool:
-    """Return whether lists and maps are nested deeper than that: Python could not even write such a value in a message."""
     if not isinstance(value, list | dict):
         return False
     return most == 0 or any(_nested(item, most - 1) for item in (value.values() if isinstance(value, dict) else value))
 
 
-def made(
-    job: Job, state: JobState, n_peers: int, blobs: BlobAccess, before: JobState | None = None,
-    secured: SecuredJob | None = None,
-) -> tasks.StateMade:  # fmt: skip
-    """Store a state and describe it; ``before``, if given, is the state that it was made from."""
-    ref = blobs.keep(state.pieces() if job.by_columns else state.encode())
-    return tasks.StateMade(ref, info_of(job, state, n_peers, before, secured))
+@dataclass(frozen=True)
+class AtState(ABC):
+    """A job at one of its states; the subclasses are for jobs without secure sums, with them, and with verify."""
 
+    job: Job
+    state: JobState
+    n_peers: int
 
-def info_of(
-    job: Job, state: JobState, n_peers: int, before: JobState | None = None, secured: SecuredJob | None = None
-) -> tasks.StateInfo:  # fmt: skip
-    """Return what the core must know of a state: it never reads the state itself."""
-    final = state.status != "running"
-    secure: tasks.SecureInfo | None = None
-    if secured is not None and not final:
-        from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415 - imports what only such jobs need
+    @abstractmethod
+    def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+        """Return this peer's contribution, why there is none, or what it needs first."""
 
-        secure = SecureRound(job, state, secured.keys, secured.secrets).info()
-    protocol = job.protocols[state.stage]
-    adds_up = isinstance(protocol, Additive) and not protocol.one_by_one
-    record = state.log[-1] if before is not None and state.log else None
-    return tasks.StateInfo(
-        final=final,
-        status=state.status,
-        stage=state.stage,
-        asked=() if final else engine.asked(job, state, n_peers) if secure is None else secure.asked,
-        one=not final and protocol.asks == "one",
-        additive=final or (adds_up and not (secure and secure.wants_keys)),
-        settles=final or engine.settles(job, state),
-        news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
-        abstained=dict(record.abstained) if record is not None else {},
-        contributors=record.contributors if record is not None else (),
-        secure=secure,
-    )
+    @abstractmethod
+    def next_state(self, task: NextState, blobs: BlobAccess) -> Outcome:
+        """Make the state that follows."""
 
+    def take_pads(self, task: tasks.TakePads, blobs: BlobAccess) -> Outcome:
+        """Return this keeper's pads of some peers, or why it refuses."""
+        raise AssertionError(f"unknown task {task}")
 
-def one_by_one(
-    job: Job, state: JobState, task: tasks.AddUp | tasks.CombineRound | tasks.SumPadded, blobs: BlobAccess,
-    malformed: dict[int, str],
-) -> Iterator[tuple[Peers, Contribution]]:  # fmt: skip
-    """Read the contributions; add to `malformed` the peers whose contribution is unreadable, and why."""
-    reader = ContributionReader(job, state, n_peers=task.n_peers)
-    for peers, ref in task.contributions:
-        try:
-            decoded = reader.read(blobs.source(job, ref), summed=len(peers))
-        except WireError as error:
-            malformed.update((peer, f"malformed: {error}") for peer in peers)
-        else:
-            yield peers if len(peers) > 1 else peers[0], decoded
+    def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
+        """Add up contributions; the aggregator asks the peers left out of a partial sum itself."""
+        total, peers = added_up(self.given(task, blobs, {}), self.n_peers)
+        return tasks.Summed(None if total is None else blobs.keep(total.encode()), peers)
 
+    def made(self, after: JobState, blobs: BlobAccess, before: JobState | None = None) -> tasks.StateMade:
+        """Store a state and describe it; `before`, if given, is the state that it was made from."""
+        ref = blobs.keep(after.pieces() if self.job.by_columns else after.encode())
+        return tasks.StateMade(ref, replace(self, state=after).info(before))
 
-def describe(
-    job: Job, state: JobState, task: tasks.DescribeState, blobs: BlobAccess, secured: SecuredJob | None = None
-) -> Outcome:  # fmt: skip
-    """Return what the core must know of a state that arrived, and keep its bytes if they came in the message."""
-    if task.state.payload is None:
-        # Its bytes are canonical, so encoding it again would only make the same blob.
-        return tasks.StateMade(task.state, info_of(job, state, task.n_peers, secured=secured))
-    return made(job, state, task.n_peers, blobs, secured=secured)
+    def described(self, task: tasks.DescribeState, blobs: BlobAccess) -> tasks.StateMade:
+        """Return what the core must know of the state, which arrived, and keep its bytes if they came in the message."""
+        if task.state.payload is None:
+            # Its bytes are canonical, so encoding it again would only make the same blob.
+            return tasks.StateMade(task.state, self.info())
+        return self.made(self.state, blobs)
 
+    def info(self, before: JobState | None = None) -> tasks.StateInfo:
+        """Return what the core must know of the state: it never reads the state itself."""
+        job, state = self.job, self.state
+        final = state.status != "running"
+        secure = None if final else self.secure_info()
+        protocol = job.protocols[state.stage]
+        adds_up = isinstance(protocol, Additive) and not protocol.one_by_one
+        record = state.log[-1] if before is not None and state.log else None
+        return tasks.StateInfo(
+            final=final,
+            status=state.status,
+            stage=state.stage,
+            asked=() if final else engine.asked(job, state, self.n_peers) if secure is None else secure.asked,
+            one=not final and protocol.asks == "one",
+            additive=final or (adds_up and not (secure and secure.wants_keys)),
+            settles=final or engine.settles(job, state),
+            news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
+            abstained=dict(record.abstained) if record is not None else {},
+            contributors=record.contributors if record is not None else (),
+            secure=secure,
+        )
 
-def next_turn(job: Job, state: JobState) -> tasks.Continued:
-    """Return the mathematics of the next turn of a repeated job."""
-    from p2pclust.protocols.engine.compose import continued  # noqa: PLC0415 - of repeated jobs only
+    def secure_info(self) -> tasks.SecureInfo | None:
+        """Return what the core may know of the secured part, if the state has one and is not final."""
+        return None
 
-    return tasks.Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
-
-
-def add_up(job: Job, state: JobState, task: tasks.AddUp, blobs: BlobAccess) -> Outcome:
-    """Add up what came to this peer on its way to the aggregator, which asks the peers left out itself."""
-    total, peers = added_up(one_by_one(job, state, task, blobs, {}), task.n_peers)
-    return tasks.Summed(None if total is None else blobs.keep(total.encode()), peers)
+    def given(
+        self, task: tasks.AddUp | tasks.CombineRound | tasks.SumPadded, blobs: BlobAccess, malformed: dict[int, str]
+    ) -> Iterator[tuple[Peers, Contribution]]:
+        """Read the contributions; add to `malformed` the peers whose contribution is unreadable, and why."""
+        reader = ContributionReader(self.job, self.state, n_peers=self.n_peers)
+        for peers, ref in task.contributions:
+            try:
+                decoded = reader.read(blobs.source(self.job, ref), summed=len(peers))
+            except WireError as error:
+                malformed.update((peer, f"malformed: {error}") for peer in peers)
+            else:
+                yield peers if len(peers) > 1 else peers[0], decoded

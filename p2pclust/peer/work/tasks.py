@@ -20,20 +20,21 @@ from p2pclust.peer.core import tasks
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, StateTask
 from p2pclust.peer.work.endings import check_end, showing, signed_cancel
 from p2pclust.peer.work.floor import Floor
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, job_of, made, next_turn, one_by_one
+from p2pclust.peer.work.states import AtState, BlobAccess, NextState, job_of
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.base import Abstain, WithWorkspace
+from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.stored_arrays import Pieces
 from p2pclust.protocols.engine.wire import decode_state
-from p2pclust.protocols.engine.workspace import Workspace, digest_of
+from p2pclust.protocols.engine.workspace import Wants, Workspace, digest_of
 from p2pclust.tools.spelling import printable
 
 if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets
+    from p2pclust.peer.work.verified import Verifier
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
@@ -96,6 +97,9 @@ def perform(task: tasks.Task, local: Local, blobs: BlobAccess, life: Life | None
                 outcome = _begin(task, blobs, life)
             case tasks.ForgetKeys():
                 outcome = _forgotten(task, blobs, life)
+            case tasks.CheckState():
+                verifier = _verifier(task, life)
+                outcome = check_end(task, blobs, life.secrets) if verifier is None else verifier.check(task, blobs)
             case _:
                 assert isinstance(task, StateTask), task
                 outcome = _perform(task, local, blobs, life)
@@ -110,15 +114,7 @@ def perform(task: tasks.Task, local: Local, blobs: BlobAccess, life: Life | None
 
 
 def _perform(task: StateTask, local: Local, blobs: BlobAccess, life: Life) -> Outcome:
-    verifier = None
-    if task.keys is not None and task.keys.verify:
-        if life.secrets is None:
-            raise UsageError("verify: this peer has no keys")
-        from p2pclust.peer.work.verified import Verifier  # noqa: PLC0415
-
-        verifier = Verifier(job_of(task.job), task.n_peers, task.keys, life.secrets)
-    if isinstance(task, tasks.CheckState):
-        return check_end(task, blobs, life.secrets) if verifier is None else verifier.check(task, blobs)
+    verifier = _verifier(task, life)
     job = job_of(task.job)
     if isinstance(task, tasks.CancelJob | tasks.CombineRound) and task.cancel is not None:
         task = replace(task, cancel=signed_cancel(task.cancel, task.ends, life.secrets))
@@ -130,15 +126,32 @@ def _perform(task: StateTask, local: Local, blobs: BlobAccess, life: Life) -> Ou
         refusal := _problem_with(life.floor, task.job, task.keys, local.n_samples)
     ):
         local = local.refusing(refusal)
+    at = _at(task, job, state, life)
+    round_ = at if verifier is None else verifier.round_at(at)
+    outcome: Outcome
     match task:
-        case tasks.SumPadded() if verifier is not None:
-            outcome = verifier.added_up(state, task, blobs)
-        case tasks.CombineRound() | tasks.FinishRound() | tasks.RenewKeys() | tasks.CancelJob() if verifier is not None:
-            outcome = verifier.proved(state, task, blobs)
+        case tasks.DescribeState():
+            outcome = at.described(task, blobs)
+        case tasks.Contribute():
+            outcome = round_.answer(task, local, blobs)
+        case tasks.AddUp() | tasks.SumPadded():
+            outcome = round_.added_up(task, blobs)
+        case tasks.CombineRound() | tasks.FinishRound() | tasks.RenewKeys() | tasks.CancelJob():
+            outcome = round_.next_state(task, blobs)
+        case tasks.TakePads():
+            outcome = at.take_pads(task, blobs)
+        case tasks.ContinueJob():
+            from p2pclust.protocols.engine.compose import continued  # noqa: PLC0415 - of repeated jobs only
+
+            outcome = tasks.Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
+        case tasks.MakeOffer():
+            from p2pclust.protocols.gossip import leaderless  # noqa: PLC0415
+
+            proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
+            outcome = tasks.Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
         case _:
-            outcome = _perform_unproved(job, state, task, local, blobs, life)
-    if verifier is not None and isinstance(task, tasks.Contribute):
-        outcome = verifier.signed(state, task, outcome, blobs)
+            assert isinstance(task, tasks.CloseGossipRound), f"unknown task {task}"
+            outcome = _close(at, task, blobs)
     return outcome
 
 
@@ -159,39 +172,32 @@ def _verified(task: tasks.VerifyBlob, blobs: BlobAccess) -> tasks.Verified:
     return tasks.Verified(good)
 
 
-def _perform_unproved(
-    job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, life: Life
-) -> Outcome:  # fmt: skip
-    if task.keys is not None and task.keys.secure is not None:
-        from p2pclust.peer.work.secure_tasks import perform_secured  # noqa: PLC0415
+def _verifier(task: StateTask, life: Life) -> Verifier | None:
+    if task.keys is None or not task.keys.verify:
+        return None
+    if life.secrets is None:
+        raise UsageError("verify: this peer has no keys")
+    from p2pclust.peer.work.verified import Verifier  # noqa: PLC0415
 
-        return perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
+    return Verifier(job_of(task.job), task.n_peers, task.keys, life.secrets)
+
+
+def _secrets(life: Life) -> Secrets:
+    if life.secrets is None:
+        raise UsageError("secure: this peer has no keys")
+    return life.secrets
+
+
+def _at(task: StateTask, job: Job, state: JobState, life: Life) -> AtState:
+    if task.keys is not None and task.keys.secure is not None:
+        from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415
+
+        at = SecureRound(job, state, task.n_peers, task.keys, _secrets(life), task.state.digest)
+        at.check()
+        return at
     if state.secured is not None:
         raise WireError("job state: a secured part in a job without secure sums")
-    outcome: Outcome
-    match task:
-        case tasks.DescribeState():
-            outcome = describe(job, state, task, blobs)
-        case tasks.CancelJob():
-            outcome = made(job, showing(engine.cancelled(state, task.cancel.by), task), task.n_peers, blobs)
-        case tasks.ContinueJob():
-            outcome = next_turn(job, state)
-        case tasks.Contribute():
-            outcome = _contribute(job, state, task, local, blobs)
-        case tasks.AddUp():
-            outcome = add_up(job, state, task, blobs)
-        case tasks.CombineRound():
-            outcome = _combine(job, state, task, blobs, life.memories)
-        case tasks.MakeOffer():
-            from p2pclust.protocols.gossip import leaderless  # noqa: PLC0415
-
-            proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
-            outcome = tasks.Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
-        case tasks.CloseGossipRound():
-            outcome = _close(job, state, task, blobs)
-        case _:
-            raise AssertionError(f"unknown task {task}")
-    return outcome
+    return PlainRound(job, state, task.n_peers, life.memories)
 
 
 def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
@@ -199,24 +205,20 @@ def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     if task.keys is not None and task.keys.verify:
         exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
     if task.keys is None or task.keys.secure is None:
-        return made(job, engine.begin(job), task.n_peers, blobs)
+        begun = engine.begin(job)
+        return PlainRound(job, begun, task.n_peers, life.memories).made(begun, blobs)
+    from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415
     from p2pclust.protocols.engine import secure_rounds  # noqa: PLC0415
 
     if flaw := secure_rounds.unfit(job, task.keys.secure.groups):
         raise UsageError(flaw)
-    secured = _secured(task.keys, life)
-    begun = secure_rounds.begin(job, secured.secrets.terms(task.keys))
-    return made(job, begun, task.n_peers, blobs, secured=secured)
-
-
-def _secured(keys: JobKeys, life: Life) -> SecuredJob:
-    if life.secrets is None:
-        raise UsageError("secure: this peer has no keys")
-    return SecuredJob(keys, life.secrets)
+    secrets = _secrets(life)
+    begun = secure_rounds.begin(job, secrets.terms(task.keys))
+    return SecureRound(job, begun, task.n_peers, task.keys, secrets).made(begun, blobs)
 
 
 def _forgotten(task: tasks.ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
-    _secured(task.keys, life).secrets.forget(task.keys.job)
+    _secrets(life).forget(task.keys.job)
     if task.state is None:
         return tasks.KeysForgotten()
     from p2pclust.peer.work import secure_tasks  # noqa: PLC0415
@@ -225,45 +227,38 @@ def _forgotten(task: tasks.ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome
     return secure_tasks.compared(decode_state(job, blobs.source(job, task.state)), task.sets)
 
 
-def _close(job: Job, state: JobState, task: tasks.CloseGossipRound, blobs: BlobAccess) -> Outcome:
+def _close(at: AtState, task: tasks.CloseGossipRound, blobs: BlobAccess) -> Outcome:
     wishes = [answer.abstains for answer in task.answers if answer.abstains.startswith(CANCELLED)]
     if wishes:  # all members have the same answers, so all of them end the job here
         by = wishes[0].removeprefix(CANCELLED)
-        return made(job, engine.cancelled(state, by, alone=task.tolerance == inf), task.n_peers, blobs)
+        return at.made(engine.cancelled(at.state, by, alone=task.tolerance == inf), blobs)
     from p2pclust.protocols.gossip import leaderless  # noqa: PLC0415
 
     answers = {answer.peer: answer for answer in task.answers}
     after = leaderless.next_state(
-        job, state, answers, task.estimate, n_peers=task.n_peers, tolerance=task.tolerance
+        at.job, at.state, answers, task.estimate, n_peers=at.n_peers, tolerance=task.tolerance
     )  # fmt: skip
-    return made(job, after, task.n_peers, blobs, before=state)
+    return at.made(after, blobs, before=at.state)
 
 
-def _contribute(job: Job, state: JobState, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
-    if task.proposer >= 0:
-        if task.proposer != task.me:
-            return NoResult(NOT_ASKED)
-    elif task.me not in engine.asked(job, state, task.n_peers):
-        return NoResult(NOT_DRAWN)
-    if isinstance(job.protocols[state.stage], WithWorkspace):
-        return _contribute_in_workspace(job, state, task, local, blobs)
-    try:
-        contribution = engine.sent(job, state, local, task.me, task.n_peers)
-    except Abstain as abstention:
-        return NoResult(abstention.reason)
-    payload = Pieces(contribution.pieces()) if job.by_columns else contribution.encode()
-    return tasks.Contributed(blobs.keep(payload))
+@dataclass(frozen=True)
+class PlainRound(AtState):
+    """A job without secure sums at one of its states."""
 
+    memories: Memories
 
-def _contribute_in_workspace(
-    job: Job, state: JobState, task: tasks.Contribute, local: Local, blobs: BlobAccess
-) -> Outcome:  # fmt: skip
-    """Say what the contribution needs, or make it with what is in the workspace."""
-    at_hand = frozenset(task.at_hand or ())
-    note = Arrays.decode(task.note) if task.note else Arrays()
-    workspace = Workspace(task.me, note, lambda digest: b"".join(blobs.read(digest)) if digest in at_hand else None)
-    if task.at_hand is None:
-        wants = engine.wants(job, state, workspace, task.n_peers)
+    def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+        job, state, n_peers = self.job, self.state, self.n_peers
+        if task.proposer >= 0:
+            if task.proposer != task.me:
+                return NoResult(NOT_ASKED)
+        elif task.me not in engine.asked(job, state, n_peers):
+            return NoResult(NOT_DRAWN)
+        at_hand = frozenset(task.at_hand or ())
+        note = Arrays.decode(task.note) if task.note else Arrays()
+        # Most protocols want nothing in their workspace, and leave nothing there.
+        workspace = Workspace(task.me, note, lambda digest: b"".join(blobs.read(digest)) if digest in at_hand else None)
+        wants = engine.wants(job, state, workspace, n_peers) if task.at_hand is None else Wants()
         if wants.fetches or wants.runs:
             return tasks.Wanted(
                 tuple(tasks.WantedBlob(fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches),
@@ -272,28 +267,29 @@ def _contribute_in_workspace(
                     for run in wants.runs
                 ),
             )
-    for wanted, ref in task.results:
-        child = job_of(wanted.mathematics)
-        workspace.results = {**workspace.results, wanted.name: decode_state(child, blobs.source(child, ref))}
-    try:
-        contribution = engine.sent(job, state, local, task.me, task.n_peers, workspace)
-    except Abstain as abstention:
-        return NoResult(abstention.reason)
-    payload = contribution.encode()
-    published = tuple((digest_of(data), len(data)) for data in workspace.published)
-    for (digest, _), data in zip(published, workspace.published, strict=True):
-        blobs.store(digest, data, blobs.limits.chunk_bytes)
-    return tasks.Contributed(
-        blobs.keep(payload), published, None if workspace.kept is None else workspace.kept.encode()
-    )
+        for wanted, ref in task.results:
+            child = job_of(wanted.mathematics)
+            workspace.results = {**workspace.results, wanted.name: decode_state(child, blobs.source(child, ref))}
+        try:
+            contribution = engine.sent(job, state, local, task.me, n_peers, workspace)
+        except Abstain as abstention:
+            return NoResult(abstention.reason)
+        payload = Pieces(contribution.pieces()) if job.by_columns else contribution.encode()
+        published = tuple((digest_of(data), len(data)) for data in workspace.published)
+        for (digest, _), data in zip(published, workspace.published, strict=True):
+            blobs.store(digest, data, blobs.limits.chunk_bytes)
+        kept = None if workspace.kept is None else workspace.kept.encode()
+        return tasks.Contributed(blobs.keep(payload), published, kept)
 
-
-def _combine(job: Job, state: JobState, task: tasks.CombineRound, blobs: BlobAccess, memories: Memories) -> Outcome:
-    """Combine what came; a malformed contribution is left out, named by its peer."""
-    abstained = dict(task.abstained)
-    memory = memories.take(task.job, task.state.digest)
-    given = one_by_one(job, state, task, blobs, abstained)
-    after = engine.advance(job, state, given, abstained, n_peers=task.n_peers, memory=memory)
-    outcome = made(job, after, task.n_peers, blobs, before=state)
-    memories.keep(task.job, outcome.ref.digest, memory, None if job.by_columns else after)
-    return outcome
+    def next_state(self, task: NextState, blobs: BlobAccess) -> Outcome:
+        job, state = self.job, self.state
+        if isinstance(task, tasks.CancelJob):
+            return self.made(showing(engine.cancelled(state, task.cancel.by), task), blobs)
+        assert isinstance(task, tasks.CombineRound), f"unknown task {task}"
+        abstained = dict(task.abstained)
+        memory = self.memories.take(task.job, task.state.digest)
+        given = self.given(task, blobs, abstained)  # a malformed contribution is left out, named by its peer
+        after = engine.advance(job, state, given, abstained, n_peers=self.n_peers, memory=memory)
+        outcome = self.made(after, blobs, before=state)
+        self.memories.keep(task.job, outcome.ref.digest, memory, None if job.by_columns else after)
+        return outcome

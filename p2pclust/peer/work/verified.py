@@ -20,10 +20,11 @@ from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, Ref, StateRefut
 from p2pclust.peer.work.endings import NotKnownError, check_cancel
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, readable
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, made
+from p2pclust.peer.work.states import AtState, BlobAccess, NextState
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.wire import PADDED, ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import digest_of
@@ -40,7 +41,7 @@ _NOTHING: Final = Ref(b"", 0, b"")
 
 @dataclass(frozen=True)
 class Verifier:
-    """What one peer proves and checks of one job."""
+    """What one peer checks of one job, and what follows from a proof."""
 
     job: Job
     n_peers: int
@@ -48,42 +49,18 @@ class Verifier:
     secrets: Secrets
 
     def _at(self, state: JobState, digest: bytes) -> SecureRound:
-        return SecureRound(self.job, state, self.keys, self.secrets, digest)
+        return SecureRound(self.job, state, self.n_peers, self.keys, self.secrets, digest)
 
-    def signed(self, state: JobState, task: tasks.Contribute, outcome: Outcome, blobs: BlobAccess) -> Outcome:
-        """Return an answer with this device's signature; what is no answer yet is returned as it is."""
-        if not isinstance(outcome, tasks.Contributed | NoResult):
-            return outcome
-        if isinstance(outcome, NoResult):
-            bare = SignedAnswer(task.me, outcome.reason[:MAX_REASON], b"")
-            outcome = tasks.Contributed(_NOTHING, abstains=bare.reason)
-        else:
-            bare = SignedAnswer(task.me, "", blobs.whole(outcome.ref))
-        statement = self._statement(bare, task.state.digest, _without_proof(state))
-        return replace(outcome, ref=blobs.keep(replace(bare, signature=self.secrets.sign(statement)).encode()))
+    def round_at(self, at: AtState) -> VerifiedRound:
+        """Return the same round with signatures and proofs."""
+        return VerifiedRound(self.job, at.state, self.n_peers, at, self)
 
-    def _statement(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bytes:
+    def statement(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bytes:
+        """Return what a peer's device signs of its answer to the state of that digest, whose bare bytes are given."""
         return answer.statement(self.secrets.fleet, self.keys.job, digest, digest_of(bare))
 
-    def _answers(
-        self, state: JobState, digest: bytes, given: tuple[tasks.Given, ...], blobs: BlobAccess
-    ) -> tuple[list[SignedAnswer], dict[int, str]]:
-        """Read answers; return also the peers of those that are malformed or not signed."""
-        answers, left_out, bare = [], {}, _without_proof(state)
-        for (index,), ref in given:
-            try:
-                answer = SignedAnswer.decode(blobs.whole(ref))
-                if answer.index != index or not self.is_signed(answer, digest, bare):
-                    raise WireError("it has not signed its answer")
-            except WireError as error:
-                left_out[index] = f"{LEFT_OUT}: malformed: {error}"
-            else:
-                answers.append(answer)
-        return sorted(answers, key=lambda answer: answer.index), left_out
-
     def is_signed(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bool:
-        """Return whether the peer's device has signed its answer to the state of that digest, whose bare bytes are given."""
-        return self._fleet_keys.signed_by(answer.index, answer.signature, self._statement(answer, digest, bare))
+        return self._fleet_keys.signed_by(answer.index, answer.signature, self.statement(answer, digest, bare))
 
     def are_signed(self, pads: OpenPads, digest: bytes, members: int) -> bool:
         """Return whether the keeper's device has signed its pads of these peers, in the state of that digest."""
@@ -93,76 +70,6 @@ class Verifier:
     @cached_property
     def _fleet_keys(self) -> FleetKeys:
         return self.secrets.fleet_keys(self.keys)
-
-    def added_up(self, state: JobState, task: tasks.SumPadded, blobs: BlobAccess) -> Outcome:
-        """Return the padded answers, and this peer's own pads if it keeps some, in the place of their sum."""
-        answers, _ = self._answers(state, task.state.digest, task.contributions, blobs)
-        padded, _ = self._contributions(state, answers)
-        pads = self._at(state, task.state.digest).own_pads(as_mask(padded), task.me)
-        fields = [[answer.packed() for answer in answers], [] if pads is None else [pads.packed()]]
-        return tasks.Summed(blobs.keep(bytes(msgpack.packb(fields))), tuple(padded))
-
-    def proved(
-        self, state: JobState, task: tasks.CombineRound | tasks.FinishRound | tasks.RenewKeys | tasks.CancelJob,
-        blobs: BlobAccess,
-    ) -> Outcome:  # fmt: skip
-        """Make the next state, with its proof."""
-        digest, bare = task.state.digest, replace(state, proof=b"")
-        renewal = Proof(blobs.whole(task.state), digest)
-        if isinstance(task, tasks.RenewKeys):
-            proof = replace(renewal, left_out=task.abstained, silent=sorted(task.silent))
-        elif isinstance(task, tasks.CancelJob):
-            proof = replace(renewal, cancel=task.cancel.encode())
-        else:
-            try:
-                proof = self._proof(state, task, blobs)
-                if not proof.answers:
-                    raise WireError("no answer in this round is signed")
-                return self._made(bare, proof, blobs)
-            except secure_rounds.NotEnough as few:
-                return tasks.TooFew(few.reason)
-            except WireError:
-                if bare.secured is None or bare.secured.wants_keys:
-                    raise
-            proof = renewal  # what came of a padded state does not belong together
-        return self._made(bare, proof, blobs)
-
-    def _made(self, before: JobState, proof: Proof, blobs: BlobAccess) -> Outcome:
-        after = replace(self.follows(before, proof), proof=proof.encode())
-        shown = before if proof.answers and not (before.secured and before.secured.wants_keys) else None
-        secured = None if self.keys.secure is None else SecuredJob(self.keys, self.secrets)
-        return made(self.job, after, self.n_peers, blobs, before=shown, secured=secured)
-
-    def _proof(self, state: JobState, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess) -> Proof:
-        digest = task.state.digest
-        pads: list[OpenPads] = []
-        left_out: dict[int, str] = {}
-        cancel = b""
-        if isinstance(task, tasks.FinishRound):
-            at = self._at(state, digest)
-            given, data = at.handed_over(task, blobs)
-            answers, pads = _padded_answers(data, given)
-            own = at.own_pads(task.members, task.maker.index)
-            pads += [] if own is None else [own]
-            left_out = dict.fromkeys(members_of(at.part.asked), NOT_COUNTED)
-        else:
-            if state.secured is not None and not state.secured.wants_keys:
-                given = {keeper: blobs.whole(ref) for keeper, ref in task.removed}
-                answers, pads = _padded_answers(blobs.whole(task.contributions[0][1]), given)
-            else:
-                answers, left_out = self._answers(state, digest, task.contributions, blobs)
-            unsigned = {
-                peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
-                for peer, why in task.abstained.items()
-            }
-            left_out = unsigned | left_out
-            cancel = b"" if task.cancel is None else task.cancel.encode()
-        signed = {answer.index for answer in answers}
-        left_out = {peer: why for peer, why in left_out.items() if peer not in signed}
-        of_keepers = {one.keeper: one for one in pads}
-        opened = [of_keepers[keeper] for keeper in sorted(of_keepers)]
-        maker = task.maker or Maker()
-        return Proof(_without_proof(state), digest, answers, opened, left_out, maker=maker, cancel=cancel)
 
     def follows(self, before: JobState, proof: Proof) -> JobState:
         """Return the state that follows from a proof, without the proof; `before` has none either.
@@ -192,7 +99,7 @@ class Verifier:
         refusals = {a.index: a.reason for a in proof.answers if a.reason and a.reason != NOT_ASKED}
         abstained = {**proof.left_out, **refusals}
         if before.secured is None:
-            given, malformed = self._contributions(before, proof.answers)
+            given, malformed = self.contributions(before, proof.answers)
             abstained |= malformed
             return engine.advance(self.job, before, list(given.items()), abstained, n_peers=self.n_peers)
         terms = self.secrets.terms(self.keys)
@@ -205,16 +112,16 @@ class Verifier:
         members, total, malformed = self._total(before, proof)
         return secure_rounds.closed(self.job, before, total, members, abstained | malformed, terms, proof.maker)
 
-    def _contributions(
+    def contributions(
         self, before: JobState, answers: Sequence[SignedAnswer]
     ) -> tuple[dict[int, Contribution], dict[int, str]]:
+        """Read the contributions in signed answers; return also the peers whose contribution is malformed."""
         reader = ContributionReader(self.job, before, n_peers=self.n_peers)
         return readable(_bodies(answers), lambda index, body: reader.read(body, summed=1))
 
     def _total(self, before: JobState, proof: Proof) -> tuple[int, Contribution, dict[int, str]]:
-        """Return the members of a padded sum, their total, and the peers whose contribution is malformed."""
         at = self._at(before, proof.digest)
-        padded, malformed = self._contributions(before, proof.answers)
+        padded, malformed = self.contributions(before, proof.answers)
         members = as_mask(padded)
         if flaw := at.set_flaw(members):
             raise WireError(flaw)
@@ -302,8 +209,121 @@ class Verifier:
         return held.status == "running" and _place(self._decoded(proof.before)) > _place(held)
 
 
+@dataclass(frozen=True)
+class VerifiedRound(AtState):
+    """The same round, `inner`, with signed answers, and with a proof in each state that is made."""
+
+    inner: AtState
+    verifier: Verifier
+
+    def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+        outcome = self.inner.answer(task, local, blobs)
+        if isinstance(outcome, NoResult):
+            bare = SignedAnswer(task.me, outcome.reason[:MAX_REASON], b"")
+            outcome = tasks.Contributed(_NOTHING, abstains=bare.reason)
+        elif isinstance(outcome, tasks.Contributed):
+            bare = SignedAnswer(task.me, "", blobs.whole(outcome.ref))
+        else:
+            return outcome  # what it needs first
+        statement = self.verifier.statement(bare, task.state.digest, _without_proof(self.state))
+        signature = self.verifier.secrets.sign(statement)
+        return replace(outcome, ref=blobs.keep(replace(bare, signature=signature).encode()))
+
+    def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
+        """Return the padded answers, and this peer's own pads if it keeps some, in the place of their sum."""
+        assert isinstance(task, tasks.SumPadded), "no tree adds up what is signed"
+        answers, _ = self._answers(task, blobs)
+        padded, _ = self.verifier.contributions(self.state, answers)
+        assert isinstance(self.inner, SecureRound)
+        pads = self.inner.own_pads(as_mask(padded), task.me)
+        fields = [[answer.packed() for answer in answers], [] if pads is None else [pads.packed()]]
+        return tasks.Summed(blobs.keep(bytes(msgpack.packb(fields))), tuple(padded))
+
+    def _answers(
+        self, task: tasks.SumPadded | tasks.CombineRound, blobs: BlobAccess
+    ) -> tuple[list[SignedAnswer], dict[int, str]]:
+        """Read answers; return also the peers of those that are malformed or not signed."""
+        answers, left_out, bare = [], {}, _without_proof(self.state)
+        for (index,), ref in task.contributions:
+            try:
+                answer = SignedAnswer.decode(blobs.whole(ref))
+                if answer.index != index or not self.verifier.is_signed(answer, task.state.digest, bare):
+                    raise WireError("it has not signed its answer")
+            except WireError as error:
+                left_out[index] = f"{LEFT_OUT}: malformed: {error}"
+            else:
+                answers.append(answer)
+        return sorted(answers, key=lambda answer: answer.index), left_out
+
+    def next_state(self, task: NextState, blobs: BlobAccess) -> Outcome:
+        renewal = Proof(blobs.whole(task.state), task.state.digest)
+        if isinstance(task, tasks.RenewKeys):
+            return self._proved(replace(renewal, left_out=task.abstained, silent=sorted(task.silent)), blobs)
+        if isinstance(task, tasks.CancelJob):
+            return self._proved(replace(renewal, cancel=task.cancel.encode()), blobs)
+        try:
+            proof = self._proof(task, blobs)
+            if not proof.answers:
+                raise WireError("no answer in this round is signed")
+            return self._proved(proof, blobs)
+        except secure_rounds.NotEnough as few:
+            return tasks.TooFew(few.reason)
+        except WireError:
+            if not self._padded:
+                raise
+        return self._proved(renewal, blobs)  # what came of a padded state does not belong together
+
+    def _proved(self, proof: Proof, blobs: BlobAccess) -> tasks.StateMade:
+        before = replace(self.state, proof=b"")
+        after = replace(self.verifier.follows(before, proof), proof=proof.encode())
+        shown = before if proof.answers and (before.secured is None or self._padded) else None
+        return self.inner.made(after, blobs, before=shown)
+
+    @property
+    def _padded(self) -> bool:
+        return self.state.secured is not None and not self.state.secured.wants_keys
+
+    def _proof(self, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess) -> Proof:
+        pads: list[OpenPads] = []
+        left_out: dict[int, str] = {}
+        cancel = b""
+        if isinstance(task, tasks.FinishRound):
+            assert isinstance(self.inner, SecureRound)
+            given, data = self.inner.handed_over(task, blobs)
+            answers, pads = _padded_answers(data, given)
+            own = self.inner.own_pads(task.members, task.maker.index)
+            pads += [] if own is None else [own]
+            left_out = dict.fromkeys(members_of(self.inner.part.asked), NOT_COUNTED)
+        else:
+            if self._padded:
+                given = {keeper: blobs.whole(ref) for keeper, ref in task.removed}
+                answers, pads = _padded_answers(blobs.whole(task.contributions[0][1]), given)
+            else:
+                answers, left_out = self._answers(task, blobs)
+            unsigned = {
+                peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
+                for peer, why in task.abstained.items()
+            }
+            left_out = unsigned | left_out
+            cancel = b"" if task.cancel is None else task.cancel.encode()
+        signed = {answer.index for answer in answers}
+        left_out = {peer: why for peer, why in left_out.items() if peer not in signed}
+        of_keepers = {one.keeper: one for one in pads}
+        opened = [of_keepers[keeper] for keeper in sorted(of_keepers)]
+        maker, digest = task.maker or Maker(), task.state.digest
+        return Proof(_without_proof(self.state), digest, answers, opened, left_out, maker=maker, cancel=cancel)
+
+
 def _bodies(answers: Sequence[SignedAnswer]) -> dict[int, bytes]:
     return {answer.index: answer.body for answer in answers if not answer.reason}
+
+
+def _cancelled(before: JobState, by: str) -> JobState:
+    if before.secured is None:
+        return engine.cancelled(before, by)
+    if before.secured.unsettled is not None:
+        raise WireError("it ends without the reports of what was revealed")
+    return secure_rounds.cancelled(before, by)
 
 
 def _place(state: JobState) -> tuple[int, int, bool]:
@@ -312,21 +332,12 @@ def _place(state: JobState) -> tuple[int, int, bool]:
     return (state.round, 0, False) if part is None else (state.round, part.renewals, not part.wants_keys)
 
 
-def _cancelled(before: JobState, by: str) -> JobState:
-    """Return the last state of a cancelled job, without answers to the state before."""
-    if before.secured is None:
-        return engine.cancelled(before, by)
-    if before.secured.unsettled is not None:
-        raise WireError("it ends without the reports of what was revealed")
-    return secure_rounds.cancelled(before, by)
-
-
 def _without_proof(state: JobState) -> bytes:
     return (replace(state, proof=b"") if state.proof else state).encode()
 
 
 def _padded_answers(data: bytes, given: Mapping[int, bytes]) -> tuple[list[SignedAnswer], list[OpenPads]]:
-    """Read what :meth:`Verifier.added_up` made, and the pads that other keepers gave."""
+    """Read what :meth:`VerifiedRound.added_up` made, and the pads that other keepers gave."""
     try:
         answers, pads = msgpack.unpackb(data, max_ext_len=0)
         found = [SignedAnswer.unpacked(answer) for answer in answers]

@@ -300,7 +300,7 @@ def test_its_acknowledgement_is_taken_back_but_it_stays_in_the_denominator() -> 
     leader = net.aggregator(job)
     first, second, third, fourth = [p.source for p in net.flight]
     net.deliver(lambda packet: packet.source in (first, second))
-    opened = net.job(leader, job)._term._round  # type: ignore[union-attr]
+    opened = net.job(leader, job).term._round  # type: ignore[union-attr]
     assert opened is not None
     assert opened.adopted_by_majority
     revoke(net, first, leader)
@@ -320,7 +320,7 @@ def test_its_part_of_a_sum_that_came_up_a_tree_is_taken_back() -> None:
     net.advance(2)
     net.hold_work = lambda name, effect: name == "p1" and effect.task.kind == "contribute"
     job = net.submit("p1", toy(1), aggregator="p1", collect="tree")
-    net.until(lambda: "p5" in net.job("p1", job)._term._round.answered)  # type: ignore[union-attr]
+    net.until(lambda: "p5" in net.job("p1", job).term._round.answered)  # type: ignore[union-attr]
     revoke(net, "p5", "p1")
     net.hold_work = lambda name, effect: False
     net.do_work()

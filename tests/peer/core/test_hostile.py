@@ -91,7 +91,7 @@ def bounded(net: Net, job: str) -> None:
         assert len(core.blobs._pulls) <= 2 + 4, "pulls"
         assert len(core.blobs._verifying) <= 2 + 4, "blobs that are hashed"
         assert len(net.peers[name].disk.load().blobs) <= 1 + 2 * (2 + 4), "blobs on disk"
-        assert len(machine._follower._answers) <= 1 + 4, "answers: one if all are asked, one for each proposer"
+        assert len(machine.follower._answers) <= 1 + 4, "answers: one if all are asked, one for each proposer"
         assert len(core.membership.members) == 3, "members"
         assert all(held <= MOST_BYTES for held in core.facts._bytes.values()), "facts of one owner"
         assert set(core.facts._known) <= {*HONEST, LIAR}, "owners"

@@ -27,7 +27,7 @@ from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import Close, HeldState, Open, VoteReply
 from p2pclust.peer.core.jobs import announcements, submission
 from p2pclust.peer.core.jobs.jobs import Jobs
-from p2pclust.peer.core.jobs.submission import Acceptance, Submissions
+from p2pclust.peer.core.jobs.submission import Submissions
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
@@ -172,7 +172,7 @@ def _vote_not_synced(original: Original, ledger: Ledger) -> None:
 
 def _counts_any_vote(original: Original, election: Election, source: str, message: Any) -> None:
     if isinstance(message, VoteReply):
-        message = replace(message, term=election._ledger.term)
+        message = replace(message, term=election.ledger.term)
     original(election, source, message)
 
 
@@ -192,7 +192,7 @@ def _ends_with_what_it_holds(
     original: Original, follower: Follower, source: str, message: Open | Close | HeldState
 ) -> Ref | None:
     """Finish with one's own state, which is almost always the same as the final one."""
-    held = follower._ledger.register.ref
+    held = follower.ledger.register.ref
     return held if isinstance(message, Close) and held is not None else original(follower, source, message)
 
 
@@ -203,7 +203,7 @@ def _without_the_left_out(original: Original, term: AggregatorTerm, opened: Open
 
 def _counts_children_twice(original: Original, opened: OpenRound) -> Iterator[Given]:
     """Take the contribution of a peer that answered directly although it is in a sum, too."""
-    yield from opened.branches.sums() if opened.branches is not None else ()
+    yield from opened.branches.sums()
     for index in opened.wanted():
         if index in opened.contributions:
             yield (index,), opened.contributions[index]
@@ -226,9 +226,9 @@ def _pads_the_first_twice(original: Original, opened: OpenRound) -> Iterator[Giv
         yield from found[:1]
 
 
-def _keeps_what_is_padded(original: Original, term: AggregatorTerm, opened: OpenRound, name: str) -> list[str]:
+def _keeps_what_is_padded(original: Original, opened: OpenRound, name: str) -> list[str]:
     padded = opened.secure is not None and not opened.secure.wants_keys
-    return [] if padded else original(term, opened, name)
+    return [] if padded else original(opened, name)
 
 
 def _notes_the_newest(
@@ -291,7 +291,7 @@ def _complete_at_once(original: Original, blobs: Blobs, pull: Any) -> None:
 
 def _accepted_at_once(original: Original, jobs: Jobs, document: Document) -> None:
     """A document that this peer has on its disk is good enough for a client that asks again."""
-    known = document.id in jobs.table.documents and document.id in jobs._acceptance._documents
+    known = document.id in jobs.table.documents and document.id in jobs._submissions._documents
     original(jobs, document)
     if known:
         jobs._ctx.report(JobAccepted(job=document.id))
@@ -299,11 +299,6 @@ def _accepted_at_once(original: Original, jobs: Jobs, document: Document) -> Non
 
 def _newest_in_memory_only(original: Original, tombstones: Tombstones, series: str, number: int) -> None:
     tombstones._newest[series] = max(number, tombstones.newest(series))
-
-
-def _note_not_synced(original: Original, desk: JobWorkspace, *, sync: bool = True) -> None:
-    desk._on_disk = True
-    desk._ctx.persist("note", desk._document.id, desk._row(), sync=False)
 
 
 # -- of the control address: only what clients see breaks a promise, and the peers agree among themselves --------------
@@ -398,7 +393,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "second-state-of-a-round": ((AggregatorTerm, "_open", _opens_in_the_same_round),),
         "ends-with-what-it-holds": ((Follower, "resolve", _ends_with_what_it_holds),),
         "left-out-not-named": ((AggregatorTerm, "_abstained", _without_the_left_out),),
-        "submission-announced-once": ((Acceptance, "repeat", _without_timer),),
+        "submission-announced-once": ((Submissions, "repeat", _without_timer),),
         "facts-compared-once": ((Facts, "fire", _without_timer),),
     },
     "all": {
@@ -482,7 +477,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "rosters": {
         "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
-        "answer-of-a-revoked-peer": ((AggregatorTerm, "_drop", lambda original, *of: []),),
+        "answer-of-a-revoked-peer": ((OpenRound, "drop", lambda original, *of: []),),
         "invented-peers-taken": ((HeldRosters, "problem_with", _takes_invented_peers),),
         "old-fleet-roster-taken": ((HeldRosters, "problem_with", _takes_old_rosters),),
         "new-keys-not-barred": ((HeldRosters, "other_key", _never),),
@@ -490,7 +485,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "roster-asked-for-once": ((Enrolment, "_ask", _without_timer),),
         # The aggregator looks again when the sum is made, so a keeper has to overlook the revocation, too.
         "padded-by-a-revoked-peer": (
-            (AggregatorTerm, "_drop", _keeps_what_is_padded),
+            (OpenRound, "drop", _keeps_what_is_padded),
             (Keeper, "_barred", _no_flaw),
         ),
     },
@@ -534,10 +529,10 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
             (AggregatorTerm, "_stands_still", _never),
             (Patience, "_busy_too_long", _never),
         ),
-        "note-not-synced": ((JobWorkspace, "_save", _note_not_synced),),
+        "note-not-synced": ((JobWorkspace, "_save", _not_synced("note")),),
         "jobs-within-kept": ((JobWorkspace, "_drop", _nothing),),
         "jobs-within-dropped-at-once": (
-            (JobWorkspace, "_outlived", lambda original, desk, round_: desk._children.running(desk._document.id)),
+            (JobWorkspace, "_outlived", lambda original, desk, round_: desk._children.running(desk.document.id)),
         ),
     },
     "series": {

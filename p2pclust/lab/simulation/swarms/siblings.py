@@ -14,7 +14,7 @@ from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Outcome, StateMade
-from p2pclust.peer.work.states import SecuredJob, info_of
+from p2pclust.peer.work.secure_tasks import SecureRound
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import members_of
@@ -80,6 +80,5 @@ def _made(peer: Peer, swarm: Swarm, document: Document, state: JobState) -> Stat
     job = peer.core.jobs.jobs[document.id]
     assert isinstance(job, AggregatedJob)
     assert job.keys is not None
-    secured = SecuredJob(job.keys, peer.working.secrets)
-    info = info_of(swarm.job, state, len(document.roster), secured=secured)
-    return StateMade(peer.keep(state.encode(), swarm.plan.limits), info)
+    at = SecureRound(swarm.job, state, len(document.roster), job.keys, peer.working.secrets)
+    return StateMade(peer.keep(state.encode(), swarm.plan.limits), at.info())

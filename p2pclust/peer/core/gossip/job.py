@@ -87,7 +87,6 @@ class GossipJob(PeerJob):
         self._refused: dict[bytes, None] = {}  # digests that are not valid states
 
     def start(self, *, fresh: bool) -> None:
-        """Begin, or continue after a restart."""
         if self.ledger.finished:
             return
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
@@ -102,14 +101,14 @@ class GossipJob(PeerJob):
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        """Handle a message of this job from a roster peer."""
         match message:
-            case Close():
-                self._on_close(source, message)
             case Mix() | Join() | AskState() if self.ledger.finished:
                 self._ctx.send(source, self._close_message())
             case _ if self.ledger.finished:
                 pass
+            case Close():  # the sender has finished, so a majority has this state
+                if (ref := self._resolve(source, message)) is not None:
+                    self._finish(message.term, message.round, ref)
             case Mix():
                 self._on_mix(source, message)
             case Join():
@@ -120,14 +119,12 @@ class GossipJob(PeerJob):
                 self._on_held(source, message)
 
     def fire(self, key: TimerKey) -> None:
-        """Handle a timer of this job."""
         if not self.ledger.finished:
             self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
             self.circles.fire()
             self._exchange.repeat()
 
     def member_changed(self, name: str) -> None:
-        """React to a new membership status of a roster peer."""
         if not self.ledger.finished:
             self.circles.look()
 
@@ -146,7 +143,6 @@ class GossipJob(PeerJob):
         super().forget()
 
     def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that this job needs."""
         waiting = [] if self._waiting is None else [self._waiting.digest]
         return tasks.blobs_of(self._states()) + waiting
 
@@ -154,7 +150,6 @@ class GossipJob(PeerJob):
         return [self.ledger.register.ref, None if self._held is None else self._held.ref]
 
     def blob_ready(self, digest: bytes) -> None:
-        """Continue with what waited for this blob."""
         message = self._waiting
         if message is not None and message.digest == digest and not self.ledger.finished:
             self._waiting = None
@@ -173,7 +168,6 @@ class GossipJob(PeerJob):
         self._ctx.send(name, message, bulk=sum(map(len, frames)) > MAX_CONTROL_BYTES // 2)
 
     def greet(self, name: str) -> None:
-        """Send this peer's epoch and position to another."""
         self._tell(name, self._exchange.at, ())
 
     def _on_mix(self, source: str, message: Mix) -> None:
@@ -202,7 +196,6 @@ class GossipJob(PeerJob):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Take as many ticks as the neighbours' messages allow."""
         while self._round is not None and (words := self._exchange.words()) is not None:
             heard: dict[int, Tick] = {}
             for name, word in words.items():
@@ -237,7 +230,6 @@ class GossipJob(PeerJob):
             self._open()
 
     def outside(self) -> None:
-        """Stop the round: this peer has left the epoch."""
         self._round = None
 
     def _work_on(self, version: Version, made: tasks.StateMade) -> None:
@@ -279,7 +271,6 @@ class GossipJob(PeerJob):
         return self._circle.mask.hex() if self._state.info.one else ""
 
     def cancelled(self) -> None:
-        """Let this peer's next answer say that the job is cancelled."""
         if not self.ledger.finished:
             self.circles.settle()
 
@@ -336,7 +327,6 @@ class GossipJob(PeerJob):
             self._ctx.effects.append(Compute(token, task))
 
     def computed(self, token: tasks.JobToken, outcome: tasks.Outcome) -> None:
-        """Continue after a task of this job."""
         assert isinstance(token, tasks.GossipToken), token
         self._computing.pop(token, None)
         if self.ledger.finished:
@@ -362,17 +352,14 @@ class GossipJob(PeerJob):
         if circle is None or self._round is not None:
             return
         if isinstance(outcome, tasks.StateMade) and token.within == str(circle.epoch):
-            self._combined(outcome)
+            epoch, round_, roster = circle.epoch, self._held.version.round + 1, self.document.roster
+            self.ledger.adopt(epoch, round_, outcome.ref, final=outcome.info.final)
+            if self._me == circle.members[0]:  # all members report the same, so one does
+                names = [roster[index] for index in outcome.info.contributors]
+                self._report(round_reports.RoundCombined, epoch, round_ - 1, names, outcome.info, roster)
+            self._work_on(Version(round_, epoch, outcome.ref.digest), outcome)
         elif isinstance(outcome, tasks.Offered) and token.within == self._whom:
             self._mix(outcome.offer)
-
-    def _combined(self, made: tasks.StateMade) -> None:
-        epoch, round_, roster = self._circle.epoch, self._state.version.round, self.document.roster
-        self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
-        if self._me == self._circle.members[0]:  # all members report the same, so one does
-            contributors = [roster[index] for index in made.info.contributors]
-            self._report(round_reports.RoundCombined, epoch, round_, contributors, made.info, roster)
-        self._work_on(Version(round_ + 1, epoch, made.ref.digest), made)
 
     # -- states of others -------------------------------------------------------------------------------------------
 
@@ -421,7 +408,6 @@ class GossipJob(PeerJob):
         self._compute("", self._describing(ref))
 
     def _near(self) -> list[str]:
-        """Return the neighbours that are members."""
         assert self.circles.links is not None
         return [self.document.roster[other] for other in self.circles.links.near[self._me]]
 
@@ -442,17 +428,8 @@ class GossipJob(PeerJob):
 
     @property
     def _present(self) -> Offer:
-        """This peer's answer to the final state: the id of its store."""
         return Offer(Answer(self._me, payload=self._ctx.store_id.encode()), None)
 
     def _stop(self) -> None:
         self._ctx.timers.cancel(self._timer)
         self._round = self._waiting = None
-
-    def _on_close(self, source: str, message: Close) -> None:
-        """Finish: the sender has finished, so a majority has this state."""
-        if self.ledger.finished:
-            return
-        ref = self._resolve(source, message)
-        if ref is not None:
-            self._finish(message.term, message.round, ref)

@@ -52,7 +52,6 @@ class GossipMembers:
 
     @cached_property
     def mask(self) -> bytes:
-        """The members as bits."""
         return packed(as_mask(self.members))
 
 
@@ -62,22 +61,19 @@ class GossipMembership(JobPart):
     def __init__(self, job: JobContext, hooks: GossipJob) -> None:
         super().__init__(job)
         self._hooks = hooks
-        self._all = self._document.peers_links
+        self._all = self.document.peers_links
         self.circle: GossipMembers | None = None
         self.links: GossipLinks | None = None  # among the members
-        self._needs_all = self._document.treatment.missing == "all"
-        self._highest = self._ledger.term
+        self._needs_all = self.document.treatment.missing == "all"
+        self._highest = self.ledger.term
         self._outside_since = 0.0
         self._asked_at = float("-inf")
         self._proposed_at = float("-inf")
         self._doubt_at = float("inf")
         self._waiting = 0  # the number of present peers in the last report; 0: not waiting
 
-    # -- beginning --------------------------------------------------------------------------------------------------
-
     def begin(self) -> None:
-        """Enter the first circle."""
-        self._enter(GossipMembers(0, tuple(range(len(self._document.roster)))))
+        self._enter(GossipMembers(0, tuple(range(len(self.document.roster)))))
 
     def join(self) -> None:
         """Ask for a circle after a restart."""
@@ -91,17 +87,15 @@ class GossipMembership(JobPart):
     def _ask(self) -> None:
         self._asked_at = self._ctx.now
         for other in self._all.near[self._me]:
-            if not self._membership.gone(self._document.roster[other]):
-                self._ctx.send(self._document.roster[other], Join(self._document.id, self._highest))
-
-    # -- what others report --------------------------------------------------------------------------------------------
+            if not self._membership.gone(self.document.roster[other]):
+                self._ctx.send(self.document.roster[other], Join(self.document.id, self._highest))
 
     def heard(self, source: str, epoch: int, mask: bytes) -> bool:
         """Note that a peer is in a circle; return whether this peer is in the same one now."""
         if self.circle is not None and epoch <= self.circle.epoch:
             return epoch == self.circle.epoch
         bits = unpacked(mask)
-        if bits.bit_length() > len(self._document.roster) or epoch < self._ledger.term:
+        if bits.bit_length() > len(self.document.roster) or epoch < self.ledger.term:
             return False
         members = members_of(bits)
         if not members or epoch >= _MOST_EPOCHS:
@@ -112,7 +106,7 @@ class GossipMembership(JobPart):
             self._rejoin((*members, *(self.circle.members if self.circle is not None else ())))
             return False
         # In an epoch in which a former life of this peer sent messages, others may hold masses that this life lacks.
-        if self._me in members and epoch > self._ledger.term:
+        if self._me in members and epoch > self.ledger.term:
             self._enter(GossipMembers(epoch, members))
             return True
         if self.circle is not None:
@@ -134,8 +128,6 @@ class GossipMembership(JobPart):
         if self.circle is not None and self._ctx.now - self._proposed_at >= self._ctx.timing.retry_s:
             self._propose(self.circle.members)
 
-    # -- what membership reports ---------------------------------------------------------------------------------------
-
     def settle(self) -> None:
         """Require only a majority from now on: the job is to end."""
         self._needs_all = False
@@ -145,7 +137,8 @@ class GossipMembership(JobPart):
         """Check whether the circle can still make progress."""
         if self.circle is None:
             return
-        gone = [member for member in self.circle.members if self._gone(member)]
+        roster = self.document.roster
+        gone = [member for member in self.circle.members if self._membership.gone(roster[member])]
         self._doubt_at = float("inf")
         if not gone:
             self._waiting = 0
@@ -153,7 +146,6 @@ class GossipMembership(JobPart):
         self._propose_or_wait([member for member in self.circle.members if member not in gone])
 
     def fire(self) -> None:
-        """Handle the timer."""
         pause_s = self._ctx.timing.retry_s
         if self._ctx.now >= self._doubt_at:
             self.look()
@@ -162,54 +154,49 @@ class GossipMembership(JobPart):
         self._ask()
         if self._ctx.now - self._outside_since < _PATIENCE * pause_s:
             return
-        here = [index for index, name in enumerate(self._document.roster) if self._membership.present(name)]
+        here = [index for index, name in enumerate(self.document.roster) if self._membership.present(name)]
         self._propose_or_wait({*here, self._me})
 
     def _propose_or_wait(self, members: Collection[int]) -> None:
-        part, n_peers = self._all.among(members).part(self._me), len(self._document.roster)
+        part, n_peers = self._all.among(members).part(self._me), len(self.document.roster)
         if self._enough(part) and (not self._needs_all or len(part) == n_peers):
             self._propose(part)
         elif len(part) != self._waiting:
             self._waiting = len(part)
             self._report(WaitsForMajority, present=len(part), of=n_peers)
 
-    def _gone(self, member: int) -> bool:
-        return self._membership.gone(self._document.roster[member])
-
     def _enough(self, members: Collection[int]) -> bool:
         """Return whether these may be a majority of the roster, with the stores that they had at submission.
 
         The stores of distant peers may be unknown; they report them before any peer finishes (:meth:`counted`).
         """
-        names = ((index, self._document.roster[index]) for index in members)
+        names = ((index, self.document.roster[index]) for index in members)
         known = {i: self._ctx.store_id if n == self._ctx.me else self._membership.store_id(n) for i, n in names}
         return self.counted(known, unknown=True)
 
     def counted(self, stores: Mapping[int, str], *, unknown: bool = False) -> bool:
         """Return whether these peers, with these stores, are a majority; `unknown`: count unknown stores as intact."""
-        roster = self._document.roster
-        counts = [self._document.counts(roster[m], store) or (unknown and not store) for m, store in stores.items()]
+        roster = self.document.roster
+        counts = [self.document.counts(roster[m], store) or (unknown and not store) for m, store in stores.items()]
         return sum(counts) >= majority(len(roster))
-
-    # -- changing circles -------------------------------------------------------------------------------------------
 
     def _propose(self, members: tuple[int, ...]) -> None:
         store = crc32(f"{self._ctx.me} {self._ctx.store_id}".encode())
-        epoch = ((max(self._highest, self._ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + store
+        epoch = ((max(self._highest, self.ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + store
         self._proposed_at = self._ctx.now
-        told = [self._document.roster[member] for member in members]
+        told = [self.document.roster[member] for member in members]
         self._report(EpochBegun, epoch=epoch, members=told)
         self._enter(GossipMembers(epoch, members))
 
     def _enter(self, circle: GossipMembers) -> None:
-        self._ledger.see(circle.epoch)
+        self.ledger.see(circle.epoch)
         self._highest = max(self._highest, circle.epoch)
         self.circle, self.links = circle, self._all.among(circle.members)
         # For a while, its proposer may know better than this peer's membership.
-        doubts = any(self._gone(member) for member in circle.members)
+        doubts = any(self._membership.gone(self.document.roster[member]) for member in circle.members)
         self._doubt_at = self._ctx.now + _PATIENCE * self._ctx.timing.retry_s if doubts else float("inf")
         self._waiting = 0
         self._hooks.entered()
         if circle.epoch:
             for other in self.links.near[self._me]:
-                self._hooks.greet(self._document.roster[other])
+                self._hooks.greet(self.document.roster[other])

@@ -61,7 +61,6 @@ class Ticks:
                 del came[old]
 
     def say(self, at: Position, word: bytes) -> None:
-        """Send the message of a tick to all neighbours."""
         self.expect(at)
         self._highest = max(self._highest, at)
         frames = tuple(word[start : start + MAX_FRAME_BYTES] for start in range(0, len(word), MAX_FRAME_BYTES))
@@ -113,11 +112,9 @@ class Ticks:
         return {name: b"".join(self._came[name][self.at]) for name in self._near}
 
     def waits_for(self) -> list[str]:
-        """Return the neighbours whose messages of the present tick are missing."""
         return [name for name in self._near if self.at not in self._came[name]]
 
     def refuse(self, name: str) -> None:
-        """Discard an invalid message; a valid one may come."""
         self._came[name].pop(self.at, None)
 
     def repeat(self) -> None:

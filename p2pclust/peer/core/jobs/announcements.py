@@ -63,12 +63,10 @@ class Announcements:
         return self._oldest(document.id)
 
     def fire(self, job_id: str) -> None:
-        """Handle the timer of a job's day."""
         if self._days.fire(job_id):
             self._retract(job_id)
 
     def forgotten(self, job_id: str) -> None:
-        """Stop announcing a forgotten job."""
         self._days.end(job_id)
         self._retract(job_id)
 

@@ -27,7 +27,6 @@ class EarlyMessages:
         self._n_bytes = 0
 
     def keep(self, job_id: str, source: str, message: Message) -> None:
-        """Keep a message until the job begins here."""
         if (job_id, source) in self._messages:
             self._take(job_id, source)
         self._messages[job_id, source] = message
@@ -41,7 +40,6 @@ class EarlyMessages:
         return [(source, self._take(job_id, source)) for source in sources if source in kept]
 
     def forget(self, source: str) -> None:
-        """Drop the messages of a revoked peer."""
         for key in [key for key in self._messages if key[1] == source]:
             self._take(*key)
 

@@ -13,7 +13,7 @@ from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
 from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
-from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted
+from p2pclust.peer.core.jobs.submission import Submissions, Submitted
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
@@ -53,7 +53,6 @@ class Jobs:
         self._blobs = blobs
         self._fitness = Fitness(fitness, facts, membership)
         self._submissions = Submissions(context, membership)
-        self._acceptance = Acceptance(context)
         self.table = JobTable()
         self._abstains: dict[str, None] = {}  # jobs that this peer has been reported to abstain from
         self._early = EarlyMessages()
@@ -94,7 +93,6 @@ class Jobs:
                 self._turn_ended(document)
 
     def submit(self, event: Submit) -> None:
-        """Take a submission; the document is made once the peers' store ids are known."""
         if not self._submitted_again(event):
             self._submitted(self._submissions.take(event))
 
@@ -120,7 +118,7 @@ class Jobs:
 
     def _await(self, document: Document) -> None:
         """Wait until a majority of the roster has the document on disk."""
-        self._acceptance.await_(document)
+        self._submissions.await_(document)
         self._keep(document)
         self._tell(document.id)
 
@@ -142,14 +140,13 @@ class Jobs:
 
     def _tell(self, job_id: str) -> None:
         """Announce a submitted document, repeatedly until a majority of its roster has it on disk."""
-        document = self._acceptance.repeat(job_id)
+        document = self._submissions.repeat(job_id)
         if document is not None and document.turn is not None:
             self.series.tell(document)
         elif document is not None:
             self._announcements.tell(document)
 
     def cancel(self, event: Cancel) -> None:
-        """Cancel a job, and its series if it is part of one."""
         document, job = self.table.documents.get(event.job), self.jobs.get(event.job)
         if document is None:
             self._refuse(event.asked, f"this peer does not know the job {event.job}")
@@ -234,7 +231,7 @@ class Jobs:
             self._begin(document)
         if not document.counts(self._ctx.me, self._ctx.store_id):
             return  # the submitter knows an older store: on this one, the document counts for no majority
-        self._acceptance.synced(self._ctx.me, job_id)
+        self._submissions.synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
 
@@ -292,7 +289,6 @@ class Jobs:
     # -- child jobs (Children) --------------------------------------------------------------
 
     def run(self, document: Document) -> AggregatedJob:
-        """Begin a child job, or return the one that runs."""
         if document.id not in self.jobs:
             self.table.documents[document.id] = document
             self._ctx.persist("job", document.id, document.encode())
@@ -302,12 +298,10 @@ class Jobs:
         return job
 
     def running(self, parent: str) -> list[AggregatedJob]:
-        """Return the child jobs of a job at this peer."""
         within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
         return [job for job in within if isinstance(job, AggregatedJob)]
 
     def drop(self, job_id: str) -> None:
-        """Forget a child job."""
         self.jobs.pop(job_id).forget()
         del self.table.ledgers[job_id]
         del self.table.documents[job_id]
@@ -317,7 +311,6 @@ class Jobs:
         return self.jobs[parent].workspace.note_before(round_) if parent in self.jobs else b""
 
     def look(self) -> None:
-        """Check whether a workspace, or a submission, has what it waited for."""
         if self._submissions.waiting:
             self._submitted(self._submissions.go_on(again=False))
         for job in [job for job in self.jobs.values() if isinstance(job, AggregatedJob)]:
@@ -331,7 +324,6 @@ class Jobs:
             self.forget(document.id)
 
     def forget(self, job_id: str) -> None:
-        """Drop a job and its document."""
         self._tombstones.bury(self.table.documents[job_id])
         job = self.jobs.pop(job_id, None)
         self.table.ledgers.pop(job_id, None)
@@ -340,7 +332,7 @@ class Jobs:
             job.forget()
         else:
             self._ctx.persist("job", job_id, None, sync=False)
-        self._acceptance.forget(job_id)
+        self._submissions.forget(job_id)
         self.cancels.forget(job_id)
         self._announcements.forgotten(job_id)
         del self.table.documents[job_id]
@@ -348,7 +340,6 @@ class Jobs:
             self._ctx.persist("order", job_id, None, sync=False)
 
     def ended(self, job_id: str) -> None:
-        """Act on the end of a job."""
         document = self.table.documents[job_id]
         if document.turn is not None:
             self._turn_ended(document)
@@ -357,10 +348,9 @@ class Jobs:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        """Pass on a message about a job."""
         job_id: str = message.job  # type: ignore[attr-defined]
         if isinstance(message, Synced):
-            self._acceptance.synced(source, job_id)
+            self._submissions.synced(source, job_id)
             return
         if isinstance(message, Ended):
             self._on_ended(source, job_id)
@@ -393,7 +383,6 @@ class Jobs:
             self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:
-        """Handle a timer of a job."""
         if key[0] == "submit" and not key[1]:
             self._submitted(self._submissions.go_on(again=True))
         elif key[0] == "submit":
@@ -407,11 +396,9 @@ class Jobs:
             self.jobs[key[1]].fire(key)
 
     def unfinished(self) -> bool:
-        """Return whether any job runs here."""
         return any(not job.ledger.finished for job in self.jobs.values())
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
-        """Pass on the outcome of a task."""
         if token.job not in self.jobs:
             return  # it was forgotten meanwhile
         document = self.table.documents[token.job]
@@ -427,7 +414,6 @@ class Jobs:
         self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        """Continue with what waited for a blob."""
         for job in list(self.jobs.values()):
             if job.id in self.jobs:  # the end of one drops its child jobs
                 job.blob_ready(digest)
@@ -435,7 +421,7 @@ class Jobs:
     def revoked(self, name: str) -> None:
         """Discard what a revoked peer sent, and announce the jobs that it submitted in its place."""
         self._early.forget(name)
-        self._acceptance.revoked(name)
+        self._submissions.revoked(name)
         for document in list(self.table.documents.values()):
             if document.submitter == name and document.turn is None:
                 self._announcements.tell(document)
@@ -454,7 +440,6 @@ class Jobs:
                 job.election.withdraw()
 
     def member_changed(self, name: str) -> None:
-        """React to a new membership status."""
         for job in list(self.jobs.values()):
             if name in job.document and job.id in self.jobs:
                 job.member_changed(name)

@@ -28,13 +28,14 @@ Submitted = tuple[Submit, Document | str]
 
 
 class Submissions:
-    """Waits for store ids, then makes the documents of submitted jobs."""
+    """Waits for store ids, makes the documents of submitted jobs, then waits until a majority has each on disk."""
 
     def __init__(self, context: Context, membership: Membership) -> None:
         self._ctx = context
         self._membership = membership
         #: The submissions that wait for store ids.
         self.waiting: list[_Waiting] = []
+        self._documents: dict[str, tuple[Document, dict[str, None]]] = {}  # by id, with the peers that have it on disk
 
     def take(self, event: Submit) -> list[Submitted]:
         """Take a submission; this and `go_on` return the jobs that are submitted or refused now."""
@@ -105,16 +106,7 @@ class Submissions:
         document.encode()
         return document
 
-
-class Acceptance:
-    """The peers that have each document on disk."""
-
-    def __init__(self, context: Context) -> None:
-        self._ctx = context
-        self._documents: dict[str, tuple[Document, dict[str, None]]] = {}  # by id, with the peers that have it on disk
-
     def await_(self, document: Document) -> None:
-        """Wait for a majority of a job's roster."""
         self._documents[document.id] = document, {}
 
     def repeat(self, job_id: str) -> Document | None:
@@ -135,10 +127,8 @@ class Acceptance:
             self._ctx.report(JobAccepted(job=job_id))
 
     def revoked(self, name: str) -> None:
-        """Do not count a revoked peer."""
         for _, synced in self._documents.values():
             synced.pop(name, None)
 
     def forget(self, job_id: str) -> None:
-        """Stop waiting."""
         self._documents.pop(job_id, None)

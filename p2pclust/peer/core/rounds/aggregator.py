@@ -12,21 +12,17 @@ state again, and a contribution is a pure function of state and data.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open, Pads, Partial
-from p2pclust.peer.core.rounds.election import Election
-from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Pads, Partial
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
-from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, OpenRound
-from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
+from p2pclust.peer.core.rounds.tree_sums import Branches, Part, tree_of
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
@@ -35,7 +31,6 @@ from p2pclust.tools.bit_sets import members_of
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
-    from p2pclust.peer.core.rounds.tree_sums import Part
 
 _LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 #: The only state of a census.
@@ -45,31 +40,29 @@ _AGREED: Final = tasks.StateInfo(final=True)
 class AggregatorTerm(JobPart):
     """One term of aggregation."""
 
-    def __init__(
-        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: AggregatedJob
-    ) -> None:  # fmt: skip
+    def __init__(self, job: JobContext, rule: AggregatedJob) -> None:
         super().__init__(job)
-        self._election = election
-        self._hooks = hooks
-        self.term = self._ledger.term
-        self._headway = headway
-        self._patience = Patience(job, headway)
-        self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
+        self._rule = rule
+        self._election = rule.election
+        self._headway = rule.headway
+        self.term = self.ledger.term
+        self._patience = Patience(job, rule.headway)
+        self._secure = SecureTerm(job, rule.notes, rule.follower.keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
         self._moved_at = self._ctx.now
         self._round: OpenRound | None = None
         self._mathematics: bytes | None = None  # in a census that cannot be opened yet
-        self._timer: TimerKey = ("job", self._document.id, "tick")
+        self._timer: TimerKey = ("job", self.document.id, "tick")
 
     def begin(self) -> None:
         """Ask the worker about the newest state: a term begins by opening it again."""
-        ref = self._ledger.register.ref
-        if not self._document.census:
+        ref = self.ledger.register.ref
+        if not self.document.census:
             self._compute(self._describing(ref, self._job.keys))
         elif ref is not None:  # its only state: an earlier term may have agreed on it
-            self._open(ref, self._ledger.register.round, _AGREED)
-        elif (task := self._job.series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
+            self._open(ref, self.ledger.register.round, _AGREED)
+        elif (task := self._job.series.continues(self.document)) is not None:  # otherwise a newer turn replaces it
             self._compute(task)
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         self._heartbeat(self._round)
@@ -78,7 +71,6 @@ class AggregatorTerm(JobPart):
         self._ctx.timers.cancel(self._timer)
 
     def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that this round needs."""
         return self._secure.blobs() + ([] if self._round is None else self._round.blobs())
 
     @property
@@ -90,25 +82,24 @@ class AggregatorTerm(JobPart):
 
     def waits_for(self) -> list[str]:
         """Return the peers whose answers are missing in this round, in roster order."""
-        opened, roster = self._round, self._document.roster
+        opened, roster = self._round, self.document.roster
         if opened is None or opened.combining:
             return self._secure.waits_for()
         if opened.too_few is not None:
             return [name for index, name in enumerate(roster) if index not in opened.contributions]
         if opened.final:
             return [name for name in roster if name not in opened.adopted and not self._membership.gone(name)]
-        return opened.lacking(roster)
+        return opened.lacking()
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
     def _propose(self, mathematics: bytes) -> None:
-        data = self._job.series.propose(self._document, mathematics)
+        data = self._job.series.propose(self.document, mathematics)
         self._mathematics = mathematics if data is None else None
         if data is not None:
-            self._open(tasks.Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
+            self._open(tasks.Ref(digest_of(data), len(data), data), self.ledger.register.round, _AGREED)
 
     def computed(self, token: tasks.TermToken, outcome: tasks.Outcome) -> None:
-        """Continue after a task of this term."""
         if token.term != self.term:
             return
         self._working = False
@@ -130,57 +121,76 @@ class AggregatorTerm(JobPart):
             self._state_made(token, outcome)
 
     def _state_made(self, token: tasks.TermToken, outcome: tasks.StateMade) -> None:
-        closed, roster, secure = self._round, self._document.roster, outcome.info.secure
+        closed, roster, secure = self._round, self.document.roster, outcome.info.secure
         if token.kind == tasks.DescribeState.kind and self._made_before(outcome.info):
             assert secure is not None
-            self._secure.resume(outcome.ref, self._ledger.register.round, secure)
+            self._secure.resume(outcome.ref, self.ledger.register.round, secure)
             return
         refused = secure is not None and secure.wants_keys and secure.pending  # its parts did not belong together
+        held = self.ledger.register
+        combined: tuple[int, Iterable[int]] | None = None
         if closed is not None and token.kind == tasks.CombineRound.kind:
             if closed.secure is not None and closed.secure.wants_keys:
                 listed = [] if secure is None else [roster[index] for index in secure.asked]
                 self._report(round_reports.KeysExchanged, self.term, closed.round, listed)
-            elif not refused:
-                self._report_combined(closed.round, closed.contributors(), outcome.info)
-        if token.kind == tasks.FinishRound.kind and not refused:
-            self._report_combined(self._ledger.register.round, self._secure.finished, outcome.info)
-        held = self._ledger.register
+            else:
+                combined = closed.round, closed.contributors()
+        elif token.kind == tasks.FinishRound.kind:
+            combined = held.round, self._secure.finished
+        if combined is not None and not refused:
+            names = [roster[index] for index in combined[1]]
+            self._report(round_reports.RoundCombined, self.term, combined[0], names, outcome.info, roster)
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
         self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
-
-    def _report_combined(self, round_: int, contributors: Iterable[int], info: tasks.StateInfo) -> None:
-        roster = self._document.roster
-        names = [roster[index] for index in contributors]
-        self._report(round_reports.RoundCombined, self.term, round_, names, info, roster)
 
     def _made_before(self, info: tasks.StateInfo) -> bool:
         """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
         return info.secure is not None and not info.secure.wants_keys
 
     def _open(self, ref: tasks.Ref, round_: int, info: tasks.StateInfo) -> None:
-        opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now, info.secure)
+        branches = self._branches(along_tree=self.document.treatment.collect == "tree" and info.additive)
+        opened = OpenRound(
+            ref, round_, info.final, info.asked, info.one, self._ctx.now, self.document, branches, info.secure
+        )  # fmt: skip
         self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
         self._report(round_reports.PhaseBegun, "closing" if opened.final else "opening", self.term, round_)
-        if self._document.treatment.collect == "tree" and info.additive:
-            self._grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
-        self._send_all(opened)
-        self._hooks.adopt_own(self.term, opened)
+        message, below = opened.message(self.term), branches.tree.below[self._me]  # one for all: it is encoded once
+        for index, name in enumerate(self.document.roster):
+            if index == self._me or self._membership.gone(name):
+                continue
+            opened.sent_at[name] = self._ctx.now
+            if index in branches.children or not below >> index & 1:  # otherwise another peer hands it on
+                self._ctx.send(name, branches.along(index, message))
+        self._rule.adopt_own(self.term, opened)
+
+    def _branches(self, *, along_tree: bool) -> Branches:
+        """Return the branches of a tree of the reachable peers, or none; this peer asks the others directly."""
+        parents: list[int] = []
+        if along_tree:
+            parents = [-1] * len(self.document.roster)
+            reachable = [name for name in self.document.roster if not self._membership.gone(name)]
+            for name, above in self._ctx.routing.tree(reachable).items():
+                parents[self.document.index(name)] = self.document.index(above)
+        branches = Branches(self._job, tree_of(tuple(parents), self._me))
+        for name in self._ctx.barred:
+            if name in self.document:
+                branches.drop(self.document.index(name))
+        return branches
 
     def _proposer(self, opened: OpenRound, besides: int = -1) -> int:
         """Return the first able peer of the seed's permutation, which does not depend on the aggregator."""
         if not opened.one or opened.final:
             return -1
         for index in opened.asked:
-            gone = self._membership.gone(self._document.roster[index]) and self._document.treatment.missing != "all"
+            gone = self._membership.gone(self.document.roster[index]) and self.document.treatment.missing != "all"
             if not gone and index not in opened.left_out and index != besides:
                 return index
         return -1
 
     def own_answer(self, digest: bytes, ref: tasks.Ref | None, abstains: str) -> None:
-        """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
             self._take(self._round, self._ctx.me, ref, abstains)
 
@@ -192,54 +202,18 @@ class AggregatorTerm(JobPart):
 
     # -- what is sent -----------------------------------------------------------------------------------------------
 
-    def _grow_tree(self, opened: OpenRound) -> None:
-        """Make a tree of the reachable peers; this peer asks the others directly."""
-        from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of  # noqa: PLC0415 - few jobs have a tree
-
-        roster = self._document.roster
-        parents = [-1] * len(roster)
-        reachable = [name for name in roster if not self._membership.gone(name)]
-        for name, above in self._ctx.routing.tree(reachable).items():
-            parents[self._document.index(name)] = self._document.index(above)
-        opened.tree = tree_of(tuple(parents), self._me)
-        opened.branches = Branches(self._job, opened.tree)
-        for name in self._ctx.barred:
-            if name in self._document:
-                opened.branches.drop(self._document.index(name))
-
-    def _send_all(self, opened: OpenRound) -> None:
-        """Send the opened state to all present peers, except those that get it along the tree."""
-        message = opened.message(self._document.id, self.term)  # one for all, so that it is encoded once
-        below = 0 if opened.tree is None else opened.tree.below[self._me]
-        for index, name in enumerate(self._document.roster):
-            if index == self._me or self._membership.gone(name):
-                continue
-            opened.sent_at[name] = self._ctx.now
-            child = opened.branches is not None and index in opened.branches.children
-            if child or not below >> index & 1:  # otherwise another peer hands it on
-                self._ctx.send(name, self._along(opened, index, message) if child else message)
-
     def _send(self, opened: OpenRound, name: str) -> None:
-        """Send the opened state to one peer."""
         opened.sent_at[name] = self._ctx.now
-        message = opened.message(self._document.id, self.term)
-        self._ctx.send(name, self._along(opened, self._document.index(name), message))
-
-    def _along(self, opened: OpenRound, index: int, message: Open) -> Open:
-        """Return the message with the part of the tree that a peer hands it on along; any other peer is asked directly."""
-        branches, tree = opened.branches, opened.tree
-        if branches is None or tree is None or index not in branches.children or tree.below[index] & branches.barred:
-            return message
-        return replace(message, aggregator=self._me, height=tree.height[self._me], below=tree.pairs(index))
+        self._ctx.send(name, opened.branches.along(self.document.index(name), opened.message(self.term)))
 
     def _heartbeat(self, opened: OpenRound | None) -> None:
         """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
         sent_at = {} if opened is None else opened.sent_at
-        round_ = self._ledger.register.round if opened is None else opened.round
+        round_ = self.ledger.register.round if opened is None else opened.round
         lately = self._ctx.now - self._ctx.timing.heartbeat_s
-        for name in self._document.roster:
+        for name in self.document.roster:
             if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
-                self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
+                self._ctx.send(name, Heartbeat(self.document.id, self.term, round_))
 
     def _repeat(self, opened: OpenRound) -> None:
         """Send the opened state again to peers that have not answered: first after `retry_s`, then ever more seldom.
@@ -248,8 +222,8 @@ class AggregatorTerm(JobPart):
         link carries, and its answers to probes would wait behind them.
         """
         retry_s = self._ctx.timing.retry_s
-        longest_s = max(retry_s, self._document.treatment.patience_s / _LEAST_REPEATS)
-        for name in self._document.roster:
+        longest_s = max(retry_s, self.document.treatment.patience_s / _LEAST_REPEATS)
+        for name in self.document.roster:
             if name == self._ctx.me or name in opened.answered or self._membership.gone(name):
                 continue
             if not self._ctx.routing.hop(name):
@@ -268,25 +242,23 @@ class AggregatorTerm(JobPart):
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def on_adopted(self, source: str, message: Adopted) -> None:
-        """Take an acknowledgement, with a contribution or an abstention."""
         self._patience.heard(source)
         if message.payload or not message.contribution:  # otherwise it is a blob, which may be lost
             self._patience.comes_through(source)
         opened = self._round
         if opened is None or opened.combining or (message.round, message.digest) != (opened.round, opened.ref.digest):
             return
-        if self._document.counts(source, message.store_id):
+        if self.document.counts(source, message.store_id):
             opened.adopted[source] = None
-        ref, signed = None, bool(message.contribution) and bool(self._document.treatment.verify)
+        ref, signed = None, bool(message.contribution) and bool(self.document.treatment.verify)
         if (not message.abstains or signed) and not opened.final:
             ref = tasks.Ref.of(message.contribution, message.size_bytes, message.payload)
         self._take(opened, source, ref, message.abstains)
 
     def on_partial(self, source: str, message: Partial) -> None:
-        """Take a partial sum from a peer in the tree."""
         self._patience.heard(source)
         opened = self._round
-        if opened is None or opened.branches is None or opened.combining:
+        if opened is None or not opened.branches.children or opened.combining:
             return
         if (message.round, message.digest) != (opened.round, opened.ref.digest):
             return
@@ -296,31 +268,28 @@ class AggregatorTerm(JobPart):
             self.look()
 
     def on_pads(self, source: str, message: Pads) -> None:
-        """Take what a keeper takes from the sum."""
         self._patience.heard(source)
         self._secure.on_pads(source, message)
 
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
-        """Note what a peer has adopted, and whether it computes."""
         self._patience.heard(source)
         self._headway.has_ended(source, message.ended)
         opened = self._round
         here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
         if message.busy:
             (self._patience.computes if here else self._patience.works)(source)  # without the state, it fetches it
-        if opened is not None and here and self._document.counts(source, message.store_id):
+        if opened is not None and here and self.document.counts(source, message.store_id):
             opened.adopted[source] = None
             self.look()
 
     def blob_ready(self, digest: bytes) -> None:
-        """Take the contributions whose blob is complete now."""
         self._secure.blob_ready(digest)
         opened = self._round
         if opened is None or opened.combining:
             return
         for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
-            self._take(opened, self._document.roster[index], opened.pulling.pop(index), "")
-        for part in opened.branches.blob_ready(digest) if opened.branches is not None else ():
+            self._take(opened, self.document.roster[index], opened.pulling.pop(index), "")
+        for part in opened.branches.blob_ready(digest):
             self._count(opened, part)
             self.look()
 
@@ -330,12 +299,11 @@ class AggregatorTerm(JobPart):
         self._secure.revoked(name)
         opened = self._round
         if opened is not None and not opened.combining:
-            for other in self._drop(opened, name):
+            for other in opened.drop(name):
                 if not self._membership.gone(other):
                     self._send(opened, other)
 
     def member_changed(self, name: str) -> None:
-        """React to a new membership status of a roster peer."""
         opened = self._round
         self._secure.look()
         if self._membership.gone(name):
@@ -344,17 +312,17 @@ class AggregatorTerm(JobPart):
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
             self._send(opened, name)
-        elif self._membership.gone(name) and opened.tree is not None:
-            # The peer that would have handed on their answers is gone.
-            below = opened.tree.without(self._document.index(name))
-            for other in (self._document.roster[index] for index in below):
+        elif self._membership.gone(name):
+            # The peer that would have handed on the answers of those below it is gone.
+            for index in opened.branches.tree.without(self.document.index(name)):
+                other = self.document.roster[index]
                 if other not in opened.answered and not self._membership.gone(other):
                     self._send(opened, other)
         self.look()
 
     def _take(self, opened: OpenRound, name: str, ref: tasks.Ref | None, abstains: str) -> None:
         """Take one peer's contribution, or why there is none and the signed refusal; fetch a contribution that is a blob."""
-        index = self._document.index(name)
+        index = self.document.index(name)
         if self._job.bars(name) and abstains != NOT_ASKED:
             ref, abstains = None, REVOKED
         known = opened.contributions.get(index)
@@ -385,8 +353,7 @@ class AggregatorTerm(JobPart):
         self.look()
 
     def _count(self, opened: OpenRound, part: Part) -> None:
-        """Take what a partial sum reports about the peers in it."""
-        roster = self._document.roster
+        roster = self.document.roster
         for index in members_of(part.answered):
             if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
                 self._patience.heard(roster[index])
@@ -399,25 +366,6 @@ class AggregatorTerm(JobPart):
                 opened.adopted[roster[index]] = None
         opened.abstained.update(part.abstained)
 
-    def _drop(self, opened: OpenRound, name: str) -> list[str]:
-        """Discard what a revoked peer acknowledged and contributed; return the peers that must be asked directly.
-
-        A partial sum cannot be taken apart, so these are all other peers in it.
-        """
-        roster, index = self._document.roster, self._document.index(name)
-        opened.adopted.pop(name, None)
-        opened.answered.pop(name, None)
-        for kept in (opened.contributions, opened.abstained, opened.pulling, opened.refusals):
-            kept.pop(index, None)
-        others = [] if opened.branches is None else list(opened.branches.drop(index))
-        for other in others:
-            opened.adopted.pop(roster[other], None)
-            if other not in opened.contributions:
-                opened.answered.pop(roster[other], None)
-                opened.abstained.pop(other, None)
-        opened.adopted_by_majority = has_majority(opened.adopted, roster)
-        return [roster[other] for other in others]
-
     # -- progress ---------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -426,51 +374,67 @@ class AggregatorTerm(JobPart):
         if opened is None or opened.combining:
             return
         if not opened.adopted_by_majority:
-            roster = self._document.roster
-            if not has_majority(opened.holders(roster, signed=bool(self._document.treatment.verify)), roster):
+            holders = opened.holders(signed=bool(self.document.treatment.verify))
+            if not has_majority(holders, self.document.roster):
                 return
             opened.adopted_by_majority = True
             self._headway.reached(opened.round)
         if opened.final:
-            self._hooks.finished(self.term, opened)
-        elif cancel := self._job.cancels.of(self._document) or self._revocation(opened):
+            self._rule.finished(self.term, opened)
+        elif cancel := self._job.cancels.of(self.document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
                 opened.combining = True  # without waiting for contributions
                 self._report(round_reports.Cancelling, term=self.term, round=opened.round, by=cancel.by)
-                ends = self._job.cancels.rules(self._document)
+                ends = self._job.cancels.rules(self.document)
                 self._compute(tasks.CancelJob(*self._of_job, opened.ref, cancel, ends, keys=self._job.keys))
             elif self._reported(opened):  # what was revealed is to be in the last state
                 opened.use()
                 self._secure.close(opened, self._abstained(opened), cancel)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
-            self._combine(opened)
+            opened.use()
+            self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.round)
+            abstained = self._abstained(opened)
+            if opened.secure is not None:
+                self._secure.close(opened, abstained)
+            else:
+                self._compute(
+                    tasks.CombineRound(*self._of_job, opened.ref, opened.used, abstained, keys=self._job.keys)
+                )
 
     def _revocation(self, opened: OpenRound) -> CancelProof | None:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
-        wanted = opened.wanted() if self._document.treatment.missing == "all" else ()
-        names = (self._document.roster[index] for index in wanted)
+        wanted = opened.wanted() if self.document.treatment.missing == "all" else ()
+        names = (self.document.roster[index] for index in wanted)
         return next((CancelProof("", name) for name in names if self._job.bars(name)), None)
 
     def _complete(self, opened: OpenRound) -> bool:
-        """Return whether all wanted peers have answered, or need not be waited for."""
         if opened.one:
             # A proposer that abstains ends the round, and the next round asks the next one. One that is gone is replaced.
             while opened.proposer >= 0 and self._settled(opened, opened.proposer):
                 if opened.proposer not in opened.left_out:
                     return True
-                self._next_proposer(opened)
+                opened.proposer = self._proposer(opened)
+                if opened.proposer >= 0:
+                    name = self.document.roster[opened.proposer]
+                    self._report(round_reports.ProposerAsked, proposer=name)
+                    opened.answered.pop(name, None)
+                    opened.opened_at = self._ctx.now
+                    if name == self._ctx.me:
+                        self._rule.adopt_own(self.term, opened)
+                    else:
+                        self._send(opened, name)
             return opened.proposer < 0
         if opened.too_few is not None and opened.too_few == opened.contributions:
             return False
         return all(self._settled(opened, index) for index in opened.asked)
 
     def _settled(self, opened: OpenRound, index: int) -> bool:
-        name = self._document.roster[index]
+        name = self.document.roster[index]
         if name in opened.answered or index in opened.left_out:
             return True
-        missing, waited_s = self._document.treatment.missing, self._ctx.now - opened.opened_at
+        missing, waited_s = self.document.treatment.missing, self._ctx.now - opened.opened_at
         gone = self._membership.gone(name) or self._patience.astray(name) or self._job.bars(name)
-        late = missing == "drop" and waited_s >= self._document.treatment.deadline_s
+        late = missing == "drop" and waited_s >= self.document.treatment.deadline_s
         # Without a contribution, and without a peer to ask next, the round would be empty.
         spared = self._proposer(opened, besides=index) >= 0 if opened.one else opened.enough
         if (missing != "all" and gone) or (late and spared):
@@ -481,39 +445,15 @@ class AggregatorTerm(JobPart):
     def _reported(self, opened: OpenRound) -> bool:
         """Return whether a job that was cancelled need wait for no more reports, whatever `missing` is."""
         waits_for = [index for index in opened.asked if not self._settled(opened, index)]
-        lost = (self._document.roster[index] for index in waits_for)
+        lost = (self.document.roster[index] for index in waits_for)
         return all(self._membership.gone(name) or self._patience.gives_up(name, opened.opened_at) for name in lost)
 
-    def _next_proposer(self, opened: OpenRound) -> None:
-        """Ask the next proposer of the permutation: this one is gone or silent."""
-        opened.proposer = self._proposer(opened)
-        if opened.proposer < 0:
-            return
-        name = self._document.roster[opened.proposer]
-        self._report(round_reports.ProposerAsked, proposer=name)
-        opened.answered.pop(name, None)
-        opened.opened_at = self._ctx.now
-        if name == self._ctx.me:
-            self._hooks.adopt_own(self.term, opened)
-        else:
-            self._send(opened, name)
-
-    def _combine(self, opened: OpenRound) -> None:
-        opened.use()
-        self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.round)
-        abstained = self._abstained(opened)
-        if opened.secure is not None:
-            self._secure.close(opened, abstained)
-            return
-        self._compute(tasks.CombineRound(*self._of_job, opened.ref, opened.used, abstained, keys=self._job.keys))
-
     def _abstained(self, opened: OpenRound) -> dict[int, str]:
-        """Return the peers whose contributions are missing, with reasons."""
         have = opened.contributors()
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
             if index not in have:
-                name = self._document.roster[index]
+                name = self.document.roster[index]
                 status = self._membership.status(name)
                 # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
@@ -523,7 +463,7 @@ class AggregatorTerm(JobPart):
 
     def _compute(self, task: tasks.Task) -> None:
         self._working = True
-        self._ctx.effects.append(Compute(tasks.TermToken(self._document.id, task.kind, self.term), task))
+        self._ctx.effects.append(Compute(tasks.TermToken(self.document.id, task.kind, self.term), task))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -562,7 +502,7 @@ class AggregatorTerm(JobPart):
         spread = opened is not None and not opened.combining and not opened.adopted_by_majority
         if stage != self._stage or not (self._working or spread or self._headway.computing):
             self._stage, self._moved_at = stage, self._ctx.now
-        alone = len(self._document.roster) == 1
+        alone = len(self.document.roster) == 1
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
 
     def _lose_patience(self, opened: OpenRound) -> bool:
@@ -572,13 +512,13 @@ class AggregatorTerm(JobPart):
         """
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:
-                self._send_around(opened.round, name, opened.message(self._document.id, self.term))
-            elif resort is Resort.GIVE_UP and self._document.treatment.missing == "all":
+                self._send_around(opened.round, name, opened.message(self.term))
+            elif resort is Resort.GIVE_UP and self.document.treatment.missing == "all":
                 self._report(round_reports.OutOfReach, opened.round, name)
                 return True
             else:
                 busy = resort is Resort.GIVE_UP_BUSY
-                opened.left_out[self._document.index(name)] = None
+                opened.left_out[self.document.index(name)] = None
                 self._patience.left_out(name, opened, busy=busy)
                 self._report(round_reports.LeftOut, opened.round, name, busy or None)
         return False

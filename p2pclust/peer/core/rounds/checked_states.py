@@ -37,7 +37,6 @@ class CheckedStates(JobPart):
         self.distrusted: dict[str, None] = {}
 
     def adopted(self, term: int, opener: str) -> None:
-        """Note which peer opened the state that this peer has adopted now."""
         self._opener = (term, opener)
 
     def passes(self, source: str, ref: tasks.Ref, *, final: bool, opened_in: int = 0) -> bool:
@@ -45,7 +44,7 @@ class CheckedStates(JobPart):
 
         `final` is what the sender says of it, and `opened_in` the term of the aggregator that opens it now.
         """
-        document, register = self._document, self._ledger.register
+        document, register = self.document, self.ledger.register
         if document.census or not (document.treatment.verify or (final and self._ctx.rosters.in_force is not None)):
             return True
         follows = register.ref is not None and register.term == opened_in and register.ref.digest != ref.digest
@@ -90,23 +89,21 @@ class CheckedStates(JobPart):
 
         After a restart this peer does not know which peer opened the first, and blames none.
         """
-        if self._opener == (self._ledger.register.term, source) and self._document.treatment.collect != "tree":
+        if self._opener == (self.ledger.register.term, source) and self.document.treatment.collect != "tree":
             self._distrust(source, reason)
 
     def _distrust(self, source: str, reason: str) -> None:
         if source not in self.distrusted:
             self.distrusted[source] = None
-            round_ = self._ledger.register.round
+            round_ = self.ledger.register.round
             self._report(RefutesState, round=round_, peer=source, reason=reason)
             self._job.suspicions.setdefault(source, (round_, f"it sent a state that does not follow: {reason}"))
             self._leave(source)
 
     def checking(self, digest: bytes) -> bool:
-        """Return whether the worker has that state."""
         return any(token.state == digest for token in self._asked)
 
     def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that are needed."""
         return tasks.blobs_of(ref for _, ref, _ in self._asked.values())
 
 

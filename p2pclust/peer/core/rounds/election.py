@@ -41,7 +41,6 @@ class Fitness:
         self._last: tuple[int, Sequence[str], list[str]] = (-1, (), [])  # what was found last, of which peers and facts
 
     def tell(self) -> None:
-        """Publish this peer's fitness."""
         if self.own != _USUAL:
             self._facts.publish(FITNESS, b"%d" % round(100 * self.own))
 
@@ -129,7 +128,7 @@ class Election(JobPart):
 
     def start(self, *, fresh: bool) -> None:
         """Begin. `fresh` is true for a job that this life of the peer has just received."""
-        named = self._document.treatment.aggregator == self._ctx.me and self._ledger.term == 1
+        named = self.document.treatment.aggregator == self._ctx.me and self.ledger.term == 1
         if named and fresh and self._stands:
             # All peers count the vote of term 1 as cast. After a restart, or after a lost store made an old document
             # look new, this would be a second life in one term.
@@ -140,7 +139,6 @@ class Election(JobPart):
     # -- called by the job ----------------------------------------------------------------------------------------
 
     def follow(self, aggregator: str, term: int) -> None:
-        """Follow the aggregator of `term`, which is not below the ledger's."""
         self.step_down(term)
         self.aggregator = self.terms[term] = aggregator
         self._refused.clear()
@@ -151,8 +149,8 @@ class Election(JobPart):
     def step_down(self, term: int) -> None:
         """Become a follower in `term`, which is not below the ledger's."""
         was = self.role
-        if term > self._ledger.term:
-            self._ledger.see(term)
+        if term > self.ledger.term:
+            self.ledger.see(term)
             self.aggregator = ""
             self._heard_at = float("-inf")
         elif was is Role.FOLLOWER:
@@ -160,7 +158,7 @@ class Election(JobPart):
         self.role = Role.FOLLOWER
         self._arm()
         if was is Role.AGGREGATOR:
-            self._report(Deposed, term=self._ledger.term)
+            self._report(Deposed, term=self.ledger.term)
             self._rule.deposed()
 
     def resign(self) -> None:
@@ -190,7 +188,6 @@ class Election(JobPart):
 
     @property
     def stands(self) -> bool:
-        """Whether this peer asks for votes at the moment."""
         return self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
 
     def revoked(self, name: str) -> None:
@@ -202,7 +199,6 @@ class Election(JobPart):
             self.aggregator_lost()
 
     def stop(self) -> None:
-        """End the election: the job is finished."""
         self._ctx.timers.cancel(self._timer)
         self.role = Role.FOLLOWER
 
@@ -221,9 +217,9 @@ class Election(JobPart):
         if self.aggregator:
             self._membership.check(self.aggregator)
         self.aggregator = ""
-        term, round_ = self._ledger.register.position
+        term, round_ = self.ledger.register.position
         # A peer that may not stand asks too: a finished peer answers with the final state.
-        self._ask_for_prevotes(PreVote(self._document.id, self._ledger.term + 1, term, round_))
+        self._ask_for_prevotes(PreVote(self.document.id, self.ledger.term + 1, term, round_))
         if self._stands:
             self.role = Role.PRE_CANDIDATE
             self._prevotes = {self._ctx.me: None}
@@ -232,14 +228,13 @@ class Election(JobPart):
             self.role = Role.FOLLOWER
 
     def receive(self, source: str, message: Message) -> None:
-        """Handle an election message of a roster peer."""
         match message:
             case PreVote():
                 self._on_prevote(source, message)
             case PreVoteReply():
-                if message.own_term > self._ledger.term:
+                if message.own_term > self.ledger.term:
                     self.step_down(message.own_term)
-                elif self._supports(source, message, Role.PRE_CANDIDATE) and message.term == self._ledger.term + 1:
+                elif self._supports(source, message, Role.PRE_CANDIDATE) and message.term == self.ledger.term + 1:
                     self._prevotes[source] = None
                     if self._to_ask is not None and len(self._prevotes) >= _EXPECTS:
                         self._ask(*self._to_ask)
@@ -248,10 +243,10 @@ class Election(JobPart):
             case RequestVote():
                 self._on_request(source, message)
             case VoteReply():
-                if self._supports(source, message, Role.CANDIDATE) and message.term == self._ledger.term:
+                if self._supports(source, message, Role.CANDIDATE) and message.term == self.ledger.term:
                     self._votes[source] = None
                     self._count_votes()
-            case StaleTerm() if message.term > self._ledger.term:
+            case StaleTerm() if message.term > self.ledger.term:
                 self.step_down(message.term)
 
     # -- answers ---------------------------------------------------------------------------------------------------
@@ -263,9 +258,9 @@ class Election(JobPart):
         the state was opened in that term by its only aggregator, and taking it over does not count as adopting it.
         """
         position, sticks = (message.register_term, message.register_round), self._sticks()
-        up_to_date = position >= self._ledger.register.position
-        granted = message.term > self._ledger.term and up_to_date and not sticks
-        reply = PreVoteReply(self._document.id, message.term, granted, self._ledger.term, self._ctx.store_id)
+        up_to_date = position >= self.ledger.register.position
+        granted = message.term > self.ledger.term and up_to_date and not sticks
+        reply = PreVoteReply(self.document.id, message.term, granted, self.ledger.term, self._ctx.store_id)
         self._ctx.send(source, reply)
         if sticks:
             return
@@ -277,19 +272,19 @@ class Election(JobPart):
             self._refused[source] = position
 
     def _on_request(self, source: str, message: RequestVote) -> None:
-        if self._ledger.stale(message.term):
-            self._ctx.send(source, StaleTerm(self._document.id, self._ledger.term))
+        if self.ledger.stale(message.term):
+            self._ctx.send(source, StaleTerm(self.document.id, self.ledger.term))
             return
-        if self._sticks() and message.term > self._ledger.term:
+        if self._sticks() and message.term > self.ledger.term:
             return  # a peer that was away must not depose an aggregator that works (Raft, 4.2.3)
-        if message.term > self._ledger.term:
+        if message.term > self.ledger.term:
             self.step_down(message.term)
-        up_to_date = (message.register_term, message.register_round) >= self._ledger.register.position
-        granted = self._ledger.voted_for in ("", source) and up_to_date
+        up_to_date = (message.register_term, message.register_round) >= self.ledger.register.position
+        granted = self.ledger.voted_for in ("", source) and up_to_date
         if granted:
-            self._ledger.vote(message.term, source)
+            self.ledger.vote(message.term, source)
             self._arm()
-        self._ctx.send(source, VoteReply(self._document.id, message.term, granted, self._ctx.store_id))
+        self._ctx.send(source, VoteReply(self.document.id, message.term, granted, self._ctx.store_id))
 
     def _sticks(self) -> bool:
         """Return whether this peer still hears an aggregator, or is one."""
@@ -300,29 +295,29 @@ class Election(JobPart):
     # -- counting --------------------------------------------------------------------------------------------------
 
     def _supports(self, name: str, reply: PreVoteReply | VoteReply, role: Role) -> bool:
-        return self.role is role and reply.granted and self._document.counts(name, reply.store_id)
+        return self.role is role and reply.granted and self.document.counts(name, reply.store_id)
 
     def _count_prevotes(self) -> None:
-        if has_majority(self._prevotes, self._document.roster):
+        if has_majority(self._prevotes, self.document.roster):
             self._prevotes = {}
             self.role = Role.CANDIDATE
-            self._ledger.vote(self._ledger.term + 1, self._ctx.me)
+            self.ledger.vote(self.ledger.term + 1, self._ctx.me)
             self._votes = {self._ctx.me: None}
             self._arm()
-            term, round_ = self._ledger.register.position
-            self._ask(RequestVote(self._document.id, self._ledger.term, term, round_), self._document.roster)
+            term, round_ = self.ledger.register.position
+            self._ask(RequestVote(self.document.id, self.ledger.term, term, round_), self.document.roster)
             self._count_votes()
 
     def _count_votes(self) -> None:
-        if has_majority(self._votes, self._document.roster):
+        if has_majority(self._votes, self.document.roster):
             self._become_aggregator()
 
     def _become_aggregator(self) -> None:
         self.role = Role.AGGREGATOR
-        self.aggregator = self.terms[self._ledger.term] = self._ctx.me
+        self.aggregator = self.terms[self.ledger.term] = self._ctx.me
         self._ctx.timers.cancel(self._timer)
-        term, round_ = self._ledger.term, self._ledger.register.round
-        self._report(Elected, term, round_, votes=len(self._votes), of=len(self._document.roster))
+        term, round_ = self.ledger.term, self.ledger.register.round
+        self._report(Elected, term, round_, votes=len(self._votes), of=len(self.document.roster))
         self._rule.elected()
 
     def _ask(self, message: Message, names: Sequence[str]) -> None:
@@ -336,7 +331,7 @@ class Election(JobPart):
         A peer that alone does not hear the aggregator would ask a thousand again and again, in vain. It asks the same few
         twice, because a voter offers its register to a candidate that it refuses a second time.
         """
-        roster, tries = self._document.roster, self._tries
+        roster, tries = self.document.roster, self._tries
         self._tries += 1
         self._to_ask = None
         if len(roster) <= _FEW or tries % _ASK_ALL == _ASK_ALL - 1:
@@ -359,34 +354,34 @@ class Election(JobPart):
         self._stand_after(0.0, self._ctx.timing.hurry_s, self._ctx.timing.election_min_s)
 
     def _stand_after(self, least_s: float, most_s: float, step_s: float) -> None:
-        """Draw a wait, from 1.25 (least fit) to 0.75 (fittest) times as long; those that do not stand first wait longer."""
+        """Draw a wait, from 1.25 (least fit) to 0.75 (fittest) times as long; those that do not stand first wait longer.
+
+        So does a peer while a clearly fitter one with an intact store is present: without this a less fit peer could win,
+        because the drawn times overlap. A peer whose last term had no result does not count as fitter, and waits itself: its
+        worker may hang. A peer that computes one answer for very long waits too.
+        """
+        tried = self._headway.tried
+
+        def able(name: str) -> bool:
+            own_store = self.document.counts(name, self._membership.store_id(name))
+            return own_store and name != self._ctx.me and name not in tried
+
         drawn_s = self._ctx.uniform(least_s, most_s) * (1.25 - 0.5 * self._fitness.own)
-        self._wait(drawn_s + (self._courtesy_s(step_s) + (0.0 if self._first else step_s)))
+        courtesy_s = 0.0
+        if self._ctx.me in tried or self._headway.may_hang():
+            courtesy_s = step_s * self._headway.courtesy_times()
+        elif self._fitness.clearly_fitter(self.document.roster, able):
+            courtesy_s = step_s
+        self._wait(drawn_s + (courtesy_s + (0.0 if self._first else step_s)))
 
     def _wait(self, wait_s: float) -> None:
         """Stand after so long, and later where answers take long: see `fire`."""
         self._waits = (self._ctx.now, wait_s)
         self._ctx.set_timer(self._timer, wait_s)
 
-    def _courtesy_s(self, at_most_s: float) -> float:
-        """Return how much longer to wait while a clearly fitter peer with an intact store is present.
-
-        Without this wait a less fit peer could win, because the drawn times overlap. A peer whose last term had no result
-        does not count as fitter, and waits itself: its worker may hang. A peer that computes one answer for very long waits
-        too.
-        """
-        if self._ctx.me in self._headway.tried or self._headway.may_hang():
-            return at_most_s * self._headway.courtesy_times()
-
-        def able(name: str) -> bool:
-            own_store = self._document.counts(name, self._membership.store_id(name))
-            return own_store and name != self._ctx.me and name not in self._headway.tried
-
-        return at_most_s if self._fitness.clearly_fitter(self._document.roster, able) else 0.0
-
     def _waiting(self) -> None:
         # An unreachable peer may be alive but cannot vote: count reachable peers only.
-        within_reach = [name for name in self._document.roster if self._ctx.routing.hop(name)]
+        within_reach = [name for name in self.document.roster if self._ctx.routing.hop(name)]
         present = sum(self._membership.present(name) for name in within_reach)
-        if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):
-            self._report(WaitsForMajority, present=present, of=len(self._document.roster))
+        if self.role is Role.FOLLOWER or present < majority(len(self.document.roster)):
+            self._report(WaitsForMajority, present=present, of=len(self.document.roster))

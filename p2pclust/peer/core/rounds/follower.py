@@ -6,48 +6,39 @@ that state, so an aggregator that asks again, and the next one, get the same bit
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
-from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
-from p2pclust.peer.core.rounds.election import Election
-from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.rounds.pad_notes import PadNotes
-from p2pclust.peer.core.rounds.workspace import JobWorkspace
+from p2pclust.peer.core.rounds.tree_sums import TreeSum
 from p2pclust.protocols.engine.reasons import REVOKED
 
 if TYPE_CHECKING:
-    from p2pclust.peer.core.rounds.tree_sums import TreeSum
+    from p2pclust.peer.core.rounds.job import AggregatedJob
 
 
 class Follower(JobPart):
-    """One peer's part in the rounds of one job.
+    """One peer's part in the rounds of one job."""
 
-    `notes` are of its secure sums; `own_term` is the term that it aggregates itself, if it does.
-    """
-
-    def __init__(
-        self, job: JobContext, election: Election, workspace: JobWorkspace, headway: Headway,
-        notes: PadNotes, own_term: Callable[[], AggregatorTerm | None],
-    ) -> None:  # fmt: skip
+    def __init__(self, job: JobContext, rule: AggregatedJob) -> None:
         super().__init__(job)
-        self._election = election
-        self._workspace = workspace
-        self._headway = headway
-        self._notes = notes
-        self.keeper = Keeper(job, election, notes)
+        self._rule = rule
+        self._election = rule.election
+        self._workspace = rule.workspace
+        self._headway = rule.headway
+        self._notes = rule.notes
+        self.keeper = Keeper(job, rule.election, rule.notes)
         self.states = CheckedStates(job, self._leave)
-        self._own_term = own_term
-        self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
+        #: By kind: the sender, and the message with a state that is on its way, or is checked.
+        self.waiting: dict[type[Message], tuple[str, Open | Close | HeldState]] = {}
         self._hashed: tuple[bytes, float] | None = None  # the pending state that the worker hashes, and since when
         self._answers: dict[tuple[bytes, int], tuple[tasks.Ref | None, str]] = {}  # of the state in the register
         self._proposer = -1
@@ -57,35 +48,33 @@ class Follower(JobPart):
     @property
     def phase(self) -> str:
         """The phase of this peer: ``fetching``, ``computing``, or only ``following``."""
-        if self._pending is not None or self._workspace.busy:
+        if Open in self.waiting or self._workspace.busy:
             return "fetching"
         return "computing" if self._headway.computing else "following"
 
     def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that this peer needs."""
         own = (ref for ref, _ in self._answers.values())
         sums = [] if self.place is None else self.place.refs()
-        waiting = [] if self._pending is None else [self._pending[1].digest]
+        waiting = [message.digest for _, message in self.waiting.values()]
         computing = [token.state for token in self._headway.computing]
         in_use = [*self.keeper.blobs_in_use(), *self.states.blobs_in_use()]
-        return tasks.blobs_of((self._ledger.register.ref, *own, *sums)) + waiting + computing + in_use
+        return tasks.blobs_of((self.ledger.register.ref, *own, *sums)) + waiting + computing + in_use
 
     def end(self) -> None:
-        """Drop everything: the job is finished or forgotten."""
         self.leave_place()
         self.keeper.end()
         self._answers.clear()
-        self._pending = None
+        self.waiting.clear()
 
     def revoked(self, name: str) -> None:
-        """Stop waiting for a state that a revoked peer opened."""
-        if self._pending is not None and self._pending[0] == name:
-            self._pending = None
+        """Stop waiting for states that a revoked peer sent."""
+        for kind in [kind for kind, (source, _) in self.waiting.items() if source == name]:
+            del self.waiting[kind]
 
     def _leave(self, name: str) -> None:
-        """Follow a peer no more that sent a refuted state."""
-        self.revoked(name)
-        if not self._ledger.finished:
+        if self.waiting.get(Open, ("", None))[0] == name:
+            del self.waiting[Open]
+        if not self.ledger.finished:
             self._election.revoked(name)
 
     # -- a place in the tree ----------------------------------------------------------------------------------------
@@ -97,12 +86,12 @@ class Follower(JobPart):
 
     def is_news(self, message: Open | Heartbeat) -> bool:
         """Return whether a message handed on in a tree is new; peers repeat it even when its aggregator may be gone."""
-        return (message.term, message.round) > max(self._ledger.register.position, self._here, self._direct)
+        return (message.term, message.round) > max(self.ledger.register.position, self._here, self._direct)
 
     def take_place(self, carrier: str, message: Open) -> None:
         """Take this peer's place in the message's tree, or note that the aggregator asks it directly."""
         position, place = (message.term, message.round), self.place
-        if not self._ledger.may_adopt(*position) or position < max(self._here, self._direct):
+        if not self.ledger.may_adopt(*position) or position < max(self._here, self._direct):
             return  # it may come late, and before the blob of a newer state is here
         if place is not None and self._here != position:
             self.leave_place()
@@ -112,35 +101,24 @@ class Follower(JobPart):
             place.again()
         else:
             self.leave_place()
-            from p2pclust.peer.core.rounds.tree_sums import TreeSum  # noqa: PLC0415 - few jobs have a tree
-
             try:
                 self.place = TreeSum(self._job, carrier, message)
             except WireError as error:
                 self._report(BadTree, reason=str(error))
 
     def leave_place(self) -> None:
-        """Leave the tree."""
         if self.place is not None:
             self.place.end()
             self.place = None
 
     # -- adopting ---------------------------------------------------------------------------------------------------
 
-    def blob_ready(self, digest: bytes) -> None:
-        """Adopt an opened state whose blob is complete now."""
-        if self._pending is not None and self._pending[1].digest == digest:
-            source, message = self._pending
-            self._pending = None
-            if not self._ledger.finished and message.term == self._ledger.term:
-                self.on_open(source, message)
-
     def on_open(self, source: str, message: Open) -> None:
         """Adopt a state, once it is here, and answer."""
-        register = self._ledger.register
-        if not self._ledger.may_adopt(message.term, message.round):
+        register = self.ledger.register
+        if not self.ledger.may_adopt(message.term, message.round):
             return  # an older message of this term, overtaken on the way
-        if not -1 <= message.proposer < len(self._document.roster):
+        if not -1 <= message.proposer < len(self.document.roster):
             return
         self._proposer = message.proposer
         held = register.ref is not None and register.ref.digest == message.digest
@@ -154,26 +132,26 @@ class Follower(JobPart):
             return
         ref = self.resolve(source, message)
         if ref is None:
-            self._pending = (source, message)
+            self.waiting[Open] = (source, message)
             return
-        self._pending = None
+        self.waiting.pop(Open, None)
         self.states.adopted(message.term, source)
         self._adopt(message.term, message.round, ref, final=message.final)
 
     def _is_second(self, message: Open, *, held: bool) -> bool:
         """Return whether a faulty aggregator opens two states in one round of one term, or one after the last."""
-        register = self._ledger.register
+        register = self.ledger.register
         if register.ref is None or register.term != message.term:
             return False
         return not (held and message.final) if register.final else not held and register.round == message.round
 
     def resolve(self, source: str, message: Open | Close | HeldState) -> tasks.Ref | None:
         """Return the state that a message names; None while it is fetched or checked, or if it must not be adopted."""
-        register, final = self._ledger.register, isinstance(message, Close) or message.final
+        register, final = self.ledger.register, isinstance(message, Close) or message.final
         held = register.ref is not None and register.ref.digest == message.digest
         if held and register.final is final:
             return register.ref
-        present = (name for name in self._document.roster if self._membership.present(name))
+        present = (name for name in self.document.roster if self._membership.present(name))
         ref = self._state_of(message, source, present)
         opened_in = message.term if isinstance(message, Open) else 0
         return ref if ref is not None and self.states.passes(source, ref, final=final, opened_in=opened_in) else None
@@ -184,7 +162,7 @@ class Follower(JobPart):
 
     def adopt_own(self, term: int, opened: OpenRound) -> bool:
         """Adopt what this peer opened, or answer it again; return whether it is new."""
-        register = self._ledger.register
+        register = self.ledger.register
         self._proposer = opened.proposer
         if register.position == (term, opened.round) and register.ref is not None:
             self._answer()
@@ -196,15 +174,15 @@ class Follower(JobPart):
     def learn(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         """Take over another peer's register, without answering for it."""
         self.leave_place()
-        self._pending = None
+        self.waiting.pop(Open, None)
         self._answers.clear()
         self._workspace.abandon()
-        self._ledger.learn(term, round_, ref, final=final)
+        self.ledger.learn(term, round_, ref, final=final)
 
     def _adopt(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
-        before = self._ledger.register.ref
+        before = self.ledger.register.ref
         self._report(PhaseBegun, phase="adopting", term=term, round=round_)
-        self._ledger.adopt(term, round_, ref, final=final)
+        self.ledger.adopt(term, round_, ref, final=final)
         self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:
             self._answers.clear()
@@ -215,7 +193,7 @@ class Follower(JobPart):
 
     def _answer(self) -> None:
         """Acknowledge the register's state with the contribution, which is computed first if necessary."""
-        register = self._ledger.register
+        register = self.ledger.register
         assert register.ref is not None
         key = (register.ref.digest, self._proposer)
         if register.final:
@@ -225,35 +203,30 @@ class Follower(JobPart):
         elif self._job.bars(self._ctx.me):
             self._acknowledge(None, REVOKED)
         elif not (self._workspace.busy or self._headway.computing):  # otherwise later: it skips the states between
-            keys, parent = self._job.keys, self._document.parent
+            keys, parent = self._job.keys, self.document.parent
             if parent:  # a child job uses the note of its parent
-                note = self._job.children.note_for(parent, self._document.parent_round)
+                note = self._job.children.note_for(parent, self.document.parent_round)
             else:
                 note = self._workspace.note_before(register.round)
             pads, asked = None if keys is None else self._notes.kept, (self._me, self._proposer)
-            self._compute(tasks.Contribute(*self._of_job, register.ref, *asked, note, pads=pads, keys=keys))
+            self.compute(tasks.Contribute(*self._of_job, register.ref, *asked, note, pads=pads, keys=keys))
 
-    def _compute(self, task: tasks.Contribute) -> None:
-        token = tasks.AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
+    def compute(self, task: tasks.Contribute) -> None:
+        """Hand a contribution to the worker, unless it has it already."""
+        token = tasks.AnswerToken(self.document.id, task.kind, task.state.digest, task.proposer)
         if token not in self._headway.computing:
             self._headway.computing[token] = (task, self._ctx.now)
             self._ctx.effects.append(Compute(token, task))
-
-    def look(self) -> None:
-        """Continue with the contribution if the workspace has all that it needs."""
-        task = self._workspace.look()
-        if task is not None:
-            self._compute(task)
 
     def contributed(self, token: tasks.AnswerToken, outcome: tasks.Outcome) -> None:
         """The contribution is computed, or the worker says what it needs first."""
         task, _ = self._headway.computing.pop(token)
         self._headway.ended += 1
-        register = self._ledger.register
-        if register.ref is None or self._ledger.finished:
+        register = self.ledger.register
+        if register.ref is None or self.ledger.finished:
             return
         if register.ref.digest != token.state:
-            if self._election.aggregator and register.term == self._ledger.term:
+            if self._election.aggregator and register.term == self.ledger.term:
                 self._answer()  # otherwise the next open asks for it
             return
         if isinstance(outcome, tasks.Wanted):
@@ -269,33 +242,24 @@ class Follower(JobPart):
         self._answer()
 
     def _acknowledge(self, contribution: tasks.Ref | None, abstains: str) -> None:
-        register = self._ledger.register
+        register = self.ledger.register
         assert register.ref is not None
-        term = self._own_term()
-        if term is not None:
-            term.own_answer(register.ref.digest, contribution, abstains)
+        if self._rule.term is not None:
+            self._rule.term.own_answer(register.ref.digest, contribution, abstains)
             return
         place = self.place
         if place is not None and place.of(register.term, register.round, register.ref.digest):
             place.own(register.ref, contribution, abstains)
             if self._direct != register.position:
                 return
-        if not self._election.aggregator or register.term != self._ledger.term:
+        if not self._election.aggregator or register.term != self.ledger.term:
             return  # no aggregator at the moment; the next open asks again
         ref = contribution or tasks.NOTHING
         message = Adopted(
-            self._document.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
+            self.document.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
             ref.digest, ref.size_bytes, ref.frames,
         )  # fmt: skip
         self._ctx.send(self._election.aggregator, message)
-
-    def _works_on(self, position: tuple[int, int]) -> bool:
-        """Return whether an answer in that round is being computed, or what it needs is fetched."""
-        if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
-            return self.awaits(self._pending[1].digest) and not self._hashes_for_long(self._pending[1].digest)
-        gathers = self.place is not None and self.place.busy()
-        answers = bool(self._headway.computing) or self._workspace.busy or gathers
-        return (answers and self._ledger.register.position == position) or self.keeper.busy(position)
 
     def _hashes_for_long(self, digest: bytes) -> bool:
         """Return whether this peer's worker has hashed a state for so long that it may hang; asked at every heartbeat."""
@@ -307,10 +271,15 @@ class Follower(JobPart):
         return self._ctx.now - self._hashed[1] > self._headway.busy_limit_s()
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
-        """Report to the aggregator what this peer has adopted, and whether it works."""
-        term, round_ = self._ledger.register.position
-        busy = self._works_on((message.term, message.round))
+        position, asked = self.ledger.register.position, (message.term, message.round)
+        _, waits = self.waiting.get(Open, ("", None))
+        if isinstance(waits, Open) and (waits.term, waits.round) == asked:
+            busy = self.awaits(waits.digest) and not self._hashes_for_long(waits.digest)
+        else:
+            gathers = self.place is not None and self.place.busy()
+            answers = bool(self._headway.computing) or self._workspace.busy or gathers
+            busy = (answers and position == asked) or self.keeper.busy(asked)
         reply = HeartbeatReply(
-            self._document.id, message.term, term, round_, self._ctx.store_id, busy, self._headway.ended
+            self.document.id, message.term, *position, self._ctx.store_id, busy, self._headway.ended
         )  # fmt: skip
         self._ctx.send(source, reply)

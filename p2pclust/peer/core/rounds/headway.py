@@ -45,8 +45,6 @@ class Headway(JobPart):
         self._own_terms = 0  # how many terms of this peer itself those are
         self.computing: dict[AnswerToken, tuple[Contribute, float]] = {}  # this peer's answers, and since when
 
-    # -- what happens -----------------------------------------------------------------------------------------------
-
     def begins(self, term: int, aggregator: str) -> None:
         """Note the aggregator of a term; the one before has not brought the job further than the newest state."""
         if term > self._term:
@@ -65,14 +63,12 @@ class Headway(JobPart):
         self.reached(round_ - 1)
 
     def reached(self, round_: int) -> None:
-        """Note that a majority has adopted the state of a round."""
         if round_ > self._reached:
             self._reached, self._terms = round_, 0
             self._own_terms = 0
             self.tried.clear()
 
     def answered(self, name: str) -> None:
-        """Note that a peer has answered, so its worker works."""
         self.hung.pop(name, None)
         if name in self._doubtful:
             del self._doubtful[name]
@@ -91,8 +87,6 @@ class Headway(JobPart):
         if not proven:
             self._doubtful[name] = None
 
-    # -- what follows -----------------------------------------------------------------------------------------------
-
     def standing_limit_s(self) -> float:
         """Return for how long this term may make no progress before another peer should aggregate."""
         doublings = min(max(self._terms - 1, 0), _MOST_DOUBLINGS)
@@ -104,7 +98,7 @@ class Headway(JobPart):
         As many times as measured answers require; at most 1 in the first term, 2 in the second, 4 in the third, and so on.
         """
         required = _ANSWERS * self._membership.answer_s() / self._ctx.timing.election_min_s
-        return max(1.0, min(required, 2.0 ** min(self._ledger.term - 1, _MOST_DOUBLINGS)))
+        return max(1.0, min(required, 2.0 ** min(self.ledger.term - 1, _MOST_DOUBLINGS)))
 
     def courtesy_times(self) -> float:
         """Return how many times as long as usual this peer lets others stand first: twice with each own term in vain.
@@ -127,4 +121,4 @@ class Headway(JobPart):
         return max(shortest_s, _BUSY_ANSWERS * slowest_s)
 
     def _shortest_s(self) -> float:
-        return 2 * self._document.treatment.patience_s + self._ctx.timing.election_max_s + self._ctx.timing.quiet_s
+        return 2 * self.document.treatment.patience_s + self._ctx.timing.election_max_s + self._ctx.timing.quiet_s

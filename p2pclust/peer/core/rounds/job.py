@@ -32,7 +32,7 @@ from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.rounds.pad_notes import PadNotes, ReportedSets
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 
 #: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
@@ -57,16 +57,13 @@ class AggregatedJob(PeerJob):
     def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None) -> None:
         super().__init__(job)
         self._began_at = job.context.now
-        self._headway = Headway(job)
-        self.election = Election(job, self, fitness, self._headway)
+        self.headway = Headway(job)
+        self.election = Election(job, self, fitness, self.headway)
         self.terms = self.election.terms
         self.workspace = JobWorkspace(job, note)
-        self._term: AggregatorTerm | None = None
-        self._notes = PadNotes(job.context, job.document, pads)
-        self.reported_sets = ReportedSets(job, self._notes)
-        self._follower = Follower(job, self.election, self.workspace, self._headway, self._notes, self._own_term)
-        #: Senders and messages with a final state, or with a newer register, whose blob is on its way.
-        self._waiting: dict[type[Message], tuple[str, Close | HeldState]] = {}
+        self.term: AggregatorTerm | None = None  # while this peer aggregates
+        self.notes = PadNotes(job, pads)
+        self.follower = Follower(job, self)
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
         self._closing: TimerKey = ("job", self.id, "close")
@@ -74,22 +71,17 @@ class AggregatedJob(PeerJob):
         #: The newest term and round that each peer reported to have adopted in this term, and its store.
         self._adopted: dict[str, tuple[int, int, str]] = {}
 
-    def _own_term(self) -> AggregatorTerm | None:
-        return self._term
-
     def start(self, *, fresh: bool) -> None:
-        """Begin, or continue after a restart."""
         self.workspace.start()
         if not self.ledger.finished:
             self.election.start(fresh=fresh)
         else:
-            self.reported_sets.go_on()
+            self.notes.go_on()
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        """Handle a message of this job from a roster peer."""
-        distrusted = source in self._follower.states.distrusted and not self.ledger.finished
+        distrusted = source in self.follower.states.distrusted and not self.ledger.finished
         if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)) or self._too_early(message):
             return
         if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
@@ -109,15 +101,14 @@ class AggregatedJob(PeerJob):
             case HeldState():
                 self._on_offer(source, message)
             case Unpad() if self.document.treatment.secure:
-                self._follower.keeper.on_unpad(source, message)
-            case Pads() if self._term is not None and message.term == self.ledger.term:
-                self._term.on_pads(source, message)
+                self.follower.keeper.on_unpad(source, message)
+            case Pads() if self.term is not None and message.term == self.ledger.term:
+                self.term.on_pads(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.own.forgot("a peer holds a later promise of it")
 
     def _about_the_end(self, source: str, message: Message) -> None:
-        """Handle a message about the end of the job, or one that comes after it."""
         match message:
             case Close():
                 self._on_close(source, message)
@@ -177,7 +168,7 @@ class AggregatedJob(PeerJob):
         """Return whether another peer aggregates that term, as far as this one has heard: a term has one aggregator."""
         named = self.document.treatment.aggregator if term == 1 else ""
         known = named or self.election.terms.get(term, source)
-        if known == source or known in self._follower.states.distrusted:
+        if known == source or known in self.follower.states.distrusted:
             return False
         self._report(round_reports.SecondAggregator, peer=source, term=term, aggregator=known)
         return True
@@ -192,38 +183,38 @@ class AggregatedJob(PeerJob):
             return
         if self._aggregates_another(source, message.term):
             return
-        if carrier == source or self._follower.is_news(message):
+        if carrier == source or self.follower.is_news(message):
             self.election.follow(source, message.term)
-            self._headway.begins(message.term, source)
-        if self._follower.place is not None and message.term > self._follower.place.opened.term:
-            self._follower.leave_place()
+            self.headway.begins(message.term, source)
+        if self.follower.place is not None and message.term > self.follower.place.opened.term:
+            self.follower.leave_place()
         if isinstance(message, Open):
-            self._follower.take_place(carrier, message)
-            self._follower.on_open(source, message)
+            self.follower.take_place(carrier, message)
+            self.follower.on_open(source, message)
         else:
-            self._follower.on_heartbeat(source, message)
+            self.follower.on_heartbeat(source, message)
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
-        if self._term is None or message.term != self.ledger.term:
+        if self.term is None or message.term != self.ledger.term:
             self._report(round_reports.LateAnswer, peer=source, term=message.term)
             return
         known = self._adopted.get(source)
         if isinstance(message, Adopted):
             if known is None or known[:2] <= (message.term, message.round):
                 self._adopted[source] = (message.term, message.round, message.store_id)
-            self._term.on_adopted(source, message)
+            self.term.on_adopted(source, message)
             return
         held = (message.register_term, message.register_round)
         if known is not None and (known[0], known[2]) == (message.term, message.store_id) and held < known[:2]:
             # Its register seems to have gone back; after an old message this does no harm.
             self._ctx.send(source, Reminder(self.id, *known))
-        self._term.on_heartbeat_reply(source, message)
+        self.term.on_heartbeat_reply(source, message)
 
     def _on_partial(self, source: str, message: Partial) -> None:
         try:
-            if self._term is not None:
-                self._term.on_partial(source, message)
-            elif (place := self._follower.place) is not None and place.of(message.term, message.round, message.digest):
+            if self.term is not None:
+                self.term.on_partial(source, message)
+            elif (place := self.follower.place) is not None and place.of(message.term, message.round, message.digest):
                 place.receive(source, message)
         except WireError as error:
             self._report(round_reports.BadPart, peer=source, reason=str(error))
@@ -231,24 +222,23 @@ class AggregatedJob(PeerJob):
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""
         position = (message.entry_epoch, message.entry_round)
-        self._waiting.pop(HeldState, None)
+        self.follower.waiting.pop(HeldState, None)
         if not self.election.stands or position <= self.ledger.register.position:
             return
-        ref = self._follower.resolve(source, message)
+        ref = self.follower.resolve(source, message)
         if ref is not None:
             self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
-            self._follower.learn(*position, ref, final=message.final)
+            self.follower.learn(*position, ref, final=message.final)
             self.election.hurry()
-        elif self._follower.awaits(message.digest):
-            self._waiting[HeldState] = (source, message)
+        elif self.follower.awaits(message.digest):
+            self.follower.waiting[HeldState] = (source, message)
 
     def fire(self, key: TimerKey) -> None:
-        """Handle a timer of this job."""
         match key[2]:
             case "election":
                 self.election.fire()
-            case "tick" if self._term is not None:
-                self._term.fire()
+            case "tick" if self.term is not None:
+                self.term.fire()
             case "close":
                 self._repeats += 1
                 for name in self._unconfirmed:
@@ -256,73 +246,75 @@ class AggregatedJob(PeerJob):
                         self._ctx.send(name, self._close_message())
                 if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
                     self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
-            case "gather" if self._follower.place is not None:
-                self._follower.place.fire()
+            case "gather" if self.follower.place is not None:
+                self.follower.place.fire()
             # The timer of the workspace only wakes this peer: the workspace is checked after every step.
 
     def computed(self, token: tasks.JobToken, outcome: tasks.Outcome) -> None:
-        """Pass on the outcome of a task."""
         if self.ledger.finished and not isinstance(token, tasks.EndToken):
-            self.reported_sets.end()  # the task may have come after the keys were forgotten
+            self.notes.end()  # the task may have come after the keys were forgotten
         match token:
             case tasks.AnswerToken():
-                self._follower.contributed(token, outcome)
-            case tasks.SumToken() if self._follower.place is not None:
-                self._follower.place.added(token, outcome)
+                self.follower.contributed(token, outcome)
+            case tasks.SumToken() if self.follower.place is not None:
+                self.follower.place.added(token, outcome)
             case tasks.PadsToken():
-                self._follower.keeper.taken(token, outcome)
+                self.follower.keeper.taken(token, outcome)
             case tasks.EndToken():
-                self.reported_sets.compared(outcome)
+                self.notes.compared(outcome)
             case tasks.CheckToken():
-                if self._follower.states.checked(token, outcome):
+                if self.follower.states.checked(token, outcome):
                     self.blob_ready(token.state)
-            case tasks.TermToken() if self._term is not None and not self.ledger.finished:
-                self._term.computed(token, outcome)
+            case tasks.TermToken() if self.term is not None and not self.ledger.finished:
+                self.term.computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        """Continue with what waited for this blob."""
-        for kind in (Close, HeldState):
-            source, message = self._waiting.get(kind, ("", None))
-            if isinstance(message, Close) and message.digest == digest:
+        waiting = self.follower.waiting
+        for kind in (Close, HeldState, Open):
+            source, message = waiting.get(kind, ("", None))
+            if message is None or message.digest != digest:
+                continue
+            if isinstance(message, Close):
                 self._on_close(source, message)
-            elif isinstance(message, HeldState) and message.digest == digest and not self.ledger.finished:
+            elif isinstance(message, HeldState):
                 self._on_offer(source, message)
-        self._follower.blob_ready(digest)
-        self._follower.keeper.blob_ready(digest)
-        if self._term is not None:
-            self._term.blob_ready(digest)
-        elif self._follower.place is not None:
-            self._follower.place.blob_ready(digest)
+            else:
+                del waiting[Open]
+                if message.term == self.ledger.term:
+                    self.follower.on_open(source, message)
+        self.follower.keeper.blob_ready(digest)
+        if self.term is not None:
+            self.term.blob_ready(digest)
+        elif self.follower.place is not None:
+            self.follower.place.blob_ready(digest)
 
     def look(self) -> None:
-        """Check whether the workspace has all that the contribution needs."""
-        self._follower.look()
+        """Continue with the contribution if the workspace has all that it needs."""
+        task = self.workspace.look()
+        if task is not None:
+            self.follower.compute(task)
 
     def revoked(self, name: str) -> None:
-        """Discard what a revoked peer sent."""
         self._unconfirmed.pop(name, None)
-        self._follower.revoked(name)
-        self._waiting = {kind: waits for kind, waits in self._waiting.items() if waits[0] != name}
+        self.follower.revoked(name)
         if not self.ledger.finished:
             self.election.revoked(name)
-            if self._term is not None:
-                self._term.revoked(name)
+            if self.term is not None:
+                self.term.revoked(name)
 
     def member_changed(self, name: str) -> None:
-        """React to a new membership status of a roster peer."""
         if self.ledger.finished:
             return
-        if self._term is not None:
-            self._term.member_changed(name)
+        if self.term is not None:
+            self.term.member_changed(name)
             return
-        if self._follower.place is not None:
-            self._follower.place.look()  # the peer may be below in the tree
+        if self.follower.place is not None:
+            self.follower.place.look()  # the peer may be below in the tree
         if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
 
     @property
     def keys(self) -> tasks.JobKeys | None:
-        """What tasks need where devices sign; None elsewhere."""
         return self._job.keys
 
     def standing(self) -> tuple[str, str, list[str]]:
@@ -330,40 +322,34 @@ class AggregatedJob(PeerJob):
         aggregator, roster = self.election.aggregator, self.document.roster
         if self.ledger.finished:
             return "finished", "", []
-        if self._term is not None:
-            return self._term.phase, aggregator, self._term.waits_for()
+        if self.term is not None:
+            return self.term.phase, aggregator, self.term.waits_for()
         if not aggregator:
             return "electing", "", [name for name in roster if not self._membership.present(name)]
-        phase = self._follower.phase
+        phase = self.follower.phase
         return phase, aggregator, [aggregator] if phase == "following" else []
 
     def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that this job needs."""
-        opened = [] if self._term is None else self._term.blobs_in_use()
-        waiting = [message.digest for _, message in self._waiting.values()]
-        return self._follower.blobs_in_use() + waiting + opened + self.workspace.blobs_in_use()
+        opened = [] if self.term is None else self.term.blobs_in_use()
+        return self.follower.blobs_in_use() + opened + self.workspace.blobs_in_use()
 
     def forget(self) -> None:
         self.election.stop()
-        self._follower.end()
+        self.follower.end()
         self.deposed()
         self.workspace.forget()
-        self._notes.forget()
-        if not self.ledger.finished:
-            self.reported_sets.end()
-        self.reported_sets.forget()
+        self.notes.forget()
         self._ctx.timers.cancel(self._closing)
         super().forget()
 
     # -- called by the election and the term ---------------------------------------------------------------------------
 
     def elected(self) -> None:
-        """Begin a term as its aggregator."""
-        self._headway.begins(self.ledger.term, self._ctx.me)
+        self.headway.begins(self.ledger.term, self._ctx.me)
         self._job.series.tell(self.document)
-        self._follower.leave_place()
-        self._term = AggregatorTerm(self._job, self.election, self._headway, self._notes, self._follower.keeper, self)
-        self._term.begin()
+        self.follower.leave_place()
+        self.term = AggregatorTerm(self._job, self)
+        self.term.begin()
 
     def offer(self, candidate: str) -> None:
         """Send a candidate this peer's register, which is newer than its own."""
@@ -376,21 +362,20 @@ class AggregatedJob(PeerJob):
             self._ctx.send(candidate, held)
 
     def deposed(self) -> None:
-        """Stop aggregating."""
-        if self._term is not None:
-            self._term.end()
-            self._term = None
+        if self.term is not None:
+            self.term.end()
+            self.term = None
 
     def cancelled(self) -> None:
         """Check whether this peer, as the aggregator, must end the cancelled job."""
-        if self._term is not None and not self.ledger.finished:
-            self._term.look()
+        if self.term is not None and not self.ledger.finished:
+            self.term.look()
 
     def adopt_own(self, term: int, opened: OpenRound) -> None:
         """Adopt what this peer opened: the aggregator is its own first follower."""
-        new = self._follower.adopt_own(term, opened)
-        if new and self._term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
-            self._term.own_adopted()
+        new = self.follower.adopt_own(term, opened)
+        if new and self.term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
+            self.term.own_adopted()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -406,20 +391,19 @@ class AggregatedJob(PeerJob):
 
     def _stop(self) -> None:
         self.election.stop()
-        self._follower.end()
+        self.follower.end()
         self.deposed()
         self.workspace.finish()
-        self._waiting.clear()
-        self.reported_sets.end()
+        self.notes.end()
 
     def _on_close(self, source: str, message: Close) -> None:
         if not self.ledger.finished:
             held = self.ledger.register
             running = held.ref is not None and held.ref.digest == message.digest and not held.final
-            ref = None if running else self._follower.resolve(source, message)
+            ref = None if running else self.follower.resolve(source, message)
             if ref is None:
-                if message.size_bytes > self._ctx.limits.inline_bytes or self._follower.awaits(message.digest):
-                    self._waiting[Close] = (source, message)
+                if message.size_bytes > self._ctx.limits.inline_bytes or self.follower.awaits(message.digest):
+                    self.follower.waiting[Close] = (source, message)
                 elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))
                 return

@@ -99,14 +99,14 @@ class JobPart:
         self._ctx = job.context
         self._membership = job.membership
         self._blobs = job.blobs
-        self._document = job.document
-        self._ledger = job.ledger
+        self.document = job.document
+        self.ledger = job.ledger
         self._me = job.document.index(job.context.me)
 
     @property
     def _of_job(self) -> tuple[bytes, int]:
         """The first two fields of all tasks of the job."""
-        return self._document.job, len(self._document.roster)
+        return self.document.job, len(self.document.roster)
 
     def _describing(self, ref: Ref | None, keys: JobKeys | None = None) -> Task:
         """Return the task that describes a state to the core, or that makes the first one if there is none yet."""
@@ -116,11 +116,10 @@ class JobPart:
         self, kind: Callable[Concatenate[str, str | None, _P], Report], *of: _P.args, **named: _P.kwargs
     ) -> None:
         """Make a report, whose first two fields are `Document.named`."""
-        job, within = self._document.named
+        job, within = self.document.named
         self._ctx.report(kind(job, within, *of, **named))
 
     def _send_around(self, round_: int, name: str, message: Message) -> None:
-        """Ask a silent peer through others."""
         relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
         self._report(Relayed, round=round_, peer=name, via=relays)
 
@@ -147,15 +146,12 @@ class PeerJob(JobPart, ABC):
 
     def __init__(self, job: JobContext) -> None:
         super().__init__(job)
-        self.document = job.document
-        self.ledger = job.ledger
         self.suspicions = job.suspicions
         self.bars = job.bars
         self.id = job.document.id
         self.terms: Mapping[int, str] = {}  #: by term: the aggregators that this life of the peer has heard of
 
     def forget(self) -> None:
-        """Delete the timers and rows of this job."""
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
 

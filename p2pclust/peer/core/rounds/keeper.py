@@ -42,9 +42,8 @@ class Keeper(JobPart):
         self.held: Held | None = None  # of the newest state of which this peer released its pads
 
     def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that this peer needs."""
         held = [*(held for _, held in self._asked.values()), *([] if self.held is None else [self.held])]
-        waits = [] if self._waits is None or self._waits.term != self._ledger.term else [self._waits.sum]
+        waits = [] if self._waits is None or self._waits.term != self.ledger.term else [self._waits.sum]
         sent = [] if self._sent is None or not self._sent[1].pads else [self._sent[1].pads]
         return blobs_of(ref for one in held for ref in (one.state, one.sum)) + waits + sent
 
@@ -57,28 +56,23 @@ class Keeper(JobPart):
         return any((request.term, request.round) == position for request in requests)
 
     def end(self) -> None:
-        """Drop everything: the job is finished or forgotten."""
         self._asked.clear()
         self._sent = self._waits = self.held = None
 
-    # -- requests -----------------------------------------------------------------------------------------------------
-
     def on_unpad(self, source: str, message: Unpad) -> None:
-        """Answer the aggregator of this term."""
-        if self._ledger.stale(message.term):
-            self._ctx.send(source, StaleTerm(self._document.id, self._ledger.term))
-        elif source == self._election.aggregator and message.term == self._ledger.term:
-            if message.members:
-                self._unpad(source, message)
-            elif self.held is None or self.held.state.digest != message.digest:
+        if self.ledger.stale(message.term):
+            self._ctx.send(source, StaleTerm(self.document.id, self.ledger.term))
+            return
+        if source != self._election.aggregator or message.term != self.ledger.term:
+            return
+        if not message.members:  # the next aggregator gets what the one before had from this peer
+            if self.held is None or self.held.state.digest != message.digest:
                 self._refuse(source, message, "it has released no pads for that state")
-            else:  # the next aggregator gets what the one before had from this peer
+            else:
                 self._take(source, message, self.held, again=True)
-
-    def _unpad(self, source: str, message: Unpad) -> None:
-        """Take pads away for the aggregator that made the state in this peer's register."""
-        state = self._ledger.register.ref
-        if state is None or self._ledger.register.position != (message.term, message.round):
+            return
+        state = self.ledger.register.ref
+        if state is None or self.ledger.register.position != (message.term, message.round):
             return  # the state may still come, and the aggregator asks again
         ref = Ref.of(message.sum, message.size_bytes, message.payload)
         if state.digest != message.digest:
@@ -91,15 +85,14 @@ class Keeper(JobPart):
         self._take(source, message, Held(state, unpacked(message.members), ref), again=False)
 
     def blob_ready(self, digest: bytes) -> None:
-        """Continue with a request whose sum is here now."""
         message = self._waits
         if message is not None and message.sum == digest:
             self._waits = None
-            if message.term == self._ledger.term and self._election.aggregator:
+            if message.term == self.ledger.term and self._election.aggregator:
                 self.on_unpad(self._election.aggregator, message)
 
     def _take(self, source: str, message: Unpad, held: Held, *, again: bool) -> None:
-        token = PadsToken(self._document.id, TakePads.kind, message.term, message.digest, held.members)
+        token = PadsToken(self.document.id, TakePads.kind, message.term, message.digest, held.members)
         if barred := self._barred(held.members):
             self._ctx.send(source, RosterOffer(self._ctx.serial))  # it does not know yet
             self._refuse(source, message, f"{barred} was revoked, or has new keys")
@@ -109,7 +102,7 @@ class Keeper(JobPart):
             self._refuse(source, message, "it has taken its pads away for another set of peers")
         elif token not in self._asked:
             self._asked[token] = (message, held)
-            maker = Maker(self._document.index(source), message.term, message.round)
+            maker = Maker(self.document.index(source), message.term, message.round)
             task = TakePads(
                 *self._of_job, held.state, self._me,
                 held.members, maker, self._notes.kept, held.sum if again else None, keys=self._job.keys,
@@ -118,16 +111,16 @@ class Keeper(JobPart):
 
     def _barred(self, members: int) -> str:
         """Return a peer of the set, or this one, that takes part in the job no more; empty if there is none."""
-        roster, bars = self._document.roster, self._job.bars
+        roster, bars = self.document.roster, self._job.bars
         named = (name for index, name in enumerate(roster) if members >> index & 1 or name == self._ctx.me)
         return next((name for name in named if bars(name)), "")
 
     def taken(self, token: PadsToken, outcome: Outcome) -> None:
         """Note the set, on disk before the pads leave; or refuse."""
         message, held = self._asked.pop(token, (None, None))
-        if message is None or held is None or message.term != self._ledger.term or not self._election.aggregator:
+        if message is None or held is None or message.term != self.ledger.term or not self._election.aggregator:
             return  # another term began: its aggregator asks by itself
-        state, noted = self._ledger.register.ref, dict(self._notes.kept.sets)
+        state, noted = self.ledger.register.ref, dict(self._notes.kept.sets)
         if token.state not in noted and (state is None or state.digest != token.state):
             return  # this peer may have answered already, with its new key, that it took away no pads
         source = self._election.aggregator
@@ -151,6 +144,6 @@ class Keeper(JobPart):
 
     def _message(self, asked: Unpad, refusal: str, members: int, ref: Ref) -> Pads:
         return Pads(
-            self._document.id, asked.term, asked.round, asked.digest, refusal, packed(members), ref.digest,
+            self.document.id, asked.term, asked.round, asked.digest, refusal, packed(members), ref.digest,
             ref.size_bytes, ref.frames,
         )  # fmt: skip

@@ -37,13 +37,12 @@ class Patience(JobPart):
     def __init__(self, job: JobContext, headway: Headway) -> None:
         super().__init__(job)
         self._headway = headway
-        self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
+        self._heard: dict[str, float] = dict.fromkeys(self.document.roster, self._ctx.now)
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
         self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
         self.begin()
 
     def heard(self, name: str) -> None:
-        """Note a message from a peer."""
         self._heard[name] = self._ctx.now
 
     def works(self, name: str) -> None:
@@ -52,13 +51,11 @@ class Patience(JobPart):
         self._fetches[name] = None
 
     def computes(self, name: str) -> None:
-        """Note that a peer computes."""
         self._works[name] = self._ctx.now
         self._fetches.pop(name, None)
         self._computes[name] = (self._computes.get(name, (self._ctx.now, 0.0))[0], self._ctx.now)
 
     def rests(self, name: str) -> None:
-        """Note that a peer has answered."""
         self._works.pop(name, None)
         self._silent.pop(name, None)
         self._answered.setdefault(name, self._ctx.now)
@@ -69,7 +66,6 @@ class Patience(JobPart):
         self._silent.pop(name, None)
 
     def begin(self) -> None:
-        """Begin a new round."""
         self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
         # When a peer first and last reported that it computes, and which ones fetch, or send a contribution.
         self._computes: dict[str, tuple[float, float]] = {}
@@ -78,7 +74,6 @@ class Patience(JobPart):
         self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
 
     def revoked(self, name: str) -> None:
-        """Forget a revoked peer."""
         self._heard[name] = float("-inf")
         self._works.pop(name, None)
         self._computes.pop(name, None)
@@ -88,8 +83,8 @@ class Patience(JobPart):
         """Return whether a majority, this peer included, was heard within the time that an election takes."""
         timing = self._ctx.timing
         lately_s = timing.election_max_s * self._headway.election_times() + timing.quiet_s
-        heard = [name for name in self._document.roster if self._ctx.now - self._heard[name] < lately_s]
-        return has_majority([self._ctx.me, *heard], self._document.roster)
+        heard = [name for name in self.document.roster if self._ctx.now - self._heard[name] < lately_s]
+        return has_majority([self._ctx.me, *heard], self.document.roster)
 
     def works_still(self, name: str) -> bool:
         """Return whether a peer reported recently that it works, so that it need not be asked again."""
@@ -109,7 +104,7 @@ class Patience(JobPart):
         messages may be lost, and it is waited for again once an answer of it comes.
         """
         if busy:
-            asked = [self._document.roster[index] for index in opened.asked]
+            asked = [self.document.roster[index] for index in opened.asked]
             fast = sum(other in self._answered for other in asked)
             slow = sum(other in self._computes and other not in self._answered for other in asked)
             proven = not opened.one and fast >= max(_FEWEST_FAST, slow)
@@ -125,7 +120,7 @@ class Patience(JobPart):
         The limits are so many times the usual ones.
         """
         limit_s = self._headway.busy_limit_s(of=name)
-        silent = self.silent_s(name, since) > times * self._document.treatment.patience_s
+        silent = self.silent_s(name, since) > times * self.document.treatment.patience_s
         return silent or self._ctx.now - since > busy_times * limit_s
 
     def silent_s(self, name: str, since: float) -> float:
@@ -146,7 +141,7 @@ class Patience(JobPart):
         asked = frozenset(opened.asked)
         longest_s = 0.0
         for of, at in self._answered.items():
-            if self._document.index(of) in asked and of not in opened.relayed:
+            if self.document.index(of) in asked and of not in opened.relayed:
                 first, last = self._computes.get(of, (0.0, 0.0))  # it said so once per heartbeat
                 took_s = at - opened.opened_at if fetches else last - first + self._ctx.timing.heartbeat_s
                 longest_s = max(longest_s, took_s)
@@ -158,7 +153,7 @@ class Patience(JobPart):
         `chunks_left` is how many chunks were missing at the last call.
         """
         for index, ref in pulling.items():
-            left, name = self._blobs.left(ref.digest), self._document.roster[index]
+            left, name = self._blobs.left(ref.digest), self.document.roster[index]
             came, begun = chunks_left.get(index) != left, index in chunks_left
             chunks_left[index] = left
             if (came or self._holds_up(ref.digest)) and not self._blobs.spoiled_by(ref.digest, name):
@@ -181,11 +176,11 @@ class Patience(JobPart):
         ``missing = "all"`` only peers that are not gone are considered, and a peer that computes is waited for, however
         long that takes. With ``"drop"`` only the deadline counts, unless too few peers have contributed by then.
         """
-        missing, patience_s = self._document.treatment.missing, self._document.treatment.patience_s
+        missing, patience_s = self.document.treatment.missing, self.document.treatment.patience_s
         waited_s = self._ctx.now - opened.opened_at
-        in_time = missing == "drop" and (waited_s < self._document.treatment.deadline_s or opened.enough)
+        in_time = missing == "drop" and (waited_s < self.document.treatment.deadline_s or opened.enough)
         for index in () if in_time else (opened.proposer,) if opened.one else opened.asked:
-            name = self._document.roster[index] if index >= 0 else self._ctx.me
+            name = self.document.roster[index] if index >= 0 else self._ctx.me
             settled = name == self._ctx.me or name in opened.answered or index in opened.left_out
             if settled or (missing == "all" and self._membership.gone(name)):
                 continue

@@ -112,20 +112,23 @@ class Part:
     done: bool
 
 
-def _ref(message: Partial) -> Ref:
-    return Ref.of(message.contribution, message.size_bytes, message.payload)
-
-
 class Branches(JobPart):
-    """The latest part of each child of one peer, once its sum is here."""
+    """The tree below one peer, and the latest part of each of its children, once its sum is here."""
 
     def __init__(self, job: JobContext, tree: Tree) -> None:
         super().__init__(job)
-        self._tree = tree
+        self.tree = tree
         self.children = tree.children.get(self._me, ())
         self.parts: dict[int, Part] = {}
         self.barred = 0  # revoked peers, as bits: a part that includes one is discarded
         self._pulling: dict[int, Part] = {}
+
+    def along(self, child: int, message: Open) -> Open:
+        """Return the message with the part of the tree that a child hands it on along; any other peer is asked directly."""
+        tree = self.tree
+        if child not in self.children or tree.below[child] & self.barred:
+            return message
+        return replace(message, aggregator=self._me, height=tree.height[self._me], below=tree.pairs(child))
 
     def drop(self, peer: int) -> tuple[int, ...]:
         """Discard the parts with a revoked peer; return the other peers in them, which must be asked directly."""
@@ -144,7 +147,7 @@ class Branches(JobPart):
         WireError
             If it includes peers that are not below this child.
         """
-        child = self._document.index(source)
+        child = self.document.index(source)
         part = self._read(child, message)
         known = self.parts.get(child)
         if part.answered & self.barred:
@@ -164,15 +167,15 @@ class Branches(JobPart):
         if child not in self.children:
             raise WireError("a part from a peer that is not below")
         answered, adopted, summed = (unpacked(peers) for peers in (message.answered, message.adopted, message.summed))
-        if answered & ~self._tree.below[child] or (adopted | summed) & ~answered:
+        if answered & ~self.tree.below[child] or (adopted | summed) & ~answered:
             raise WireError("a part of peers that are not below")
         abstained = dict(zip(message.abstained, message.reasons, strict=False))
         if len(abstained) != len(message.reasons) or any(peer < 0 or not answered >> peer & 1 for peer in abstained):
             raise WireError("a part with reasons of peers that are not in it")
-        return Part(answered, adopted, summed, abstained, _ref(message) if summed else None, message.done)
+        ref = Ref.of(message.contribution, message.size_bytes, message.payload)
+        return Part(answered, adopted, summed, abstained, ref if summed else None, message.done)
 
     def blob_ready(self, digest: bytes) -> list[Part]:
-        """Return the parts whose sum is here now."""
         found = [child for child, part in self._pulling.items() if part.ref is not None and part.ref.digest == digest]
         for child in found:
             self.parts[child] = self._pulling.pop(child)
@@ -184,11 +187,9 @@ class Branches(JobPart):
         return {peer: part.ref for part in parts if part.ref is not None for peer in members_of(part.answered)}
 
     def refs(self) -> list[Ref | None]:
-        """Return the sums that are needed, complete or on their way."""
         return [part.ref for part in (*self.parts.values(), *self._pulling.values())]
 
     def sums(self) -> list[Given]:
-        """Return the complete sums, with the peers in them."""
         parts = (self.parts[child] for child in sorted(self.parts))
         return [(members_of(part.summed), part.ref) for part in parts if part.ref is not None]
 
@@ -199,8 +200,8 @@ class TreeSum(JobPart):
     def __init__(self, job: JobContext, carrier: str, message: Open) -> None:
         super().__init__(job)
         self.opened = message
-        self._tree = branch_of(message.below, self._me, len(self._document.roster))
-        if not self._tree.height[self._me] < message.height < len(self._document.roster):
+        self._tree = branch_of(message.below, self._me, len(self.document.roster))
+        if not self._tree.height[self._me] < message.height < len(self.document.roster):
             raise WireError(f"tree: its height is not {message.height}")  # waits follow from it
         self._above = carrier
         self._branches = Branches(job, self._tree)
@@ -210,16 +211,14 @@ class TreeSum(JobPart):
         self._sent_at = float("-inf")
         self._adding: tuple[SumToken, Part] | None = None  # the running task, and the rest of the message
         self._changed = False  # since that task began
-        self._timer: TimerKey = ("job", self._document.id, "gather")
+        self._timer: TimerKey = ("job", self.document.id, "gather")
         for child in self._branches.children:
             self._invite(child)
 
     def _invite(self, child: int) -> None:
-        """Hand the message on to a child."""
-        self._ctx.send(self._document.roster[child], replace(self.opened, below=self._tree.pairs(child)))
+        self._ctx.send(self.document.roster[child], replace(self.opened, below=self._tree.pairs(child)))
 
     def end(self) -> None:
-        """Stop the timer: another round began, or the job is over."""
         self._ctx.timers.cancel(self._timer)
 
     def of(self, term: int, round_: int, digest: bytes) -> bool:
@@ -233,21 +232,20 @@ class TreeSum(JobPart):
         return self._sent is None or self._ctx.now - self._sent_at < patience_s
 
     def refs(self) -> list[Ref | None]:
-        """Return the sums that are needed here."""
         own, sent = self._own, self._sent
-        handed = None if sent is None or not sent.contribution else _ref(sent)
+        handed = None
+        if sent is not None and sent.contribution:
+            handed = Ref.of(sent.contribution, sent.size_bytes, sent.payload)
         return [None if own is None else own.ref, handed, *self._branches.refs()]
 
     def again(self) -> None:
-        """Repeat the last message: the parent asks again."""
         if self._sent is not None:
             self._ctx.send(self._above, self._sent)
 
     def own(self, state: Ref, ref: Ref | None, abstains: str) -> None:
-        """Take this peer's own answer."""
         self._state = state
         me = 1 << self._me
-        counts = self._document.counts(self._ctx.me, self._ctx.store_id)
+        counts = self.document.counts(self._ctx.me, self._ctx.store_id)
         abstained = {self._me: abstains} if abstains else {}
         part = Part(me, me if counts else 0, me if ref is not None else 0, abstained, ref, True)
         if part != self._own:
@@ -256,13 +254,11 @@ class TreeSum(JobPart):
             self.look()
 
     def receive(self, source: str, message: Partial) -> None:
-        """Take a part from a child."""
         if self._branches.take(source, message) is not None:
             self._changed = True
             self.look()
 
     def blob_ready(self, digest: bytes) -> None:
-        """Take the parts whose sum is complete now."""
         if self._branches.blob_ready(digest):
             self._changed = True
             self.look()
@@ -274,7 +270,6 @@ class TreeSum(JobPart):
         self._hand_on()
 
     def look(self) -> None:
-        """Send what is here if all children are done; otherwise arm the timer."""
         if self._own is None:
             return
         if not self._missing():
@@ -285,14 +280,14 @@ class TreeSum(JobPart):
     def _wait_s(self, height: int) -> float:
         """Return how long to wait for the children: longer for a higher peer, so that those below give up first."""
         wait_s = self._ctx.timing.retry_s * (1 + height) / 2
-        if self._document.treatment.missing != "drop":
+        if self.document.treatment.missing != "drop":
             return wait_s
         # The aggregator waits no longer than the deadline.
-        return min(wait_s, self._document.treatment.deadline_s * (1 + height) / (1 + self.opened.height) / 2)
+        return min(wait_s, self.document.treatment.deadline_s * (1 + height) / (1 + self.opened.height) / 2)
 
     def _missing(self) -> list[int]:
         """Return the children that may send more; the aggregator asks the peers below a child that is gone."""
-        parts, roster = self._branches.parts, self._document.roster
+        parts, roster = self._branches.parts, self.document.roster
         waited = [child for child in self._branches.children if child not in parts or not parts[child].done]
         return [child for child in waited if not self._membership.gone(roster[child])]
 
@@ -317,7 +312,7 @@ class TreeSum(JobPart):
         if len(sums) > 1:
             assert self._state is not None
             task = AddUp(*self._of_job, self._state, tuple(sums), keys=self._job.keys)
-            token = SumToken(self._document.id, task.kind, self.opened.term, self.opened.round)
+            token = SumToken(self.document.id, task.kind, self.opened.term, self.opened.round)
             self._adding = (token, whole)
             self._ctx.effects.append(Compute(token, task))
         else:
@@ -332,28 +327,25 @@ class TreeSum(JobPart):
         summed = as_mask(outcome.peers) if isinstance(outcome, Summed) and ref is not None else 0
         unread = whole.summed & ~summed
         if unread:
-            self._report(ContributionsUnread, peers=[self._document.roster[i] for i in members_of(unread)])
+            self._report(ContributionsUnread, peers=[self.document.roster[i] for i in members_of(unread)])
         answered, adopted = whole.answered & ~unread, whole.adopted & ~unread
         self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=ref))
         self.look()
 
-    def _fitting(self, part: Part) -> Part:
-        """Leave out abstentions that would make the message too long, new ones first; the aggregator asks those peers."""
+    def _send(self, part: Part) -> None:
+        # Leave out abstentions that would make the message too long, new ones first: the aggregator asks those peers.
         said = () if self._sent is None else self._sent.abstained
         left, without = _MOST_REASON_BYTES, 0
         for peer in sorted(part.abstained, key=lambda peer: peer not in said):
             left -= len(part.abstained[peer].encode()) + 8
             if left < 0:
                 without |= 1 << peer
-        told = {peer: reason for peer, reason in part.abstained.items() if not without >> peer & 1}
-        return replace(part, answered=part.answered & ~without, adopted=part.adopted & ~without, abstained=told)
-
-    def _send(self, part: Part) -> None:
-        part = self._fitting(part)
+        reasons = {peer: reason for peer, reason in part.abstained.items() if not without >> peer & 1}
+        answered, adopted = part.answered & ~without, part.adopted & ~without
         opened, ref = self.opened, part.ref or NOTHING
         self._sent = Partial(
-            opened.job, opened.term, opened.round, opened.digest, packed(part.answered), packed(part.adopted),
-            packed(part.summed), tuple(part.abstained), tuple(part.abstained.values()), part.done,
+            opened.job, opened.term, opened.round, opened.digest, packed(answered), packed(adopted),
+            packed(part.summed), tuple(reasons), tuple(reasons.values()), part.done,
             ref.digest, ref.size_bytes, ref.frames,
         )  # fmt: skip
         self._sent_at = self._ctx.now

@@ -48,7 +48,6 @@ class _Closing:
     chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
     def missing(self) -> list[int]:
-        """Return the keepers that have not answered."""
         return [index for index in self.keepers if index not in self.removed]
 
 
@@ -69,10 +68,7 @@ class SecureTerm(JobPart):
         self._in_vain = False  # whether none of the keepers that were asked last in this term answered
         self.finished: tuple[int, ...] = ()  # the peers in the sum of the round of another aggregator
 
-    # -- closing a round ----------------------------------------------------------------------------------------------
-
     def close(self, opened: OpenRound, abstained: Mapping[int, str], cancel: CancelProof | None = None) -> None:
-        """Close a round whose answers are here."""
         secure = opened.secure
         assert secure is not None
         if secure.wants_keys:
@@ -80,7 +76,7 @@ class SecureTerm(JobPart):
             return
         self._closing = closing = _Closing(opened.ref, opened.round, secure, abstained, resumes=False)
         restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
-        waits = self._document.treatment.missing == "all"
+        waits = self.document.treatment.missing == "all"
         if flaw := self._problem_with(secure, as_mask(opened.contributors())):
             self._renew(closing, flaw)
         elif lost := [index for index in restarted if waits or index in secure.keepers]:
@@ -95,7 +91,7 @@ class SecureTerm(JobPart):
             return
         members = as_mask(outcome.peers)
         parts = (*outcome.peers, *closing.secure.keepers)
-        revoked = [index for index in parts if self._job.bars(self._document.roster[index])]
+        revoked = [index for index in parts if self._job.bars(self.document.roster[index])]
         if revoked:  # while the sum was made
             self._renew(closing, f"{self._names(revoked[:1])} was revoked, or has new keys")
         elif outcome.ref is None or (flaw := self._problem_with(closing.secure, members)):
@@ -104,7 +100,6 @@ class SecureTerm(JobPart):
             self._ask(closing, members, outcome.ref)
 
     def _problem_with(self, secure: tasks.SecureInfo, members: int) -> str:
-        """Return why the sum of these peers may not be revealed, or an empty string."""
         members = secure.revealable(members)
         if members.bit_count() < secure.cohort:
             return f"{members.bit_count()} contributed, and {secure.cohort} are needed"
@@ -132,11 +127,11 @@ class SecureTerm(JobPart):
     def _send_all(self, closing: _Closing, members: bytes, total: tasks.Ref) -> None:
         """Ask the other keepers; the maker has left its own pads out of the sum."""
         closing.message = Unpad(
-            self._document.id, self._term, closing.round, closing.state.digest, members, total.digest, total.size_bytes,
+            self.document.id, self._term, closing.round, closing.state.digest, members, total.digest, total.size_bytes,
             total.frames,
         )  # fmt: skip
         others = [index for index in closing.secure.keepers if index not in (self._me, closing.secure.maker)]
-        closing.keepers = {index: self._document.roster[index] for index in others}
+        closing.keepers = {index: self.document.roster[index] for index in others}
         closing.since = self._ctx.now
         for index in closing.keepers:
             self._send(closing, index)
@@ -147,11 +142,8 @@ class SecureTerm(JobPart):
         closing.sent_at[index] = self._ctx.now
         self._ctx.send(closing.keepers[index], closing.message)
 
-    # -- answers ------------------------------------------------------------------------------------------------------
-
     def on_pads(self, source: str, message: Pads) -> None:
-        """Take the answer of a keeper."""
-        closing, index = self._closing, self._document.index(source)
+        closing, index = self._closing, self.document.index(source)
         if closing is None or index not in closing.keepers or index in closing.removed:
             return
         if (message.term, message.round, message.digest) != (self._term, closing.round, closing.state.digest):
@@ -179,7 +171,6 @@ class SecureTerm(JobPart):
         self.look()
 
     def blob_ready(self, digest: bytes) -> None:
-        """Take an answer whose blob is complete now."""
         closing = self._closing
         for index in [] if closing is None else [i for i, ref in closing.pulling.items() if ref.digest == digest]:
             assert closing is not None
@@ -187,14 +178,12 @@ class SecureTerm(JobPart):
             self.look()
 
     def blobs(self) -> list[bytes]:
-        """Return the blobs that are needed."""
         closing = self._closing
         if closing is None:
             return []
         return tasks.blobs_of((closing.state, *closing.removed.values(), *closing.pulling.values()))
 
     def waits_for(self) -> list[str]:
-        """Return the keepers whose answers are missing, in roster order."""
         closing = self._closing
         return [] if closing is None else [closing.keepers[index] for index in closing.missing()]
 
@@ -208,7 +197,16 @@ class SecureTerm(JobPart):
             removed = tuple(sorted(closing.removed.items()))
             self._closing = None
             if closing.resumes:
-                self._finish(closing, held.members, removed)
+                maker = Maker(self._me, self._term, closing.round + 1)
+                self._note(closing, held.members)
+                self.finished = members_of(held.members)
+                own = self._keeper.held
+                if own is not None and own.state.digest == closing.state.digest:
+                    removed = (*removed, (self._me, own.sum))
+                task = tasks.FinishRound(
+                    *self._of_job, closing.state, held.members, maker, removed, keys=self._job.keys
+                )  # fmt: skip
+                self._compute(task)
             else:
                 given = ((members_of(held.members), held.sum),)
                 self._combine(closing.state, closing.round, given, closing.abstained, removed)
@@ -217,26 +215,15 @@ class SecureTerm(JobPart):
         elif gone := [index for index in missing if self._membership.gone(closing.keepers[index])]:
             self._renew(closing, f"{self._names(gone)} gone")
 
-    # -- what follows -------------------------------------------------------------------------------------------------
-
     def _combine(
         self, state: tasks.Ref, round_: int, given: tuple[tasks.Given, ...], abstained: Mapping[int, str],
         removed: tuple[tuple[int, tasks.Ref], ...], cancel: CancelProof | None = None,
     ) -> None:  # fmt: skip
         maker = Maker(self._me, self._term, round_ + 1)
-        rules, keys = None if cancel is None else self._job.cancels.rules(self._document), self._job.keys
+        rules, keys = None if cancel is None else self._job.cancels.rules(self.document), self._job.keys
         self._compute(
             tasks.CombineRound(*self._of_job, state, given, abstained, maker, removed, cancel, rules, keys=keys)
         )
-
-    def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, tasks.Ref], ...]) -> None:
-        maker = Maker(self._me, self._term, closing.round + 1)
-        self._note(closing, members)
-        self.finished = members_of(members)
-        own = self._keeper.held
-        if own is not None and own.state.digest == closing.state.digest:
-            removed = (*removed, (self._me, own.sum))
-        self._compute(tasks.FinishRound(*self._of_job, closing.state, members, maker, removed, keys=self._job.keys))
 
     def _renew(self, closing: _Closing, why: str, silent: tuple[int, ...] = ()) -> None:
         self._closing = None
@@ -244,11 +231,9 @@ class SecureTerm(JobPart):
             self._report(KeysRenewed, term=self._term, round=closing.round, reason=why)
         self._compute(tasks.RenewKeys(*self._of_job, closing.state, closing.abstained, silent, keys=self._job.keys))
 
-    # -- time -----------------------------------------------------------------------------------------------------------
-
     def revoked(self, name: str) -> None:
         """Ask for new keys if a revoked peer is in the set, or keeps pads."""
-        closing, index = self._closing, self._document.index(name)
+        closing, index = self._closing, self.document.index(name)
         if closing is not None and closing.message is not None:
             members = 0 if closing.held is None else closing.held.members
             if index in closing.keepers or members >> index & 1:
@@ -267,13 +252,21 @@ class SecureTerm(JobPart):
         self._patience.note_pulls(closing.pulling, closing.chunks_left)
         silent = closing.missing()
         lost = [index for index in silent if self._gives_up(closing, index)]
+        none_answered = not closing.removed and not closing.pulling
+        if lost and (self.document.treatment.missing == "all" or (none_answered and self._in_vain)):
+            for index in lost:
+                self._report(OutOfReach, closing.round, closing.keepers[index])
+            return True
         if lost:
-            return self._lose(closing, lost)
+            self._in_vain = none_answered
+            self._given_up += 1
+            self._renew(closing, f"{self._names(lost)} did not answer as keepers", tuple(lost))
+            return False
         for index in [index for index in silent if index not in closing.pulling]:
             if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
                 self._send(closing, index)
             silent_s = self._patience.silent_s(closing.keepers[index], closing.since)
-            if index not in closing.relayed and silent_s > self._document.treatment.patience_s / 2:
+            if index not in closing.relayed and silent_s > self.document.treatment.patience_s / 2:
                 closing.relayed[index] = None
                 self._send_around(closing.round, closing.keepers[index], closing.message)
         self.look()
@@ -289,17 +282,5 @@ class SecureTerm(JobPart):
         contributed = closing.held is None or bool(closing.held.members >> index & 1)
         return self._patience.gives_up(closing.keepers[index], closing.since, times, times if contributed else 1.0)
 
-    def _lose(self, closing: _Closing, lost: list[int]) -> bool:
-        """Give up keepers that were silent for too long, or return that another aggregator should try."""
-        none_answered = not closing.removed and not closing.pulling
-        if self._document.treatment.missing == "all" or (none_answered and self._in_vain):
-            for index in lost:
-                self._report(OutOfReach, closing.round, closing.keepers[index])
-            return True
-        self._in_vain = none_answered
-        self._given_up += 1
-        self._renew(closing, f"{self._names(lost)} did not answer as keepers", tuple(lost))
-        return False
-
     def _names(self, indices: list[int]) -> str:
-        return ", ".join(self._document.roster[index] for index in indices)
+        return ", ".join(self.document.roster[index] for index in indices)

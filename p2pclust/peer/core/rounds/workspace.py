@@ -52,7 +52,7 @@ class JobWorkspace(JobPart):
         self._holding: dict[bytes, int] = {}  # digest and size of the blobs to keep
         self._published: dict[bytes, int] = {}  # in the present round; no state refers to them yet
         self._preparing: _Preparing | None = None
-        self._timer: TimerKey = ("job", self._document.id, "desk")
+        self._timer: TimerKey = ("job", self.document.id, "desk")
         self._on_disk = stored is not None  # whether there may be a row
         if stored is not None:
             notes, holding = msgpack.unpackb(stored)
@@ -61,17 +61,15 @@ class JobWorkspace(JobPart):
 
     def start(self) -> None:
         """Verify the stored blobs after a restart, before they are offered again."""
-        others = [name for name in self._document.roster if name != self._ctx.me]
+        others = [name for name in self.document.roster if name != self._ctx.me]
         for digest, size_bytes in self._holding.items():
             self._blobs.pull(digest, size_bytes, others)
 
     @property
     def busy(self) -> bool:
-        """Whether a contribution waits for blobs or child jobs."""
         return self._preparing is not None
 
     def note_before(self, round_: int) -> bytes:
-        """Return the newest note of an earlier round."""
         return next((note for of, note in reversed(self._notes) if of < round_), b"")
 
     @property
@@ -79,11 +77,9 @@ class JobWorkspace(JobPart):
         """The newest note."""
         return self._notes[-1][1] if self._notes else b""
 
-    # -- what a contribution wants ------------------------------------------------------------------------------------
-
     def prepare(self, round_: int, task: Contribute, wanted: Wanted) -> None:
         """Fetch the blobs, and run the child jobs, that the contribution to this round needs."""
-        roster, me = self._document.roster, self._ctx.me
+        roster, me = self.document.roster, self._ctx.me
         fetches: dict[bytes, tuple[str, ...]] = {}
         self._holding = {**{blob.digest: blob.size_bytes for blob in wanted.blobs}, **self._published}
         # Every peer begins with another blob, so that not all ask the same source first.
@@ -107,7 +103,7 @@ class JobWorkspace(JobPart):
 
     def _child(self, round_: int, wanted: WantedJob) -> Document | None:
         """Return the document of a child job, the same at every peer; None if it cannot exist."""
-        parent = self._document
+        parent = self.document
         if not all(0 <= index < len(parent.roster) for index in (*wanted.roster, wanted.aggregator)):
             return None  # the aggregator was faulty
         names = tuple(parent.roster[index] for index in wanted.roster)
@@ -128,7 +124,6 @@ class JobWorkspace(JobPart):
         return document
 
     def look(self) -> Contribute | None:
-        """Return the task once all that it needs is here or given up; None until then."""
         preparing = self._preparing
         if preparing is None:
             return None
@@ -138,7 +133,7 @@ class JobWorkspace(JobPart):
         progress = (left, tuple(job.ledger.register.position for job in running), len(running))
         if progress != preparing.progress or any(job.election.aggregator for job in running):
             preparing.progress, preparing.progress_at = progress, self._ctx.now
-        patient = self._ctx.now - preparing.progress_at < self._document.treatment.patience_s
+        patient = self._ctx.now - preparing.progress_at < self.document.treatment.patience_s
         pending = [key for key in self._pending(preparing) if not self._hopeless(preparing, key)]
         if pending and patient:
             if not self._ctx.timers.armed(self._timer):
@@ -180,16 +175,12 @@ class JobWorkspace(JobPart):
         return name == self._ctx.me or not self._membership.gone(name)
 
     def _counts(self, document: Document, name: str) -> bool:
-        """Return whether the peer counts for a majority; a peer that lost its store answers, but does not count."""
         store_id = self._membership.store_id(name)
         return store_id == "" or document.counts(name, store_id)  # without news of the peer, assume its store is intact
 
     def abandon(self) -> None:
-        """Stop waiting: another round began."""
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
-
-    # -- what a contribution leaves ---------------------------------------------------------------------------------------
 
     def took(self, round_: int, outcome: Contributed | NoResult) -> None:
         """Store what a contribution published and its note, on disk before the acknowledgement leaves."""
@@ -209,24 +200,18 @@ class JobWorkspace(JobPart):
 
     def _save(self, *, sync: bool = True) -> None:
         self._on_disk = True
-        self._ctx.persist("note", self._document.id, self._row(), sync=sync)
+        row = msgpack.packb([self._notes, list(self._holding.items())])
+        self._ctx.persist("note", self.document.id, row, sync=sync)
 
     def _outlived(self, round_: int) -> list[AggregatedJob]:
-        """Return the child jobs that no repeated round can need."""
-        running = self._children.running(self._document.id)
+        running = self._children.running(self.document.id)
         return [job for job in running if job.document.parent_round <= round_ - _ROUNDS_BACK]
 
     def _drop(self, jobs: list[AggregatedJob]) -> None:
         for job in jobs:
             self._children.drop(job.id)
 
-    def _row(self) -> bytes:
-        """Return the row that is on disk."""
-        row: bytes = msgpack.packb([self._notes, list(self._holding.items())])
-        return row
-
     def blobs_in_use(self) -> list[bytes]:
-        """Return the blobs that are needed."""
         return [*self._holding, *self._published]
 
     def finish(self) -> None:
@@ -236,14 +221,12 @@ class JobWorkspace(JobPart):
         if here != self._holding:
             self._holding = here  # missing blobs would be requested indefinitely
             self._save(sync=False)
-        self._drop(self._children.running(self._document.id))
+        self._drop(self._children.running(self.document.id))
 
     def _here(self, digest: bytes) -> bool:
-        """Return whether the whole blob is here, even if it must still be verified."""
         return self._blobs.has(digest) or (self._blobs.fetching(digest) and self._blobs.left(digest) == 0)
 
     def forget(self) -> None:
-        """Finish, and delete the row."""
         self.finish()
         if self._on_disk:
-            self._ctx.persist("note", self._document.id, None, sync=False)
+            self._ctx.persist("note", self.document.id, None, sync=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from harness import Net, Packet, toy
@@ -11,7 +13,7 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Synced
-from p2pclust.peer.core.jobs.submission import Acceptance
+from p2pclust.peer.core.jobs.submission import Submissions
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
@@ -49,7 +51,7 @@ def test_a_submission_that_is_repeated_waits_for_a_majority_like_the_first(resta
 
 def test_a_revoked_peer_counts_for_no_acceptance() -> None:
     ctx = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
-    acceptance = Acceptance(ctx)
+    acceptance = Submissions(ctx, cast(Any, None))
     acceptance.await_(DOCUMENT)
     for name in ("p1", "p2"):
         acceptance.synced(name, DOCUMENT.id)

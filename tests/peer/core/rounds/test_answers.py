@@ -7,12 +7,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from harness import Net, Packet
+from harness import Net, Packet, opened_round
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
-from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
-from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, OpenRound
+from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -210,7 +209,7 @@ def test_while_it_computes_a_peer_is_not_asked_again() -> None:
 def test_a_peer_whose_contribution_never_comes_has_not_answered() -> None:
     """Its acknowledgement arrives, its blob does not: it was waited for anew in every round."""
     net, job = held()
-    term = net.job("p1", job)._term
+    term = net.job("p1", job).term
     assert term is not None
     large = replace(answers(net, "p2", job), contribution=bytes(32), size_bytes=10**6, payload=())
     net.arrive("p2", "p1", large)
@@ -224,7 +223,7 @@ def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
     def ref(name: bytes) -> Ref:
         return Ref(name * 32, 1, name)
 
-    opened = OpenRound(ref(b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+    opened = opened_round(ref(b"s"), "p1", "p2", "p3")
     opened.contributions = {0: ref(b"a"), 1: ref(b"b")}
     opened.refusals = {1: ref(b"c"), 2: ref(b"d")}
     opened.use()
@@ -235,10 +234,9 @@ def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
 def test_who_is_in_one_sum_with_a_revoked_peer_is_asked_again() -> None:
     """Except for those whose own contributions are here too."""
     names = ("p1", "p2", "p3", "p4")
-    term = SimpleNamespace(_document=SimpleNamespace(roster=names, index=names.index))
-    opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2, 3), one=False, opened_at=0.0)
+    opened = opened_round(Ref(b"s" * 32, 1, b"s"), *names)
     opened.branches = cast(Any, SimpleNamespace(drop=lambda index: [1, 3] if index == 2 else []))
     opened.answered = dict.fromkeys(names)
     opened.contributions = {0: Ref(b"a" * 32, 1, b"a"), 3: Ref(b"b" * 32, 1, b"b")}
-    assert AggregatorTerm._drop(cast(Any, term), opened, "p3") == ["p2", "p4"]
+    assert opened.drop("p3") == ["p2", "p4"]
     assert list(opened.answered) == ["p1", "p4"]

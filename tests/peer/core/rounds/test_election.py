@@ -404,7 +404,7 @@ def test_what_is_fetched_from_a_peer_that_sent_a_refuted_state_is_not_waited_for
     state = b"s1[]"
     large = Open(voter.id, FAR, 1, digest_of(state), 10**6, False, -1, ())  # to be pulled
     voter.net.arrive("p2", "p1", large)
-    follower = voter.job._follower
+    follower = voter.job.follower
     assert follower.phase == "fetching"
     follower._leave("p3")
     assert follower.phase == "fetching"
@@ -417,7 +417,7 @@ def test_a_wait_ends_soon_after_answers_become_fast_again(monkeypatch: pytest.Mo
     voter = Voter()
     voter.ask("p2", FAR)
     times, net = [40.0], voter.net
-    monkeypatch.setattr(voter.job._headway, "election_times", lambda: times[0])
+    monkeypatch.setattr(voter.job.headway, "election_times", lambda: times[0])
 
     def stood() -> bool:
         return voter.job.election.role is not Role.FOLLOWER

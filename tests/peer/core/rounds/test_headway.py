@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from harness import Net, toy
+from harness import Net, opened_round, toy
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
@@ -55,7 +55,7 @@ def test_a_follower_notes_which_peers_have_aggregated() -> None:
     net.hold_work = lambda name, effect: name == "p3"  # so the first round lasts
     job = net.submit("p1", toy(50), aggregator="p1", missing="all")
     net.advance(2.0)
-    assert list(net.job("p2", job)._headway.tried) == ["p1"]
+    assert list(net.job("p2", job).headway.tried) == ["p1"]
 
 
 def test_a_peer_whose_store_has_a_new_id_stands_in_no_election() -> None:
@@ -87,7 +87,7 @@ def test_a_term_tells_its_secured_rounds_which_peer_was_revoked(monkeypatch: pyt
     net.hold_work = lambda name, effect: name != "p1"
     job = net.submit("p1", toy(3), aggregator="p1")
     net.advance(0.5)
-    term, revoked = net.job("p1", job)._term, list[str]()
+    term, revoked = net.job("p1", job).term, list[str]()
     assert term is not None
     monkeypatch.setattr(term._secure, "revoked", revoked.append)
     term.revoked("p3")
@@ -103,7 +103,7 @@ def a_round(context: Context, n_peers: int = 3) -> tuple[Patience, OpenRound]:
     parts = SimpleNamespace(context=context, document=document, membership=membership, blobs=None, ledger=None)
     job = cast(JobContext, parts)
     patience = Patience(job, Headway(job))
-    opened = OpenRound(Ref(b"s", 1, b"s"), 0, final=False, asked=tuple(range(n_peers)), one=False, opened_at=0.0)
+    opened = opened_round(Ref(b"s", 1, b"s"), *names)
     patience.rests("p1")
     opened.answered["p1"] = None
     return patience, opened
@@ -278,7 +278,7 @@ def test_a_slow_peer_is_counted_again_once_its_worker_has_ended_an_answer() -> N
     net.until(lambda: net.job("p2", job).ledger.register.round > 3, limit_s=5.0)
     assert [name for name, _, _ in net.tasks] == ["p2"]
     net.do_work()
-    net.until(lambda: not net.job("p1", job)._headway.hung, limit_s=1.0)
+    net.until(lambda: not net.job("p1", job).headway.hung, limit_s=1.0)
     net.do_work()
     net.until(lambda: net.verbs("combined")[-1][1]["contributors"] == ["p1", "p2"], limit_s=1.0)
     assert len(net.verbs("left-out")) == 1

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from harness import Net, toy
+from harness import Net, opened_round, toy
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
@@ -50,11 +50,11 @@ class Term:
     """A term at p1 that has left p2 out of its round, and does not end it."""
 
     def __init__(self) -> None:
-        self._document = SimpleNamespace(roster=NAMES, index=NAMES.index)
+        self.document = SimpleNamespace(roster=NAMES, index=NAMES.index)
         self._ctx = SimpleNamespace(barred={}, me="p1")
         self._job = SimpleNamespace(bars=lambda name: False)
         self._patience = SimpleNamespace(rests=lambda name: None, heard=lambda name: None)
-        self.opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+        self.opened = opened_round(Ref(b"s" * 32, 1, b"s"), *NAMES)
         self.opened.left_out[1] = None
         self.looks = 0
 

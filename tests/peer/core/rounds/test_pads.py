@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from harness import pad_notes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
 from p2pclust.peer.core.messages import RosterOffer
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
-from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
+from p2pclust.peer.core.rounds.pad_notes import TABLE
 from p2pclust.peer.core.tasks import NoResult, PadsKept, PadsTaken, PadsToken, Ref, TakePads
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
@@ -45,7 +46,7 @@ def written(ctx: Context) -> list[Persist]:
 
 
 def test_a_second_set_for_one_state_is_refused() -> None:
-    notes = PadNotes(context(), DOCUMENT, None)
+    notes = pad_notes(context(), DOCUMENT, None)
     assert notes.allows(STATE, 0b111)
     notes.note(STATE, 0b111, (0b111,))
     assert notes.allows(STATE, 0b111)
@@ -57,7 +58,7 @@ def test_a_second_set_for_one_state_is_refused() -> None:
 
 def test_a_set_is_written_once_and_synced() -> None:
     ctx = context()
-    notes = PadNotes(ctx, DOCUMENT, None)
+    notes = pad_notes(ctx, DOCUMENT, None)
     notes.note(STATE, 0b111, (0b111,))
     notes.note(STATE, 0b111, (0b111,))
     (row,) = written(ctx)
@@ -67,11 +68,11 @@ def test_a_set_is_written_once_and_synced() -> None:
 @given(st.binary(min_size=32, max_size=32), st.dictionaries(st.binary(min_size=32, max_size=32), st.integers(1, 2**70)))
 def test_the_row_survives_a_restart(rows: bytes, sets: dict[bytes, int]) -> None:
     ctx = context()
-    notes = PadNotes(ctx, DOCUMENT, None)
+    notes = pad_notes(ctx, DOCUMENT, None)
     notes.contributed(rows)
     for state, members in sets.items():
         notes.note(state, members, (members,))
-    again = PadNotes(context(), DOCUMENT, written(ctx)[-1].value)
+    again = pad_notes(context(), DOCUMENT, written(ctx)[-1].value)
     assert (
         again.kept
         == notes.kept
@@ -83,7 +84,7 @@ def test_the_row_survives_a_restart(rows: bytes, sets: dict[bytes, int]) -> None
 
 def test_only_the_rows_of_the_first_contribution_are_noted() -> None:
     ctx = context()
-    notes = PadNotes(ctx, DOCUMENT, None)
+    notes = pad_notes(ctx, DOCUMENT, None)
     notes.contributed(b"")
     notes.contributed(b"r" * 32)
     notes.contributed(b"s" * 32)
@@ -92,13 +93,13 @@ def test_only_the_rows_of_the_first_contribution_are_noted() -> None:
 
 
 def test_a_peer_with_another_store_knows_that_its_notes_may_be_lost() -> None:
-    assert PadNotes(context(), DOCUMENT, None).kept.intact
-    assert not PadNotes(context(store_id="store-p2-1"), DOCUMENT, None).kept.intact
+    assert pad_notes(context(), DOCUMENT, None).kept.intact
+    assert not pad_notes(context(store_id="store-p2-1"), DOCUMENT, None).kept.intact
 
 
 def test_the_row_is_deleted_with_the_job() -> None:
     ctx = context()
-    PadNotes(ctx, DOCUMENT, None).forget()
+    pad_notes(ctx, DOCUMENT, None).forget()
     (row,) = written(ctx)
     assert (row.table, row.key, row.value) == (TABLE, DOCUMENT.id, None)
 
@@ -114,7 +115,7 @@ class Kept:
         self.register = SimpleNamespace(ref=Ref(STATE, 5, b"state"), position=(3, 5))
         self.ledger = SimpleNamespace(term=3, register=self.register, stale=lambda term: term < self.ledger.term)
         self.election = SimpleNamespace(aggregator="p1")
-        self.notes = PadNotes(self.ctx, DOCUMENT, None)
+        self.notes = pad_notes(self.ctx, DOCUMENT, None)
         self.barred: dict[str, None] = {}
         blobs = SimpleNamespace(has=lambda digest: True)
         job = SimpleNamespace(
@@ -275,7 +276,7 @@ def test_all_different_sets_of_the_job_stay_on_disk_and_reach_the_worker() -> No
     assert len(compute.task.pads.sets) == 4, "and the newest states, with the set of each"
     row = written(kept.ctx)
     assert row == [], "nothing is written before the worker has answered"
-    again = PadNotes(context(), DOCUMENT, stored_by(kept))
+    again = pad_notes(context(), DOCUMENT, stored_by(kept))
     assert again.kept.released == compute.task.pads.released
 
 

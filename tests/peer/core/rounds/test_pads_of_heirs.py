@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+from harness import pad_notes
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
@@ -13,7 +14,7 @@ from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
-from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
+from p2pclust.peer.core.rounds.pad_notes import TABLE
 from p2pclust.peer.core.tasks import PadsTaken, PadsToken, Ref
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
@@ -30,7 +31,7 @@ def test_the_set_of_an_aggregator_is_synced_before_its_own_pads_leave_for_the_ne
     ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
     ledger.stale = lambda term: term < ledger.term
     election = SimpleNamespace(aggregator="p2")
-    notes = PadNotes(ctx, DOCUMENT, None)
+    notes = pad_notes(ctx, DOCUMENT, None)
     blobs = SimpleNamespace(has=lambda digest: True)
     job = SimpleNamespace(
         context=ctx, document=DOCUMENT, membership=None, ledger=ledger, blobs=blobs, keys=None, bars=lambda name: False
@@ -55,7 +56,7 @@ def test_the_set_of_an_aggregator_is_synced_before_its_own_pads_leave_for_the_ne
 
 def test_a_set_that_is_written_again_is_synced_once() -> None:
     ctx = Context("p2", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p2")
-    notes = PadNotes(ctx, DOCUMENT, None)
+    notes = pad_notes(ctx, DOCUMENT, None)
     for sync in (False, False, True, True, False):
         notes.note(STATE.digest, MEMBERS, (MEMBERS,), sync=sync)
     assert [effect.sync for effect in ctx.effects if isinstance(effect, Persist)] == [False, True]

@@ -13,7 +13,7 @@ from tests.peer.core.rounds.test_pads import DOCUMENT, STATE, context
 
 from p2pclust.peer.core.effects import Compute, Persist
 from p2pclust.peer.core.round_reports import ReportsSets
-from p2pclust.peer.core.rounds.pad_notes import PREFIX, PadNotes, ReportedSets
+from p2pclust.peer.core.rounds.pad_notes import PREFIX, PadNotes
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.core.tasks import ForgetKeys, JobKeys, KeysForgotten, NoResult, Ref
 
@@ -42,15 +42,14 @@ class Ended:
 
     def __init__(self, *sets: int, finished: bool = True) -> None:
         self.ctx, self.facts = context(), Told()
-        self.notes = PadNotes(self.ctx, DOCUMENT, None)
-        if sets:
-            self.notes.note(STATE, sets[0], sets)
         ledger = SimpleNamespace(finished=finished, register=SimpleNamespace(ref=Ref(STATE, 5, b"state")))
         keys = JobKeys(DOCUMENT.id, DOCUMENT.treatment.secure_sums, bytes(32), (bytes(32),) * 4)
         job = SimpleNamespace(
             context=self.ctx, document=DOCUMENT, membership=None, blobs=None, ledger=ledger, facts=self.facts, keys=keys
         )
-        self.sets = ReportedSets(cast(Any, job), self.notes)
+        self.sets = PadNotes(cast(Any, job), None)
+        if sets:
+            self.sets.note(STATE, sets[0], sets)
         self.ctx.effects.clear()
 
     def tasks(self) -> list[Any]:

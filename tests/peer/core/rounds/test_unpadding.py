@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from harness import opened_round, pad_notes
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
@@ -18,8 +19,6 @@ from p2pclust.peer.core.round_reports import OutOfReach
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
-from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
@@ -61,7 +60,7 @@ class Closing:
             self.ctx, cast(Any, membership), cast(Any, blobs), DOCUMENT, cast(Any, ledger), nothing, nothing, nothing,
             nothing,
         )  # fmt: skip
-        self.notes = PadNotes(self.ctx, DOCUMENT, None)
+        self.notes = pad_notes(self.ctx, DOCUMENT, None)
         self.keeper = Keeper(job, cast(Any, SimpleNamespace(aggregator="p1")), self.notes)
         headway = Headway(job)
         self.tasks: list[Task] = []
@@ -80,7 +79,7 @@ class Closing:
 
     def close(self) -> None:
         """All have contributed, and the worker has added it up."""
-        opened = OpenRound(STATE, 5, final=False, asked=SECURE.asked, one=False, opened_at=0.0, secure=SECURE)
+        opened = opened_round(STATE, *NAMES, asked=SECURE.asked, secure=SECURE)
         opened.contributions = {index: Ref(b"c", 1, b"c") for index in self.contributors}
         opened.use()
         self.term.close(opened, {})
