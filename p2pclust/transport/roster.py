@@ -1,8 +1,7 @@
 """The signed fleet roster: the members of a fleet, their roles, and the last days of their keys.
 
-It is public, one JSON document, and the allow-list of every peer: the highest serial with a valid signature is in force, and
-a key that is not on it is refused. It also says whether every peer of the fleet signs its facts, which is fixed when the
-fleet is made. The signature covers the format, so that a roster of one cannot be passed off as a roster of another.
+It is public, one JSON document, and the allow-list of every peer. It also says whether every peer signs its facts, which is
+fixed when the fleet is made. The signature covers the format: a roster of one cannot be passed off as a roster of another.
 """
 
 from __future__ import annotations
@@ -61,16 +60,13 @@ class RosterPeer:
 
 @dataclass(frozen=True)
 class Roster:
-    """The members of a fleet, signed with the fleet's key; entries are sorted by name.
-
-    `signs_facts` says whether every peer of the fleet signs its facts.
-    """
+    """The members of a fleet, signed with the fleet's key; entries are sorted by name."""
 
     fleet_id: str
     serial: int
     peers: tuple[RosterPeer, ...]
     signature: bytes
-    signs_facts: bool = False
+    signs_facts: bool = False  # whether every peer does
 
     @cached_property
     def _by_name(self) -> dict[str, RosterPeer]:

@@ -24,8 +24,6 @@ class PreVote(JobMessage):
 
 
 class PreVoteReply(JobMessage):
-    """The answer to a `PreVote` for `term`."""
-
     term: int
     granted: bool
     own_term: int
@@ -33,8 +31,6 @@ class PreVoteReply(JobMessage):
 
 
 class RequestVote(JobMessage):
-    """Vote for me in `term`."""
-
     term: int
     register_term: int
     register_round: int

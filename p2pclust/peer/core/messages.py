@@ -103,8 +103,6 @@ class PingRequest(Message):
 
 
 class Gossip(Message):
-    """Membership news."""
-
     updates: tuple[Update, ...]
 
 
@@ -183,8 +181,6 @@ class BlobRequest(Message):
 
 
 class BlobChunk(Message):
-    """One chunk."""
-
     digest: Digest
     index: int
     data: tuple[Frame, ...]

@@ -44,8 +44,6 @@ class JobReport(Report):
 
 
 class MemberChanged(Report, verb="member"):
-    """A member has another status."""
-
     member: str
     status: str
     before: str
@@ -53,16 +51,12 @@ class MemberChanged(Report, verb="member"):
 
 
 class NoAnswer(Report):
-    """A member has not answered many greetings."""
-
     member: str
     address: str
     hint: str = "is it running there, and are it and this device on the newest fleet roster?"
 
 
 class Refuted(Report):
-    """This peer refuted a claim about it."""
-
     incarnation: int
 
 
@@ -88,8 +82,6 @@ class LinkBroken(Report, verb="link-broken"):
 
 
 class LinkMended(Report, verb="link-mended"):
-    """A neighbour answers over its link again."""
-
     neighbour: str
 
 
@@ -111,15 +103,11 @@ class RosterTaken(Report, verb="roster"):
 
 
 class RosterRefused(Report):
-    """A fleet roster that a peer sent was refused."""
-
     peer: str
     reason: str
 
 
 class KeysExpired(Report, verb="expired"):
-    """The last day of a member's keys has passed."""
-
     member: str
 
 
@@ -134,8 +122,6 @@ class FactsCleared(Report, verb="floor"):
 
 
 class TooManyFacts(Report):
-    """A peer has more facts than this peer keeps."""
-
     owner: str
 
 
@@ -172,8 +158,6 @@ class TooLarge(Report):
 
 
 class BadLinks(Report):
-    """A peer published links that cannot be."""
-
     owner: str
     reason: str
 
@@ -197,8 +181,6 @@ class BlobCorrupt(Report):
 
 
 class JobSubmitted(Report, verb="submitted"):
-    """A job was submitted at this peer."""
-
     job: str
     roster: list[str]
     asked: str | None = None  # as in the submission
@@ -219,27 +201,19 @@ class JobAccepted(Report, verb="accepted"):
 
 
 class CancelKnown(Report, verb="cancel"):
-    """A job or series is cancelled."""
-
     job: str
     by: str
 
 
 class JobBegun(JobReport, verb="job"):
-    """This peer takes part in a job."""
-
     roster: list[str]
 
 
 class Abstains(JobReport):
-    """This peer contributes nothing to the job."""
-
     reason: str
 
 
 class JobFinished(JobReport, verb="finished"):
-    """The job has finished at this peer, with the state of that digest."""
-
     term: int
     round: int
     digest: str
@@ -268,7 +242,5 @@ class NoNext(Report):
 
 
 class SeriesEnded(Report):
-    """A census agreed that the series is over."""
-
     series: str
     number: int

@@ -11,8 +11,6 @@ from p2pclust.peer.core.tasks import StateInfo
 
 
 class Elected(JobReport):
-    """This peer is the aggregator of the term."""
-
     term: int
     round: int
     votes: int
@@ -102,8 +100,6 @@ class RoundCombined(JobReport, verb="combined"):
 
 
 class Cancelling(JobReport):
-    """The aggregator makes the final state of a cancelled job."""
-
     term: int
     round: int
     by: str
@@ -197,21 +193,15 @@ class NotChecked(JobReport):
 
 
 class BadTree(JobReport):
-    """The tree that an aggregator sent cannot be."""
-
     reason: str
 
 
 class BadPart(JobReport):
-    """A partial sum cannot be."""
-
     peer: str
     reason: str
 
 
 class ContributionsUnread(JobReport, verb="unread"):
-    """These peers' contributions could not be added up."""
-
     peers: list[str]
 
 
@@ -306,8 +296,6 @@ class KeysRenewed(JobReport):
 
 
 class RefusesPads(JobReport):
-    """This keeper does not take its pads away."""
-
     round: int
     peer: str
     reason: str

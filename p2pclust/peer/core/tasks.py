@@ -344,8 +344,6 @@ class PadsTaken(Outcome):
 
 
 class KeysForgotten(Outcome):
-    """The keys of a job are forgotten."""
-
     unnamed: tuple[int, ...] = ()  # the sets that the final state does not name
     exposed: tuple[int, ...] = ()  # roster indices: peers that they expose, and the final state does not list
 
@@ -394,8 +392,6 @@ class Offered(Outcome):
 
 
 class Continued(Outcome):
-    """The mathematics of the next job of a series."""
-
     mathematics: bytes
 
 
@@ -412,8 +408,6 @@ class Token(Record):
 
 
 class VerifyToken(Token):
-    """A blob is verified."""
-
     digest: bytes
 
 
