@@ -188,19 +188,18 @@ def _read_adjacency(content: bytes, found: Content) -> None:
             found.link(name, other, line)
 
 
+@dataclass
 class GraphMLReader:
     """Reads one document into what is found, see http://graphml.graphdrawing.org."""
 
-    def __init__(self, found: Content) -> None:
-        self._found = found
-        self._open: list[str] = []
-        self._graphs = 0
-        # The ids of the attributes x and y, and what the node that is being read has of them.
-        self._axes: dict[str, str] = {}
-        self._name = ""
-        self._place: dict[str, float] = {}
-        self._axis = ""
-        self._text = ""
+    _found: Content
+    _open: list[str] = field(default_factory=list)
+    _graphs: int = 0
+    _axes: dict[str, str] = field(default_factory=dict)  # by the ids of the attributes x and y
+    _name: str = ""  # of the node that is being read
+    _place: dict[str, float] = field(default_factory=dict)
+    _axis: str = ""
+    _text: str = ""
 
     def read(self, content: bytes) -> None:
         """Read a whole document; raise UsageError for what is not an overlay."""

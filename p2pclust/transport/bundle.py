@@ -80,7 +80,7 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
             f"copy the newest {ROSTER} to this device; if it has that, the device was revoked, or got new keys (copy its "
             f"new bundle), or must be enrolled with `p2pclust keys device {bundle.name}`"
         )
-    entry = roster.entry(bundle.name)
+    entry = roster.by_name.get(bundle.name)
     if entry is not None and entry.role != PEER:
         raise UsageError(
             f"{bundle.name} is enrolled as {entry.role}: it can ask peers, but cannot be one: enrol another name for it"

@@ -69,11 +69,13 @@ class Roster:
     signs_facts: bool = False  # whether every peer does
 
     @cached_property
-    def _by_name(self) -> dict[str, RosterPeer]:
+    def by_name(self) -> dict[str, RosterPeer]:
+        """The entries, in any role, by name."""
         return {peer.name: peer for peer in self.peers}
 
     @cached_property
-    def _by_key(self) -> dict[bytes, RosterPeer]:
+    def by_key(self) -> dict[bytes, RosterPeer]:
+        """The entries, in any role, by CURVE public key (Z85, 40 bytes)."""
         return {peer.curve_public: peer for peer in self.peers}
 
     @property
@@ -81,27 +83,14 @@ class Roster:
         """Names of all enrolled peers, sorted; without operators."""
         return tuple(peer.name for peer in self.peers if peer.role == PEER)
 
-    @property
-    def operators(self) -> tuple[str, ...]:
-        """Names of all enrolled operators, sorted."""
-        return tuple(peer.name for peer in self.peers if peer.role == OPERATOR)
-
-    def entry(self, name: str) -> RosterPeer | None:
-        """Return the entry of a name in any role, or None."""
-        return self._by_name.get(name)
-
-    def entry_of(self, curve_public: bytes) -> RosterPeer | None:
-        """Return the entry of a CURVE public key (Z85, 40 bytes) in any role, or None."""
-        return self._by_key.get(curve_public)
-
     def name_of(self, curve_public: bytes) -> str | None:
         """Return the name of the peer with this CURVE public key (Z85, 40 bytes); None for strangers and operators."""
-        entry = self._by_key.get(curve_public)
+        entry = self.by_key.get(curve_public)
         return entry.name if entry is not None and entry.role == PEER else None
 
     def curve_key(self, name: str) -> bytes | None:
         """Return the CURVE public key (Z85, 40 bytes) of an enrolled device, or None if it is not on the roster."""
-        entry = self._by_name.get(name)
+        entry = self.by_name.get(name)
         return None if entry is None else entry.curve_public
 
     def valid_at(self, now: float) -> Roster:
@@ -164,7 +153,7 @@ def from_document(document: object) -> Roster:
     peers = tuple(_entry(entry) for entry in document["peers"])
     signature = bytes.fromhex(document["signature"])
     roster = Roster(document["fleet_id"], document["serial"], peers, signature, document["signs_facts"])
-    if len(roster._by_name) != len(peers) or len(roster._by_key) != len(peers):
+    if len(roster.by_name) != len(peers) or len(roster.by_key) != len(peers):
         raise ValueError("it lists a name or a key twice")
     return roster
 

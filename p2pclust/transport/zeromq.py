@@ -243,7 +243,7 @@ class ZmqLinks:
         self.on_crowd(n_connections)
 
     def _admits_operator(self, curve_public: bytes) -> bool:
-        known = self.roster.entry_of(curve_public) is not None
+        known = curve_public in self.roster.by_key
         if not known:
             self.on_stranger(curve_public)
         return known
