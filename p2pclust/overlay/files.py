@@ -150,7 +150,6 @@ def _overlay(found: Content, names: Sequence[str] | None) -> Overlay:
 
 
 def _lines(content: bytes, found: Content) -> Iterable[tuple[int, list[str]]]:
-    """Yield the words of each line that has some, with its number."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -172,18 +171,14 @@ def _read_edges(content: bytes, found: Content) -> None:
         else:
             found.link(words[0], words[1], line)
     if not found.peers and found.links:  # then every linked name is a peer
-        _check_no_header(found)
+        (a, b, line), *others = found.links
+        # A first line that names two columns would be a link of two peers that have no other.
+        if {a.lower(), b.lower()} in _HEADS and others and not any({a, b} & {c, d} for c, d, _ in others):
+            found.refuse(line, f"{a} {b} looks like a header: leave it out, or begin the line with #")
         for a, b, line in found.links:
             for name in (a, b):
                 if name not in found.peers:
                     found.peer(name, line)
-
-
-def _check_no_header(found: Content) -> None:
-    """Refuse a first line that names two columns: it would be a link of two peers that have no other."""
-    (a, b, line), *others = found.links
-    if {a.lower(), b.lower()} in _HEADS and others and not any({a, b} & {c, d} for c, d, _ in others):
-        found.refuse(line, f"{a} {b} looks like a header: leave it out, or begin the line with #")
 
 
 def _read_adjacency(content: bytes, found: Content) -> None:
@@ -193,19 +188,18 @@ def _read_adjacency(content: bytes, found: Content) -> None:
             found.link(name, other, line)
 
 
+@dataclass
 class GraphMLReader:
     """Reads one document into what is found, see http://graphml.graphdrawing.org."""
 
-    def __init__(self, found: Content) -> None:
-        self._found = found
-        self._open: list[str] = []
-        self._graphs = 0
-        # The ids of the attributes x and y, and what the node that is being read has of them.
-        self._axes: dict[str, str] = {}
-        self._name = ""
-        self._place: dict[str, float] = {}
-        self._axis = ""
-        self._text = ""
+    _found: Content
+    _open: list[str] = field(default_factory=list)
+    _graphs: int = 0
+    _axes: dict[str, str] = field(default_factory=dict)  # by the ids of the attributes x and y
+    _name: str = ""  # of the node that is being read
+    _place: dict[str, float] = field(default_factory=dict)
+    _axis: str = ""
+    _text: str = ""
 
     def read(self, content: bytes) -> None:
         """Read a whole document; raise UsageError for what is not an overlay."""
@@ -214,7 +208,7 @@ class GraphMLReader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
         # Before an entity can be declared, and thus before any can expand into others.
-        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartDoctypeDeclHandler = lambda *_: self._refuse("a DOCTYPE: leave it out, no overlay needs one")
         try:
             parser.Parse(content, True)
         except expat.ExpatError as error:
@@ -228,9 +222,6 @@ class GraphMLReader:
 
     def _refuse(self, problem: str) -> NoReturn:
         self._found.refuse(self._line, problem)
-
-    def _doctype(self, *_: object) -> None:
-        self._refuse("a DOCTYPE: leave it out, no overlay needs one")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         element = tag.rpartition(_SPACE)[2]

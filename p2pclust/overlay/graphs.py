@@ -71,15 +71,12 @@ def _grid(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     return graph
 
 
-def _default(kind: str, option: str) -> Any:
-    return KINDS[kind].options[option].default
-
-
 def _neighbours(kind: str, options: Options, n_peers: int) -> Any:
     """Return the number of neighbours that was asked for, or else the default, lowered where the overlay is too small."""
     given = options["neighbours"]
     if given is None:
-        return min(_default(kind, "neighbours"), n_peers - 1)
+        default: Any = KINDS[kind].options["neighbours"].default
+        return min(default, n_peers - 1)
     _at_most(kind, "neighbours", given, n_peers, n_peers - 1)
     return given
 
@@ -142,8 +139,6 @@ def _random(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
 
 def _small_world(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     near, rewire = _neighbours("small-world", options, n_peers), options["rewire"]
-    if rewire is None:
-        rewire = _default("small-world", "rewire")
     if options["neighbours"] is None:
         near -= near % 2
     if near % 2:
@@ -218,9 +213,7 @@ MAKERS: Mapping[str, Callable[[int, Options, np.random.Generator], Graph]] = {
     "line": lambda n_peers, options, rng: nx.path_graph(n_peers),
     "star": _star,
     "grid": _grid,
-    "tree": lambda n_peers, options, rng: nx.full_rary_tree(
-        options["children"] or _default("tree", "children"), n_peers
-    ),
+    "tree": lambda n_peers, options, rng: nx.full_rary_tree(options["children"], n_peers),
     "regular": _regular,
     "random": _random,
     "small-world": _small_world,

@@ -144,12 +144,12 @@ def kind_of(name: str) -> Kind:
 
 
 def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a kind: the given ones, checked, and None, which means the default, for the others.
+    """Return all options of a kind: the given ones, checked, and defaults; None where the default depends on the overlay.
 
     Examples
     --------
     >>> options_of("small-world", {"neighbours": 6})
-    {'neighbours': 6, 'rewire': None}
+    {'neighbours': 6, 'rewire': 0.1}
     """
     kind = kind_of(name)
     for option in given:
@@ -161,7 +161,10 @@ def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         value = given.get(option)
         if value is None and described.default is None and not described.otherwise:
             raise UsageError(f"overlay {name!r}: {option} is missing: {described.what}")
-        found[option] = None if value is None else _checked(f"overlay {name!r}: {option}", described, value)
+        if value is not None:
+            found[option] = _checked(f"overlay {name!r}: {option}", described, value)
+        else:  # a default number of links is lowered in a small overlay
+            found[option] = None if option == "neighbours" else described.default
     return found
 
 

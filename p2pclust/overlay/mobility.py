@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.overlay.kinds import KINDS, options_of
+from p2pclust.overlay.kinds import options_of
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.overlay.traces import LinkChange
 
@@ -168,8 +168,5 @@ def make_trace(kind: str, names: Sequence[str], rng: np.random.Generator, **opti
         return ()
     overlay = Overlay(tuple(names), ())
     _, places, radius = in_range(kind, overlay.n_peers, checked, rng)
-    chosen: dict[str, Any] = {
-        option: KINDS[kind].options[option].default if checked[option] is None else checked[option]
-        for option in ("speed", "seconds")
-    }
-    return walk(overlay.names, places, rng, radius=radius, **chosen).trace()
+    speed, seconds = checked["speed"], checked["seconds"]
+    return walk(overlay.names, places, rng, radius=radius, speed=speed, seconds=seconds).trace()

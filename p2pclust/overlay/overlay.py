@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -59,8 +59,26 @@ class Overlay:
     kind: str = "custom"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", _checked_names(self.names))
-        object.__setattr__(self, "links", _checked_links(self.links, self.names))
+        names = tuple(self.names)
+        if not names:
+            raise UsageError("overlay: no peers: name at least one")
+        known: dict[str, None] = {}
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise UsageError(f"overlay: a peer is called {shown(name)}: expected a name")
+            if name in known:
+                raise UsageError(f"overlay: peer {shown(name)} is named twice: name every peer once")
+            known[name] = None
+        links: set[Link] = set()
+        for a, b in self.links:
+            for name in (a, b):
+                if name not in known:
+                    raise UsageError(f"overlay: link {shown(a)} - {shown(b)}: {unknown(name, names)}")
+            if a == b:
+                raise UsageError(f"overlay: peer {shown(a)} is linked to itself: leave that link out")
+            links.add((a, b) if a < b else (b, a))
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "links", tuple(sorted(links)))
         if self.positions is not None:
             object.__setattr__(self, "positions", _checked_positions(self.positions, self.names))
 
@@ -122,9 +140,7 @@ class Overlay:
         return graph
 
     def components(self) -> tuple[tuple[str, ...], ...]:
-        """Return the parts that are connected within, each in the order of `names`, the largest first.
-
-        Of equally large ones the one with the earliest peer comes first.
+        """Return the parts that are connected within, the largest first, then that with the earliest peer in `names`.
 
         Examples
         --------
@@ -153,8 +169,17 @@ class Overlay:
         p2pclust.errors.UsageError: overlay: not connected, but in 2 parts, of 2 peers ('a', ...) and 1 ('c'): link them
         """
         parts = self.components()
-        if len(parts) > 1:
-            raise UsageError(f"{where}: not connected, but in {_parts(parts)}: link them")
+        if len(parts) == 1:
+            return
+        units = [" peers" if len(parts[0]) > 1 else " peer", *[""] * (_PARTS_SHOWN - 1)]
+        texts = [
+            f"{len(part)}{unit} ({shown(part[0])}{', ...' if len(part) > 1 else ''})"
+            for part, unit in zip(parts, units, strict=False)
+        ]
+        if len(parts) > _PARTS_SHOWN:
+            texts.append(f"{len(parts) - _PARTS_SHOWN} more")
+        described = f"{len(parts)} parts, of {', '.join(texts[:-1])} and {texts[-1]}"
+        raise UsageError(f"{where}: not connected, but in {described}: link them")
 
 
 def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **options: Any) -> Overlay:
@@ -238,44 +263,6 @@ def unknown(name: object, names: Collection[str]) -> str:
     more = f" and {len(names) - len(known)} more" if len(names) > len(known) else ""
     expected = f": expected one of {', '.join(known)}{more}"
     return f"unknown peer {shown(name)}{did_you_mean(name, names, expected)}"
-
-
-def _parts(parts: tuple[tuple[str, ...], ...]) -> str:
-    def described(part: tuple[str, ...], unit: str) -> str:
-        return f"{len(part)}{unit} ({shown(part[0])}{', ...' if len(part) > 1 else ''})"
-
-    first, *others = parts[:_PARTS_SHOWN]
-    texts = [described(first, " peers" if len(first) > 1 else " peer"), *(described(part, "") for part in others)]
-    if len(parts) > _PARTS_SHOWN:
-        texts.append(f"{len(parts) - _PARTS_SHOWN} more")
-    return f"{len(parts)} parts, of {', '.join(texts[:-1])} and {texts[-1]}"
-
-
-def _checked_names(given: Iterable[str]) -> tuple[str, ...]:
-    names = tuple(given)
-    if not names:
-        raise UsageError("overlay: no peers: name at least one")
-    seen: dict[str, None] = {}
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise UsageError(f"overlay: a peer is called {shown(name)}: expected a name")
-        if name in seen:
-            raise UsageError(f"overlay: peer {shown(name)} is named twice: name every peer once")
-        seen[name] = None
-    return names
-
-
-def _checked_links(given: Iterable[Link], names: tuple[str, ...]) -> tuple[Link, ...]:
-    known = frozenset(names)
-    found: set[Link] = set()
-    for a, b in given:
-        for name in (a, b):
-            if name not in known:
-                raise UsageError(f"overlay: link {shown(a)} - {shown(b)}: {unknown(name, names)}")
-        if a == b:
-            raise UsageError(f"overlay: peer {shown(a)} is linked to itself: leave that link out")
-        found.add((a, b) if a < b else (b, a))
-    return tuple(sorted(found))
 
 
 def _checked_positions(given: Mapping[str, Position], names: tuple[str, ...]) -> dict[str, Position]:

@@ -75,15 +75,19 @@ def read_trace(path: str | os.PathLike[str], overlay: Overlay) -> tuple[LinkChan
     """
     file = Path(path)
     found: list[LinkChange] = []
-    links, before = dict.fromkeys(overlay.links), 0.0
+    links, before = set(overlay.links), 0.0
     for line, row in plan_rows(file, _HEADER, "a trace of links"):
         try:
             change = _change(row, overlay.names)
             if change.seconds < before:
                 raise UsageError(f"{change.seconds:g} s after {before:g} s: expected the order of time")
-            _apply(change, links)
+            pair = min(change.a, change.b), max(change.a, change.b)
+            if change.up == (pair in links):
+                state = "there already" if change.up else "not there"
+                raise UsageError(f"link {shown(change.a)} - {shown(change.b)} is {state}: leave this line out")
         except UsageError as error:
             raise UsageError(f"{file}: line {line}: {error}") from None
+        links ^= {pair}
         before = change.seconds
         found.append(change)
     return tuple(found)
@@ -103,17 +107,6 @@ def write_trace(changes: Iterable[LinkChange], path: str | os.PathLike[str]) -> 
     for change in changes:
         writer.writerow([f"{change.seconds:.12g}", change.a, change.b, "up" if change.up else "down"])
     write_bytes(Path(path), out.getvalue().encode())
-
-
-def _apply(change: LinkChange, links: dict[tuple[str, str], None]) -> None:
-    pair = (change.a, change.b) if change.a < change.b else (change.b, change.a)
-    if change.up == (pair in links):
-        state = "there already" if change.up else "not there"
-        raise UsageError(f"link {shown(change.a)} - {shown(change.b)} is {state}: leave this line out")
-    if change.up:
-        links[pair] = None
-    else:
-        del links[pair]
 
 
 def _change(row: Sequence[str], names: tuple[str, ...]) -> LinkChange:

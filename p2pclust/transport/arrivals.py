@@ -2,12 +2,6 @@
 
 libzmq cannot close one connection of a listening socket. But each message carries the descriptor on which it arrived, and
 a TCP connection can be shut down by its descriptor: libzmq then behaves as if the other side had closed it.
-
-A connection takes a descriptor from the moment the kernel accepts it, and libzmq, which has no limit on their number, gives
-it three seconds for its handshake. So a stranger who connects some thousand times a second could take all that the process
-may have open, and then the peer can neither open a connection of its own nor a file. Where few descriptors are left,
-connections that say nothing are ended. The event loop watches the listening sockets: incoming connections cost it a few
-system calls, at most fifty times a second, and time without any costs nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +10,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import zmq
@@ -64,7 +59,7 @@ def end_connection(head: zmq.Frame) -> None:
 
 
 def _origin(head: zmq.Frame) -> tuple[int, str]:
-    """Return the descriptor, which belongs to libzmq, and the remote address; -1 if they are unknown."""
+    # The descriptor, which belongs to libzmq, and the remote address.
     try:
         return int(str(head.get("__fd"))), str(head.get("Peer-Address"))
     except (zmq.ZMQError, ValueError):
@@ -72,11 +67,8 @@ def _origin(head: zmq.Frame) -> tuple[int, str]:
 
 
 def _shut_down(descriptor: int, address: str) -> None:
-    """Shut a connection down.
-
-    libzmq may have closed the descriptor since, and reused it for another connection: so this uses a copy of it, and only
-    if the remote address is still the same. In the worst case a valid peer at that address has to connect again.
-    """
+    # libzmq may have closed the descriptor since, and reused it for another connection: so this uses a copy of it, and only
+    # if the remote address is still the same. In the worst case a valid peer at that address has to connect again.
     try:
         with socket.socket(fileno=os.dup(descriptor)) as connection:
             other = connection.getpeername()
@@ -94,19 +86,21 @@ _PAUSE_S: Final = 1.0  # after a look that found nothing to end
 _BLINK_S: Final = 0.02
 
 
+@dataclass
 class HalfOpen:
     """Ends incoming connections on which no peer has sent a message, once less than a quarter of the open files is left.
 
-    A peer whose handshake is cut off connects again. `ended` is called with the number of connections.
+    libzmq has no limit on their number, and gives each three seconds for its handshake: so a stranger who connects some
+    thousand times a second could take all files that the process may have open. A peer whose handshake is cut off connects
+    again.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, arrivals: Arrivals, ended: Callable[[int], None]) -> None:
-        self._loop = loop
-        self._arrivals = arrivals
-        self._ended = ended
-        self._listening: dict[int, int] = {}  # ports by descriptor
-        self._next_at = 0.0
-        self._blink: asyncio.TimerHandle | None = None
+    _loop: asyncio.AbstractEventLoop
+    _arrivals: Arrivals
+    _ended: Callable[[int], None]  # called with the number of connections
+    _listening: dict[int, int] = field(default_factory=dict)  # ports by descriptor
+    _next_at: float = 0.0
+    _blink: asyncio.TimerHandle | None = None
 
     def watch(self, address: str) -> None:
         """Watch the socket of this process that listens at the address."""

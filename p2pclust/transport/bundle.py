@@ -80,7 +80,7 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
             f"copy the newest {ROSTER} to this device; if it has that, the device was revoked, or got new keys (copy its "
             f"new bundle), or must be enrolled with `p2pclust keys device {bundle.name}`"
         )
-    entry = roster.entry(bundle.name)
+    entry = roster.by_name.get(bundle.name)
     if entry is not None and entry.role != PEER:
         raise UsageError(
             f"{bundle.name} is enrolled as {entry.role}: it can ask peers, but cannot be one: enrol another name for it"
@@ -88,10 +88,7 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
 
 
 def load_roster(path: Path | str, fleet_public_key: bytes, *, verified: bool = False) -> Roster:
-    """Read a fleet roster and verify its signature, unless the process that started this one has just `verified` it.
-
-    Raise UsageError if the file is missing, is not a roster, or does not have a valid signature of the fleet.
-    """
+    """Read a fleet roster and verify its signature, unless the process that started this one has just `verified` it."""
     data = read(Path(path), "fleet roster")
     try:
         roster = parse(data)
@@ -112,10 +109,7 @@ def _check_signed(roster: Roster, fleet_public: bytes, where: str, *, verified: 
 
 
 def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None, *, verified: bool = False) -> Roster:
-    """Return the newer of the roster in a bundle and that in a file, one of which may be missing.
-
-    `where` is the bundle's file, for messages; `verified` as in `load_roster`.
-    """
+    """Return the newer of the roster in a bundle, which was read from `where`, and that in a file; one may be missing."""
     found = [] if file is None else [load_roster(file, bundle.fleet_public, verified=verified)]
     if bundle.roster is not None:
         _check_signed(bundle.roster, bundle.fleet_public, f"the roster in {where}", verified=verified)

@@ -1,4 +1,4 @@
-"""One outgoing connection: a DEALER socket with a short queue of its own; and how the event loop reads a socket."""
+"""Outgoing connections: DEALER sockets, each with a short queue, opened a few at a time; and how the loop reads a socket."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import zmq
 
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.dialling import Dialler
 from p2pclust.transport.links import Counters, Lane
 
 CURVE_OVERHEAD = 64
@@ -53,16 +53,15 @@ class Channel:
     """Sends messages to one peer on one lane, in order.
 
     A message that the socket does not take waits in a short queue. If the socket has taken nothing for a while, the queue
-    is dropped and further messages are refused at once, until one gets through again.
-    Only the owner of `their_key`, a CURVE public key in Z85, can answer at the endpoint. The connection to `peer` begins
-    when the dialler says so. Messages wait until then without a time limit, because every connection has its turn.
+    is dropped and further messages are refused at once, until one gets through again. Until the dialler opens the
+    connection, messages wait without a time limit, because every connection has its turn.
     """
 
     context: zmq.Context[zmq.Socket[bytes]]
     loop: asyncio.AbstractEventLoop
     bundle: Bundle
     endpoint: str
-    their_key: bytes
+    their_key: bytes  # CURVE, in Z85: only its owner can answer at the endpoint
     lane: Lane
     counters: Counters
     dialler: Dialler
@@ -76,7 +75,7 @@ class Channel:
         self._watched = self._was_up = False
         self._opened_at = self.loop.time()
         self._revivals = 0  # since it was up
-        self.dialler.ask(self, self.peer, hurried=self.lane == Lane.BULK)
+        self.dialler.ask(self, hurried=self.lane == Lane.BULK)
 
     def send(self, parts: list[bytes]) -> bool:
         """Hand one message to the socket, or queue it; False when neither is possible."""
@@ -105,12 +104,10 @@ class Channel:
         return self._socket is not None and bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT)
 
     def revive(self) -> None:
-        """Connect again unless the socket can send: the peer has just sent on a new connection of its own.
-
-        libzmq tries an absent peer only every few seconds; this reaches a restarted one at once. Where processors are short,
-        a handshake may take long: each revival in a row waits twice as long before it ends a connection that may be about
-        to succeed, so that one of them does.
-        """
+        """Connect again unless the socket can send: the peer has just sent on a new connection of its own."""
+        # libzmq tries an absent peer only every few seconds; this reaches a restarted one at once. Where processors are
+        # short, a handshake may take long: each revival in a row waits twice as long before it ends a connection that may be
+        # about to succeed, so that one of them does.
         if self._socket is None:
             self.dialler.hurry(self)
             return
@@ -121,7 +118,7 @@ class Channel:
         self._stop_waiting()
         self._hang_up(linger_ms=0)
         self._gave_up = False
-        self.dialler.ask(self, self.peer, hurried=True)
+        self.dialler.ask(self, hurried=True)
 
     def close(self, linger_ms: int = 0) -> None:
         """Close the socket: its messages are sent within `linger_ms`, those in our own queue are dropped."""
@@ -132,6 +129,7 @@ class Channel:
         self._hang_up(linger_ms)
 
     def dial(self) -> bool:
+        """Begin to connect; return False if that is impossible now, for want of a descriptor."""
         try:
             socket = self.context.socket(zmq.DEALER)
         except zmq.ZMQError as error:
@@ -192,7 +190,6 @@ class Channel:
         return taken
 
     def _flush(self) -> bool:
-        """Hand over waiting messages, in order; return True if none is left."""
         queue, waiting = self._queue, len(self._queue)
         while queue and self._push(queue[0]):
             queue.popleft()
@@ -210,7 +207,6 @@ class Channel:
             self._unwatch()
 
     def _wait(self) -> None:
-        """Watch the socket, once there is one, until it takes the waiting messages."""
         if self._socket is None:
             return
         if self._timer is None:
@@ -260,11 +256,90 @@ class Channel:
             self._queue.clear()
 
 
+_AT_ONCE: Final = 4  # handshakes
+#: After this time, or `_USUAL` times what the last ones took, a connection that is not up continues by itself, and the next
+#: begins. So many absent peers cannot hold up the others.
+_DIAL_PATIENCE_S: Final = 0.5
+_USUAL: Final = 3.0
+_LONGEST_S: Final = 5.0
+_AGAIN_S: Final = 0.5  # after an attempt that could not begin
+_GAIN: Final = 0.25  # the weight of the newest connection in what is usual
+
+
+@dataclass
+class Dialler:
+    """Opens the connections of the peer `me` a few at a time.
+
+    A handshake costs a millisecond of processor time. If a peer of a large fleet began all of its handshakes at once, each
+    would take as long as all together, on a small device longer than libzmq allows one: then none would ever end.
+    Connections in a hurry are first: to a peer that has just connected to this one, or with something large to send. The
+    others go down the alphabet from this peer's own name, so that not all peers of a fleet begin with the same one.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+    _me: str
+    _waiting: dict[Channel, bool] = field(default_factory=dict)  # whether each is in a hurry
+    _begun: dict[Channel, asyncio.TimerHandle] = field(default_factory=dict)
+    _soon: asyncio.Handle | None = None
+    _usual_s: float = 0.0
+
+    def ask(self, connection: Channel, *, hurried: bool = False) -> None:
+        """Open the connection when it is its turn; at the earliest when this turn of the loop is over."""
+        self._waiting[connection] = hurried
+        self._look()
+
+    def hurry(self, connection: Channel) -> None:
+        """Open a waiting connection before the others."""
+        if connection in self._waiting:
+            self._waiting[connection] = True
+
+    def up(self, connection: Channel, after_s: float) -> None:
+        """Take note that a connection is up, so long after it began."""
+        self._usual_s += _GAIN * (after_s - self._usual_s)
+        self.done(connection)
+
+    def done(self, connection: Channel) -> None:
+        """Open the next connection: this one is up, has taken long, or is no longer wanted."""
+        self._waiting.pop(connection, None)
+        timer = self._begun.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+        self._look()
+
+    def close(self) -> None:
+        """Open no more connections."""
+        self._waiting.clear()
+        for timer in self._begun.values():
+            timer.cancel()
+        self._begun.clear()
+        if self._soon is not None:
+            self._soon.cancel()
+
+    def _look(self) -> None:
+        if self._soon is None and self._waiting and len(self._begun) < _AT_ONCE:
+            self._soon = self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._soon = None
+        patience_s = min(max(_DIAL_PATIENCE_S, _USUAL * self._usual_s), _LONGEST_S)
+        while self._waiting and len(self._begun) < _AT_ONCE:
+            hurried = (one for one, hurries in self._waiting.items() if hurries)
+            # Peers before this one in the alphabet are first, from it on backwards; then those after it, from the last on.
+            connection = next(hurried, None) or max(self._waiting, key=lambda one: (one.peer < self._me, one.peer))
+            hurries = self._waiting.pop(connection)
+            self._begun[connection] = self._loop.call_later(patience_s, self.done, connection)
+            if not connection.dial():
+                self._begun[connection].cancel()
+                self._begun[connection] = self._loop.call_later(_AGAIN_S, self._again, connection, hurries)
+
+    def _again(self, connection: Channel, hurries: bool) -> None:
+        self._waiting[connection] = hurries
+        del self._begun[connection]
+        self._look()
+
+
 class Drain:
     """Call `take` for each message that a socket has, in bursts, so that timers and other sockets get their turn.
-
-    The descriptor of a ZeroMQ socket is edge-triggered: unless the socket was read until it was empty, whether because of
-    the limits or of an exception in `take`, the loop would not wake up for the rest.
 
     `take` receives one message and returns its size in bytes, or 0 if there was none. A burst has at most `most` messages,
     and ends with the one that makes it larger than `most_bytes`.
@@ -310,6 +385,6 @@ class Drain:
                 taken += size
                 if taken > self._most_bytes:
                     return
-        finally:
+        finally:  # the descriptor is edge-triggered: for what is left the loop would not wake up
             if not emptied and not self._closed:
                 self.soon()

@@ -94,10 +94,7 @@ def write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
 
 
 def to_file(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
-    """Encode a signing key for :func:`load_signing_key`, sealed if there is a passphrase.
-
-    Raise UsageError if the passphrase has fewer than 12 characters.
-    """
+    """Encode a signing key for :func:`load_signing_key`, sealed if there is a passphrase of at least 12 characters."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
 
     secret = key.private_bytes_raw()
@@ -154,7 +151,7 @@ def _signing_key_document(path: Path) -> dict[str, Any]:
 
 
 def _stretched(passphrase: str, salt: bytes) -> bytes:
-    """Derive a sealing key of 32 bytes: each guess takes 128 MiB of memory."""
+    # A sealing key of 32 bytes: each guess takes 128 MiB of memory.
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt  # noqa: PLC0415
 
     return Scrypt(salt=salt, length=32, n=2**17, r=8, p=1).derive(passphrase.encode())

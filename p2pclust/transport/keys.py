@@ -2,20 +2,13 @@
 
 A fleet directory holds ``fleet.key`` (the signing key; keep it off the devices), ``fleet.pub`` (its public half),
 ``roster.json`` (public and signed: the members of the fleet) and ``NAME.bundle`` (secret: the only file that a device
-needs). A bundle holds the roster as it was when the bundle was made; a newer roster reaches the device by gossip, or as a
-file. Every file is written whole, synced and renamed into place, so that a crash leaves the old file or the new one.
-
-A fleet without keys has keys that protect nothing: they are derived from the peers' names, which are public. So it uses the
-same code as any other, and connects only to peers without keys: the fleet's key is derived as well, and differs from the
-key of every fleet with keys.
-
-``cryptography`` is imported only where keys are made: it costs 8 MB until the process ends.
+needs, with the roster as it was then). ``cryptography`` is imported only where keys are made: it costs 8 MB until the
+process ends.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,10 +86,8 @@ class _Edit:
 
 @contextmanager
 def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
-    """Lock the fleet and yield its roster; then raise the serial, sign it again, and write the bundles that were made.
-
-    An exception in the block changes nothing.
-    """
+    # Lock the fleet and yield its roster; then raise the serial, sign it again, and write the bundles that were made. An
+    # exception in the block changes nothing.
     directory = Path(directory)
     with exclusive(directory, create=False):
         key = load_signing_key(directory / FLEET_KEY, passphrase)
@@ -113,11 +104,9 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
 
 
 def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
-    """Make a fleet: its signing key, encrypted with the passphrase if there is one, and an empty signed roster.
+    """Make a fleet, whose peers sign their facts, and return its public key (32 bytes).
 
-    Its peers sign their facts.
-
-    Returns the fleet's public key (32 bytes). A directory that already holds a fleet is refused.
+    Its signing key is encrypted with the passphrase if there is one. A directory that already holds a fleet is refused.
     """
     directory = Path(directory)
     with exclusive(directory, create=True):
@@ -134,10 +123,7 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
 
 
 def fleet_public(directory: Path | str, passphrase: Callable[[], str | None] = lambda: None) -> bytes:
-    """Return the fleet's public key, from ``fleet.pub`` or, if that is missing, from the signing key.
-
-    `passphrase` is called if the signing key is needed.
-    """
+    """Return the fleet's public key, from ``fleet.pub`` or, if that is missing, from the signing key."""
     path = Path(directory) / FLEET_PUBLIC
     if not path.exists():
         return load_signing_key(Path(directory) / FLEET_KEY, passphrase()).public_key().public_bytes_raw()
@@ -158,10 +144,8 @@ def add_devices(
     """Enrol devices: make their keys, add them to the roster, sign it again, and write a bundle for each.
 
     With the role "operator" a device may control peers, but is not a peer. `expires` is the last day on which the keys are
-    valid, like ``"2027-01-31"`` (UTC); empty: no limit. Return the bundle files, each to be copied to its device.
-
-    Raise UsageError if a name is taken or invalid, the fleet or its key is missing, the passphrase is wrong, or the roster
-    was tampered with. Then no device was enrolled.
+    valid, like ``"2027-01-31"`` (UTC); empty: no limit. Return the bundle files, each to be copied to its device. After an
+    error no device was enrolled.
     """
     for name in names:
         check_name(name)
@@ -176,11 +160,7 @@ def add_devices(
 def rotate(
     directory: Path | str, names: Sequence[str], passphrase: str | None = None, *, expires: str | None = None
 ) -> list[Path]:
-    """Give devices new keys under the same names; peers with the new roster refuse the old keys.
-
-    The last day stays as it is, unless `expires` is given. Otherwise like `add_devices`, but the names must be on the
-    roster.
-    """
+    """Give devices on the roster new keys, and return the bundle files; the last day stays unless `expires` is given."""
     with _editing(directory, passphrase) as edit:
         for before in edit.known(names):
             last = before.expires if expires is None else expires
@@ -190,10 +170,7 @@ def rotate(
 
 
 def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None = None) -> Roster:
-    """Remove devices from the roster, which revokes them; return the new one, to be given to any one peer of the fleet.
-
-    If a name is not on the roster, no device is revoked.
-    """
+    """Remove devices from the roster, which revokes them; return the new one, to be given to any one peer of the fleet."""
     with _editing(directory, passphrase) as edit:
         for peer in edit.known(names):
             del edit.entries[peer.name]
@@ -205,8 +182,8 @@ def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None =
 def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[Path, Path]:
     """Make a device's keys on the device itself, and a request to be enrolled, which holds only the public keys.
 
-    The device will accept rosters only of the fleet with this public key, 64 hexadecimal digits. Returns the files
-    ``NAME.bundle``, which stays here, and ``NAME.request``, which goes to the administrator.
+    `fleet_public` has 64 hexadecimal digits. Returns the files ``NAME.bundle``, which stays here, and ``NAME.request``,
+    which goes to the administrator.
     """
     check_name(name)
     try:
@@ -326,22 +303,12 @@ def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bun
             write(directory / f"{name}.bundle", bundle.to_bytes(), 0o600, durable=False)
 
 
-def beyond_this_device(host: str) -> bool:
-    """Return True if other devices may reach a socket that listens at that host.
-
-    Examples
-    --------
-    >>> [beyond_this_device(host) for host in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "meter-01.local")]
-    [False, False, False, True, True]
-    """
-    try:
-        return host != "localhost" and not ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:  # another name, which may mean another address later
-        return True
-
-
 def insecure_bundle(me: str, names: Iterable[str]) -> Bundle:
-    """Return the bundle, with roster, of the peer `me` in a fleet of these names; it is the same on every device."""
+    """Return the bundle, with roster, of the peer `me` in a fleet without keys of these names; every device makes the same.
+
+    Its keys protect nothing: they are derived from the names, which are public. So such a fleet uses the same code as any
+    other, and connects only to peers without keys.
+    """
     fleet = generate(_derived("fleet", ""))
     fleet_public, made = fleet.public_key().public_bytes_raw(), {}
     for name in sorted({check_name(name) for name in (me, *names)}):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
 
 from p2pclust.errors import UsageError
@@ -54,14 +54,13 @@ class Counters:
 class ImposedLink(Protocol):
     """What a testbed puts between a peer and the network: it delays messages in both directions, or loses them.
 
-    `send` returns False if the queue is full; `there_and_back` waits as long as a message and its answer would take; `close`
-    drops what has not come out, or with `flush` sends what was to leave.
+    `send` returns False if the queue is full; `there_and_back` waits as long as a message and its answer would take.
     """
 
     def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool: ...
     def take_in(self, peer: str, frames: list[bytes], lane: Lane) -> None: ...
     async def there_and_back(self) -> None: ...
-    def close(self, *, flush: bool) -> None: ...
+    def close(self, *, flush: bool) -> None: ...  # what was to leave is dropped, or with `flush` sent
 
 
 class Links(Protocol):
@@ -120,6 +119,20 @@ def parse_address(address: str) -> tuple[str, int]:
             if len(host) <= _MOST_HOST and port <= 65535:
                 return host, port
     raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
+
+
+def beyond_this_device(host: str) -> bool:
+    """Return True if other devices may reach a socket that listens at that host.
+
+    Examples
+    --------
+    >>> [beyond_this_device(host) for host in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "meter-01.local")]
+    [False, False, False, True, True]
+    """
+    try:
+        return host != "localhost" and not ip_address(host.strip("[]")).is_loopback
+    except ValueError:  # another name, which may mean another address later
+        return True
 
 
 def tcp_endpoint(host: str, port: int) -> str:

@@ -1,8 +1,7 @@
 """The signed fleet roster: the members of a fleet, their roles, and the last days of their keys.
 
-It is public, one JSON document, and the allow-list of every peer: the highest serial with a valid signature is in force, and
-a key that is not on it is refused. It also says whether every peer of the fleet signs its facts, which is fixed when the
-fleet is made. The signature covers the format, so that a roster of one cannot be passed off as a roster of another.
+It is public, one JSON document, and the allow-list of every peer. It also says whether every peer signs its facts, which is
+fixed when the fleet is made. The signature covers the format: a roster of one cannot be passed off as a roster of another.
 """
 
 from __future__ import annotations
@@ -61,23 +60,22 @@ class RosterPeer:
 
 @dataclass(frozen=True)
 class Roster:
-    """The members of a fleet, signed with the fleet's key; entries are sorted by name.
-
-    `signs_facts` says whether every peer of the fleet signs its facts.
-    """
+    """The members of a fleet, signed with the fleet's key; entries are sorted by name."""
 
     fleet_id: str
     serial: int
     peers: tuple[RosterPeer, ...]
     signature: bytes
-    signs_facts: bool = False
+    signs_facts: bool = False  # whether every peer does
 
     @cached_property
-    def _by_name(self) -> dict[str, RosterPeer]:
+    def by_name(self) -> dict[str, RosterPeer]:
+        """The entries, in any role, by name."""
         return {peer.name: peer for peer in self.peers}
 
     @cached_property
-    def _by_key(self) -> dict[bytes, RosterPeer]:
+    def by_key(self) -> dict[bytes, RosterPeer]:
+        """The entries, in any role, by CURVE public key (Z85, 40 bytes)."""
         return {peer.curve_public: peer for peer in self.peers}
 
     @property
@@ -85,27 +83,14 @@ class Roster:
         """Names of all enrolled peers, sorted; without operators."""
         return tuple(peer.name for peer in self.peers if peer.role == PEER)
 
-    @property
-    def operators(self) -> tuple[str, ...]:
-        """Names of all enrolled operators, sorted."""
-        return tuple(peer.name for peer in self.peers if peer.role == OPERATOR)
-
-    def entry(self, name: str) -> RosterPeer | None:
-        """Return the entry of a name in any role, or None."""
-        return self._by_name.get(name)
-
-    def entry_of(self, curve_public: bytes) -> RosterPeer | None:
-        """Return the entry of a CURVE public key (Z85, 40 bytes) in any role, or None."""
-        return self._by_key.get(curve_public)
-
     def name_of(self, curve_public: bytes) -> str | None:
         """Return the name of the peer with this CURVE public key (Z85, 40 bytes); None for strangers and operators."""
-        entry = self._by_key.get(curve_public)
+        entry = self.by_key.get(curve_public)
         return entry.name if entry is not None and entry.role == PEER else None
 
     def curve_key(self, name: str) -> bytes | None:
         """Return the CURVE public key (Z85, 40 bytes) of an enrolled device, or None if it is not on the roster."""
-        entry = self._by_name.get(name)
+        entry = self.by_name.get(name)
         return None if entry is None else entry.curve_public
 
     def valid_at(self, now: float) -> Roster:
@@ -168,7 +153,7 @@ def from_document(document: object) -> Roster:
     peers = tuple(_entry(entry) for entry in document["peers"])
     signature = bytes.fromhex(document["signature"])
     roster = Roster(document["fleet_id"], document["serial"], peers, signature, document["signs_facts"])
-    if len(roster._by_name) != len(peers) or len(roster._by_key) != len(peers):
+    if len(roster.by_name) != len(peers) or len(roster.by_key) != len(peers):
         raise ValueError("it lists a name or a key twice")
     return roster
 

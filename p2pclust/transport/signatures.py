@@ -1,7 +1,6 @@
 """Check Ed25519 signatures: the only module that imports `cryptography` for that, and only with the first check.
 
-A running peer checks a signature when a newer fleet roster arrives, which is rare. From then on the library takes some 8 MB
-of memory until the peer is restarted.
+The library takes some 8 MB of memory, and a running peer may never need it.
 """
 
 from __future__ import annotations

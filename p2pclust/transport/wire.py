@@ -1,10 +1,7 @@
 """The wire format: a message is one msgpack header and at most eight raw frames.
 
-Frame 0 is ``[version, kind, fields]``; ``fields`` is a map of plain values. A large value (a state, a contribution, a chunk
-of a blob) follows as a raw frame, which this module does not parse. Nothing is pickled. `docs/wire.md` describes the format.
-
-All functions treat their input as hostile: limits are checked before objects are built from the bytes, and the only
-exception raised is `WireError`.
+`docs/wire.md` describes the format. All functions treat their input as hostile: limits are checked before objects are built
+from the bytes, and the only exception raised is `WireError`.
 """
 
 from __future__ import annotations
@@ -55,10 +52,7 @@ def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> lis
 
 
 def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
-    """Decode one message, which may be hostile, into its kind, its fields and its frames.
-
-    Raise WireError if there are too many parts, one is too large, the version differs from ours, or the header is malformed.
-    """
+    """Decode one message into its kind, its fields and its frames."""
     if not 1 <= len(parts) <= 1 + MAX_FRAMES:
         raise WireError(f"{len(parts)} frames, expected 1 to {1 + MAX_FRAMES}")
     if len(parts[0]) > MAX_HEADER_BYTES:
@@ -85,8 +79,6 @@ def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
 
 
 def kind_of(header: bytes) -> str:
-    """Return the kind of a message from a header that `pack` made, without parsing the rest of it.
-
-    Kinds are shorter than 32 letters, so msgpack writes their length into one mark. For messages of others use `unpack`.
-    """
+    """Return the kind of a message from a header that `pack` made here, without parsing the rest of it."""
+    # Kinds are shorter than 32 letters, so msgpack writes their length into one mark.
     return header[_KIND_AT : _KIND_AT + (header[_KIND_AT - 1] & 31)].decode()

@@ -1,9 +1,7 @@
 """Decide which keys may connect: a handler of ZeroMQ's authentication protocol (ZAP, RFC 27).
 
-libzmq asks the socket bound at ``inproc://zeromq.zap.01`` about every handshake and waits for the answer. The handler
-runs on the peer's event loop, decides in one function call, and answers 500 if that call fails, so that no exception
-can end it. Should it end nevertheless, libzmq refuses every handshake: nothing is admitted that should not be, but peers
-that are restarted stay out. So the handler is asked from time to time, as libzmq asks it.
+libzmq asks the socket bound at ``inproc://zeromq.zap.01`` about every handshake and waits for the answer. Should the handler
+end, libzmq refuses every handshake, and peers that are restarted stay out: so it is asked from time to time, as libzmq asks.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ class ZapHandler:
         self._asking = context.socket(zmq.REQ)
         self._asking.linger = 0
         self._asking.connect(_ENDPOINT)
-        self._timer = loop.call_soon(self._ask)
+        self._timer = loop.call_soon(self._ask, False)
 
     def close(self) -> None:
         """Stop answering; libzmq then refuses every handshake."""
@@ -65,22 +63,16 @@ class ZapHandler:
         self._drain.close()
         self._socket.close(linger=0)
 
-    def _ask(self) -> None:
-        """Ask as libzmq does; the answer to this question is a refusal."""
+    def _ask(self, again: bool = True) -> None:
+        """Take the answer to the last question, then ask as libzmq does; the answer to this question is a refusal."""
         try:
+            if again:
+                self._asking.recv_multipart(zmq.NOBLOCK)
             self._asking.send_multipart([b"1.0", b"look", b"", b"", b"", b"CURVE", bytes(32)], zmq.NOBLOCK)
-        except zmq.ZMQError:  # nothing listens there
+        except zmq.ZMQError:  # nothing answers there
             self._ended()
             return
-        self._timer = self._loop.call_later(_LOOK_S, self._look)
-
-    def _look(self) -> None:
-        try:
-            self._asking.recv_multipart(zmq.NOBLOCK)
-        except zmq.ZMQError:
-            self._ended()
-            return
-        self._ask()
+        self._timer = self._loop.call_later(_LOOK_S, self._ask)
 
     def _serve(self) -> int:
         try:

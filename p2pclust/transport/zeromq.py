@@ -18,8 +18,7 @@ import zmq
 from p2pclust.errors import UsageError
 from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
-from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Drain, bound_to, set_common_options
-from p2pclust.transport.dialling import Dialler
+from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Dialler, Drain, bound_to, set_common_options
 from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
@@ -93,7 +92,10 @@ class ZmqLinks:
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
         #: Called if no handler decides on handshakes now: libzmq then refuses all of them, and only a restart helps.
         self.on_unguarded: Callable[[], None] = lambda: None
-        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._unguarded)
+        self._zap = ZapHandler(
+            self.context, self._loop, self._admits, self._admits_operator,
+            lambda: self.on_unguarded(),  # noqa: PLW0108 - it may be replaced later
+        )  # fmt: skip
         self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
@@ -114,10 +116,8 @@ class ZmqLinks:
         return "" if link.control.up else f"no connection to {link.address}"
 
     def set_roster(self, roster: Roster) -> None:
-        """Replace the roster: close links to peers that left it or changed their key, and refuse their messages.
-
-        Their connections to us are ended as well: known ones at once, others with the first message on them.
-        """
+        """Replace the roster: close links to peers that left it or changed their key, and refuse their messages."""
+        # Their connections to us are ended as well: known ones at once, others with the first message on them.
         before, self.roster = self.roster, roster
         for peer in [peer for peer in self._arrivals.names if roster.curve_key(peer) != before.curve_key(peer)]:
             self._routes.pop(peer, None)
@@ -238,16 +238,12 @@ class ZmqLinks:
             self.on_stranger(curve_public)
         return admitted
 
-    def _unguarded(self) -> None:
-        self.on_unguarded()
-
     def _crowded(self, n_connections: int) -> None:
         self.counters.drop("not admitted: too many connections", n_connections)
         self.on_crowd(n_connections)
 
     def _admits_operator(self, curve_public: bytes) -> bool:
-        """Admit the key of every device on the roster, whatever its role, to the control address."""
-        known = self.roster.entry_of(curve_public) is not None
+        known = curve_public in self.roster.by_key
         if not known:
             self.on_stranger(curve_public)
         return known
@@ -279,15 +275,20 @@ class ZmqLinks:
             self.counters.drop(f"not received: {reason or 'malformed'}")
             self.on_misfit(name, f"{reason or 'no lane'}: {n_frames} frames of {size - len(head)} bytes together")
             return size
-        if lane == Lane.CONTROL and self._routes.get(name) != head.bytes:
-            self._new_route(name, head)
+        if lane == Lane.CONTROL and self._routes.get(name) != head.bytes:  # it may have been restarted
+            self._routes[name] = head.bytes
+            self._arrivals.note(name, head)
+            if (link := self._links.get(name)) is not None:
+                link.control.revive()
+                if link.bulk is not None:
+                    link.bulk.revive()
         elif lane == Lane.BULK and not self._arrivals.known(name, head.bytes):
             self._arrivals.note(name, head)
         (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
         return size
 
     def _sender(self, head: zmq.Frame) -> str | None:
-        """Return the name of a message's sender on the current roster: its handshake may be older than the roster."""
+        # On the current roster: its handshake may be older than the roster.
         try:
             name = self.roster.name_of(str(head.get("User-Id")).encode())
         except zmq.ZMQError:  # no such metadata: cannot happen while every handshake passes our handler
@@ -298,15 +299,6 @@ class ZmqLinks:
                 end_connection(head)
             return None
         return name
-
-    def _new_route(self, name: str, head: zmq.Frame) -> None:
-        """Reconnect to a peer that speaks on a new connection, for example because it was restarted."""
-        self._routes[name] = head.bytes
-        self._arrivals.note(name, head)
-        if (link := self._links.get(name)) is not None:
-            link.control.revive()
-            if link.bulk is not None:
-                link.bulk.revive()
 
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ class Clock:
 class AtOnce:
     """A dialler without other connections."""
 
-    def ask(self, connection, peer, *, hurried=False):
+    def ask(self, connection, *, hurried=False):
         connection.dial()
 
     def up(self, connection, after_s):

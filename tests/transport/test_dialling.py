@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.transport.clock import Clock
 
-from p2pclust.transport.dialling import Dialler
+from p2pclust.transport.channel import Dialler
 
 
 class Connection:
@@ -36,8 +36,8 @@ def fleet(clock: Clock) -> tuple[Dialler, dict[str, Connection], list[str]]:
     loop: Any = clock
     dialler = Dialler(loop, "e")
     connections = {peer: Connection(peer, dialled) for peer in "abcdfghij"}
-    for peer, connection in connections.items():
-        dialler.ask(connection, peer)
+    for connection in connections.values():
+        dialler.ask(connection)
     return dialler, connections, dialled
 
 

@@ -452,4 +452,4 @@ def test_new_keys_do_not_keep_a_last_day_that_has_passed(fleet, monkeypatch):
     with pytest.raises(UsageError, match=r"the last day 2001-12-31 has passed: .*set --expires"):
         keys.rotate(directory, ["a"])
     keys.rotate(directory, ["a"], expires="")
-    assert keys.load_public_roster(directory).entry("a").expires == ""
+    assert keys.load_public_roster(directory).by_name["a"].expires == ""

@@ -267,7 +267,7 @@ def _check_files(path: Path, devices: Sequence[InventoryDevice], keys: Path) -> 
     at = keys.relative_to(Path.cwd()) if keys.is_relative_to(Path.cwd()) else keys
     if (keys / ROSTER).exists():
         public = load_public_roster(keys)
-        absent = [name for name in lacking if public.entry(name) is None]
+        absent = [name for name in lacking if name not in public.by_name]
         if absent and public.peers:  # `keys revoke` leaves devices so, without keys and not on the roster
             enrol = command("p2pclust", "keys", "device", *absent, "--fleet", at)
             raise UsageError(

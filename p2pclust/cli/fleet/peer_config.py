@@ -27,8 +27,8 @@ from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import expanded
 from p2pclust.transport.bundle import check_enrolled, load_bundle, newest_roster
-from p2pclust.transport.keys import beyond_this_device, insecure_bundle
-from p2pclust.transport.links import parse_address
+from p2pclust.transport.keys import insecure_bundle
+from p2pclust.transport.links import beyond_this_device, parse_address
 from p2pclust.transport.roster import Roster
 
 _FILES = ("roster", "bundle", "state_dir", "overlay")

@@ -172,7 +172,7 @@ class RunEvent:
         kind = _KINDS[verb]
         what = read(kind, event, _RENAMED.get(verb, ()))
         # A report on another peer has that peer as its `peer`, and the one that reports as `by`.
-        return RunEvent(t, str(event.get("by", "")) if "peer" in kind.__slots__ else peer, verb, what)
+        return RunEvent(t, str(event.get("by", "")) if "peer" in kind.__annotations__ else peer, verb, what)
 
     @property
     def subject(self) -> str:

@@ -1,8 +1,7 @@
 """Messages as bytes, and the check that received ones must pass.
 
-The annotations of a message are its schema: `decode` wants these fields, of exactly these types, within these limits, and
-raises `WireError` otherwise. Fields of type `Frame` travel as raw frames behind the header. A field that is not known here
-is ignored, so that a later release can add one that peers without it do not need.
+The annotations of a message are its schema. Fields of type `Frame` travel as raw frames behind the header. A field that is
+not known here is ignored, so that a later release can add one that peers without it do not need.
 """
 
 from __future__ import annotations
@@ -123,13 +122,7 @@ def encode(message: Message) -> list[bytes]:
 
 
 def decode(parts: Sequence[bytes]) -> Message:
-    """Decode and check what another peer sent.
-
-    Raises
-    ------
-    WireError
-        If anything about it is not as the schema says.
-    """
+    """Decode what another peer sent, or raise `WireError` if anything about it is not as the schema says."""
     kind, values, frames = unpack(parts)
     if kind not in KINDS:
         raise WireError("unknown kind of message")

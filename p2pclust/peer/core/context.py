@@ -26,13 +26,13 @@ _MOST_SENT = 4096
 _NEVER = float("inf")
 
 
+@dataclass
 class Timers:
     """Named instants. Arming a timer again moves it; equal instants fire in the order in which they were armed."""
 
-    def __init__(self) -> None:
-        self._at: dict[TimerKey, tuple[float, int]] = {}
-        self._armed = 0
-        self._next: float | None = _NEVER  # the instant of the earliest; None: not computed yet
+    _at: dict[TimerKey, tuple[float, int]] = field(default_factory=dict)
+    _armed: int = 0
+    _next: float | None = _NEVER  # the instant of the earliest; None: not computed yet
 
     def set(self, key: TimerKey, at: float) -> None:
         """Arm the timer, or move it."""
@@ -110,10 +110,7 @@ class Context:
 
     @property
     def timing(self) -> Timing:
-        """The durations of the preset, stretched to the farthest peer of the overlay.
-
-        Those between neighbours and within a peer are not: `preset` has the same, and needs no map.
-        """
+        """The preset's durations stretched to the farthest peer; `preset` has the same between neighbours, without a map."""
         reach = self.routing.reach
         if self._stretched is None or self._stretched[0] != reach:
             self._stretched = (reach, self.preset.over(reach))
@@ -122,14 +119,12 @@ class Context:
     def send(self, to: str, message: Message, *, bulk: bool = False, direct: bool = False) -> None:
         """Send a message to a neighbour, or to another peer through the overlay.
 
-        On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it. On any
-        other overlay a message about a job that is repeated goes by one other way, too, if it carries frames: the usual way
-        may lose large messages only. Without a known route nothing is sent: a peer that waits for an answer asks again. A
-        `direct` message takes the link to a neighbour even if that link is broken, because it tries the link.
+        A `direct` message takes the link to a neighbour even if that link is broken, because it tries the link.
         """
         relays = self.relays_to(to, direct=direct)
-        if relays is None:
+        if relays is None:  # no route is known: a peer that waits for an answer asks again
             return
+        # The usual way may lose large messages only, so one that is repeated takes another way, too.
         if not self.routing.whole and isinstance(message, JobMessage) and not bulk and self._repeats(to, message):
             for other in self.choose(self.routing.others(to), 1):
                 self.effects.append(Send(to, message, False, (other,)))
@@ -148,7 +143,6 @@ class Context:
         return () if hop == to else (hop,)
 
     def _repeats(self, to: str, message: Message) -> bool:
-        """Return whether a message that carries frames was sent to this peer before, but not just now."""
         if not frames_of(message):
             return False
         key = hash((to, message))
@@ -172,19 +166,15 @@ class Context:
         return relays
 
     def carry(self, relay: Relay, source: str, most_hops: int) -> None:
-        """Hand on a neighbour's message to a third peer, over at most `most_hops` hops.
-
-        Never return it to its sender: while two peers' maps differ, they would bounce it between them.
-        """
+        """Hand on a neighbour's message to a third peer, over at most `most_hops` hops."""
+        # Never return it to its sender: while two peers' maps differ, they would bounce it between them.
         hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, most_hops) - 1
         if hops_left >= 0 and hop not in ("", source):
             self.effects.append(Send(hop, Relay(relay.origin, relay.target, relay.signature, relay.inner, hops_left)))
 
     def heard(self, source: str, via: str) -> None:
-        """On a full mesh, remember the relay that a message of a peer came through: answers go back through it.
-
-        Use does not prolong a route: otherwise two peers would never try the direct way again.
-        """
+        """On a full mesh, remember the relay that a message of a peer came through: answers go back through it."""
+        # Use does not prolong a route: otherwise two peers would never try the direct way again.
         if not self.routing.whole:
             return
         if not via:
@@ -230,10 +220,7 @@ _LEAST_PART_S: Final = 0.5  # short durations are saved less often
 class Elapsed:
     """Durations of one kind, by name, that continue after a restart: the part that is over is on disk, in sixteenths.
 
-    The core has no clock that outlives the process, so only the uptime of this peer counts. Each restart loses at most a
-    sixteenth of the duration. `stored` holds the rows of the table of that kind.
-
-    The timer of each has the key ``(kind, name)``; call `fire` when it is due.
+    Only the uptime of this peer counts. The timer of each has the key ``(kind, name)``; call `fire` when it is due.
     """
 
     def __init__(self, context: Context, kind: str, stored: Mapping[str, bytes]) -> None:
@@ -282,5 +269,4 @@ class Elapsed:
             self.end(name)
 
     def _step(self, name: str) -> int:
-        """How many parts are counted at once."""
         return min(_PARTS, max(1, ceil(_LEAST_PART_S * _PARTS / self._whole_s[name])))

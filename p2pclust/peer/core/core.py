@@ -1,11 +1,8 @@
 """The core of a peer: one pure step machine, `step(now, event) -> effects`.
 
 It knows no socket, clock, disk, thread or global random state. The shell performs its effects on ZeroMQ and SQLite, the
-simulator in virtual time; both run this very class. Effects are performed in order, and a `Persist` with `sync` is on disk
-before the next one: so no message can reveal what a crash could take back.
-
-Machines, from the bottom up: enrolment (the fleet roster), membership (which peers are present), facts (small values that
-spread to all), blobs (large objects), jobs (for each job an election, a follower, and while this peer aggregates, its term).
+simulator in virtual time. Effects are performed in order, and a `Persist` with `sync` is on disk before the next one: so no
+message can reveal what a crash could take back.
 """
 
 from __future__ import annotations
@@ -80,7 +77,7 @@ class StoreContents:
 
 @lru_cache(maxsize=4)
 def _without_keys(roster: tuple[str, ...]) -> Mapping[str, str]:
-    """Return an empty text for each peer of a roster, once for all peers of this process that have it."""
+    # Once for all peers of this process that have this roster.
     return dict.fromkeys(roster, "")
 
 
@@ -140,7 +137,7 @@ class Core:
         """Return the relay that a peer was last heard through on a full mesh, or an empty string."""
         return self._ctx.way_to(name)
 
-    def step(self, now: float, event: events.Event) -> list[Effect]:
+    def step(self, now: float, event: events.Event) -> list[Effect]:  # noqa: PLR0912 - one branch for each event
         """Take one event and return the effects to perform, in order; `now`, in seconds, never goes back."""
         ctx, members, late_s = self._ctx, self.membership, now - self.timers.next_at()
         # Something happens at least once per period, which is longer while processors are short. Otherwise this process was
@@ -150,30 +147,17 @@ class Core:
         if late_s > 0:
             members.pace.was_late(late_s, ctx.timing)
         ctx.now = now
-        if isinstance(event, events.Arrived):
-            self._arrived(event)
-        else:
-            self._take(event)
-        while (key := self.timers.pop_due(now)) is not None:
-            self._machines[key[0]].fire(key)
-        if members.changes or members.links_changed or members.own.has_forgotten or self.facts.news:
-            self._settle()
-        self.jobs.look()
-        self.enrolment.look()
-        self._sweep()
-        effects, ctx.effects = ctx.effects, []
-        return effects
-
-    def _take(self, event: events.Event) -> None:
         match event:
-            case events.Started():
-                self._start()
+            case events.Arrived():
+                self._arrived(event)
             case events.Computed():
                 self._computed(event)
+            case events.Started():
+                self._start()
             case events.LinkChecked():
-                self.membership.refusals.checked(event.peer, event.refused)
+                members.refusals.checked(event.peer, event.refused)
             case events.Hinted():
-                self.membership.hint(event.peer, event.address)
+                members.hint(event.peer, event.address)
             case events.Linked():
                 self._linked(event.peer, up=event.up)
             case events.Submit():
@@ -185,7 +169,16 @@ class Core:
             case events.Expired():
                 self.enrolment.expired(event.names)
             case events.Leave():
-                self.membership.leave()
+                members.leave()
+        while (key := self.timers.pop_due(now)) is not None:
+            self._machines[key[0]].fire(key)
+        if members.changes or members.links_changed or members.own.has_forgotten or self.facts.news:
+            self._settle()
+        self.jobs.look()
+        self.enrolment.look()
+        self._sweep()
+        effects, ctx.effects = ctx.effects, []
+        return effects
 
     def _start(self) -> None:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
@@ -282,11 +275,9 @@ class Core:
                     self._ctx.report(BadLinks(owner=fact.owner, reason=str(error)))
 
     def _sweep(self) -> None:
-        """Drop the blobs that no job needs, at the end of a step: a register may just have left one.
-
-        Never while a task runs: it may be making the same blob again (sums that do not change have one digest in every
-        round), and a worker writes while the loop continues.
-        """
+        # Drop the blobs that no job needs, at the end of a step: a register may just have left one. Never while a task runs:
+        # it may be making the same blob again (sums that do not change have one digest in every round), and a worker writes
+        # while the loop continues.
         for effect in self._ctx.effects:
             if type(effect) is Compute:
                 self._running[effect.token] = None

@@ -110,12 +110,10 @@ class Document:
             raise UsageError("secure, verify: for fleets with keys, where the document names a fleet roster")
         if named is not None and (named.serial < 0 or len(named.digest) != _DIGEST_BYTES):
             raise UsageError("fleet_roster: expected a serial and a SHA-256")
-        if self.treatment.collect == "gossip":
-            self._check_gossip()
-        elif self.links:
-            raise UsageError(f"links are for collect = 'gossip', not {self.treatment.collect!r}")
-
-    def _check_gossip(self) -> None:
+        if self.treatment.collect != "gossip":
+            if self.links:
+                raise UsageError(f"links are for collect = 'gossip', not {self.treatment.collect!r}")
+            return
         if not self.links and len(self.roster) > _MOST_IN_MESH:  # before the links are made: a liar may name thousands
             raise UsageError(
                 f"collect = 'gossip': {len(self.roster)} peers on a full mesh, where at most {_MOST_IN_MESH} can average: "
@@ -213,10 +211,8 @@ class Document:
         return {name: index for index, name in enumerate(self.roster)}
 
     def counts(self, name: str, store_id: str) -> bool:
-        """Return whether a peer counts for a majority: only with the store that it had at submission.
-
-        A peer that lost its store may have voted, or adopted a state, without knowing it any more.
-        """
+        """Return whether a peer counts for a majority: only with the store that it had at submission."""
+        # A peer that lost its store may have voted, or adopted a state, without knowing it any more.
         return name in self and self.store_ids[self.index(name)] == store_id
 
     def encode(self) -> bytes:
@@ -234,10 +230,7 @@ class Document:
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
-        """Read a document that may be hostile; raise `WireError` if it is not one.
-
-        Peers of one process, as simulated ones are, share what they read.
-        """
+        """Read a document that may be hostile; raise `WireError` if it is not one."""
         if (known := _read.get(data)) is not None:
             return known
         if len(data) > _MAX_BYTES:
@@ -262,15 +255,12 @@ class Document:
         return document
 
 
-#: The documents that some peer of this process uses, by their bytes.
+#: The documents that some peer of this process uses, by their bytes: simulated peers share what they read.
 _read: WeakValueDictionary[bytes, Document] = WeakValueDictionary()
 
 
 def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
-    """Return the links between the peers of a gossip job, as its document has them; empty on a full mesh and for others.
-
-    These are pairs of roster indices, two bytes each, sorted. Raise `UsageError` if this peer knows no links between them.
-    """
+    """Return the links between the peers of a gossip job: sorted pairs of roster indices, two bytes each; or none."""
     if treatment.collect != "gossip" or routing.whole:
         return b""
     place = {name: number for number, name in enumerate(roster)}
@@ -281,10 +271,7 @@ def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) ->
 
 
 def roster_for(rosters: HeldRosters, treatment: Treatment, peers: Sequence[str]) -> RosterName | None:
-    """Return the fleet roster that the document of a new job names; None in a fleet without keys.
-
-    Raise `UsageError` if a peer is not on it, or if a job needs keys and the fleet has none.
-    """
+    """Return the fleet roster that the document of a new job names; None in a fleet without keys."""
     if rosters.in_force is None:
         if not treatment.keyed:
             return None

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.records import Record
 from p2pclust.peer.core.tasks import Task, Token
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Record):
     """Base of all effects."""
 
 
-@dataclass(frozen=True, slots=True)
 class Send(Effect):
     """Send a message, which may be lost. With `via`, sign it and send it through those peers."""
 
@@ -23,7 +20,6 @@ class Send(Effect):
     via: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Connect(Effect):
     """Open or move the link to a peer."""
 
@@ -31,21 +27,18 @@ class Connect(Effect):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
 class Disconnect(Effect):
     """Close the link to a peer, and drop what waits to be sent over it."""
 
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
 class CheckLink(Effect):
     """Try a plain TCP connect to the peer, and report in `LinkChecked` whether it was refused."""
 
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
 class Persist(Effect):
     """Write one row; with `sync` it must be on disk before the next effect is performed."""
 
@@ -55,7 +48,6 @@ class Persist(Effect):
     sync: bool = True
 
 
-@dataclass(frozen=True, slots=True)
 class StoreChunk(Effect):
     """Keep one chunk of a blob; a crash may lose it until the blob was verified."""
 
@@ -65,7 +57,6 @@ class StoreChunk(Effect):
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class SendChunk(Effect):
     """Read one chunk of a blob from the store and send it; if it is not there, send `BlobMissing`."""
 
@@ -74,14 +65,12 @@ class SendChunk(Effect):
     index: int
 
 
-@dataclass(frozen=True, slots=True)
 class DropBlob(Effect):
     """Delete a blob that no job needs now."""
 
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class CheckRoster(Effect):
     """Verify the fleet's signature of a roster that a peer sent, and return its content in `RosterRead`."""
 
@@ -89,14 +78,12 @@ class CheckRoster(Effect):
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class TakeRoster(Effect):
     """Use this fleet roster, whose signature was verified, from now on."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class SendRoster(Effect):
     """Send a fleet roster to a peer, as it was signed."""
 
@@ -105,7 +92,6 @@ class SendRoster(Effect):
     via: tuple[str, ...] = ()  # as in `Send`
 
 
-@dataclass(frozen=True, slots=True)
 class Compute(Effect):
     """Do the task away from the event loop; the outcome comes in a `Computed` with the same token."""
 
@@ -113,6 +99,5 @@ class Compute(Effect):
     task: Task
 
 
-@dataclass(frozen=True, slots=True)
 class Reload(Effect):
     """Read this peer's rows again before the next task: a job begins with the present rows."""

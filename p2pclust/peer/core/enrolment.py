@@ -1,11 +1,8 @@
 """Enrolment: the fleet roster, which spreads from peer to peer. The highest serial that the fleet signed wins.
 
-Membership tables and digests of facts carry the serial of their sender's roster. A peer that receives a higher serial asks
-for that roster; a peer that receives a lower one offers its own. The shell checks the fleet's signature before anything
-changes here; until then a roster is opaque bytes. In a fleet without rosters (serial 0) none of this happens.
-
-A peer keeps the roster in force, the one before it, and those that its jobs name (:mod:`p2pclust.peer.core.fleet_roster`).
-It asks peers for one that it lacks, and for a newer one first. `docs/peer/keys.md` says what a revoked peer loses.
+Membership tables and digests of facts carry the serial of their sender's roster. The shell checks the fleet's signature
+before anything changes here; until then a roster is opaque bytes. In a fleet without rosters (serial 0) none of this
+happens. `docs/peer/keys.md` says what a revoked peer loses.
 """
 
 from __future__ import annotations
@@ -85,15 +82,11 @@ class Enrolment:
         self._ahead: dict[str, float] = {}  # peers that claim a newer roster, since when
 
     def excuses(self, source: str, serial: int) -> bool:
-        """Return whether a peer with that roster may pass on, in good faith, a fact that this peer must refuse.
-
-        For a minute: after it appeared here, or this roster came into force, with an older roster, and after it first
-        claimed a newer one.
-        """
+        """Return whether a peer with that roster may pass on, in good faith, a fact that this peer must refuse."""
         now = self._ctx.now
         if serial == self._ctx.serial:
             return False
-        if serial > self._ctx.serial:
+        if serial > self._ctx.serial:  # for a minute after it first claimed a newer roster
             return now - self._ahead.setdefault(source, now) < _GRACE_S
         member = self._membership.members.known(source)
         appeared = self._since if member is None else max(self._since, member.changed_at)
@@ -182,18 +175,14 @@ class Enrolment:
             self._distrust(event)
         if event.valid and event.serial > self._ctx.serial:
             self._adopt(event)
-        elif event.valid and event.devices is not None:
-            self._hold(event, event.devices)
+        elif event.valid and event.devices is not None:  # an older roster is kept if a document names it
+            roster = _named(event, event.devices)
+            if roster.name.digest in self._ctx.rosters.wanted:
+                self._write((TABLE, roster.name.digest.hex(), event.data))
+                self._ctx.rosters.hold(roster)
+                self._ctx.barred.update(dict.fromkeys(name for name in event.devices if name not in self._peers))
+                self._jobs.roster_came()
         self._ask()
-
-    def _hold(self, event: RosterRead, devices: Mapping[str, bytes]) -> None:
-        """Keep an older roster, if a document names it."""
-        roster = _named(event, devices)
-        if roster.name.digest in self._ctx.rosters.wanted:
-            self._write((TABLE, roster.name.digest.hex(), event.data))
-            self._ctx.rosters.hold(roster)
-            self._ctx.barred.update(dict.fromkeys(name for name in devices if name not in self._peers))
-            self._jobs.roster_came()
 
     def _write(self, *rows: tuple[str, str, bytes]) -> None:
         for row in rows:  # on the disk in this order, all of them with the last one

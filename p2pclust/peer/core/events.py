@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.records import Record
 from p2pclust.peer.core.tasks import Outcome, Token
 from p2pclust.peer.core.treatment import Treatment
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Record):
     """Base of all events."""
 
 
-@dataclass(frozen=True, slots=True)
 class Started(Event):
     """The shell is up: links may be opened and timers run."""
 
 
-@dataclass(frozen=True, slots=True)
 class Woken(Event):
     """The instant that the core asked to be woken at (`Core.wake_at`) has come."""
 
 
-@dataclass(frozen=True, slots=True)
 class Arrived(Event):
     """A message came. The transport, or for a relayed message the origin's signature, authenticated `source`."""
 
@@ -34,7 +31,6 @@ class Arrived(Event):
     via: str = ""  # the peer that relayed it
 
 
-@dataclass(frozen=True, slots=True)
 class LinkChecked(Event):
     """The result of a plain TCP connect to the peer."""
 
@@ -42,7 +38,6 @@ class LinkChecked(Event):
     refused: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Hinted(Event):
     """An unproven address of a peer."""
 
@@ -50,7 +45,6 @@ class Hinted(Event):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
 class Linked(Event):
     """A link of this peer appeared or vanished, as a radio notices; ignored on a full mesh."""
 
@@ -58,7 +52,6 @@ class Linked(Event):
     up: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Computed(Event):
     """A task of `Compute` ended."""
 
@@ -66,7 +59,6 @@ class Computed(Event):
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
 class RosterRead(Event):
     """A fleet roster came, from a peer or, without a source, from a person; the shell has checked the fleet's signature."""
 
@@ -79,14 +71,12 @@ class RosterRead(Event):
     devices: Mapping[str, bytes] | None = None  # the device keys of the peers on it; None in a fleet without keys
 
 
-@dataclass(frozen=True, slots=True)
 class Expired(Event):
     """Keys that have expired, by wall-clock time, which only the shell reads."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Submit(Event):
     """A job is submitted: its mathematics as a plain document, and how the fleet is to treat it."""
 
@@ -97,7 +87,6 @@ class Submit(Event):
     request: str = ""  # the client's id for this submission: with the same one it is the same job
 
 
-@dataclass(frozen=True, slots=True)
 class Cancel(Event):
     """A job is cancelled."""
 
@@ -106,6 +95,5 @@ class Cancel(Event):
     asked: str = ""  # repeated in the report `refused`
 
 
-@dataclass(frozen=True, slots=True)
 class Leave(Event):
     """Leave the fleet: the process is about to end."""

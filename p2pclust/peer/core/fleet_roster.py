@@ -1,8 +1,6 @@
 """The fleet rosters that a peer holds, and what follows from two of them: the one that a job names, and the one in force.
 
-In a fleet with keys the document of each job names a signed fleet roster, by serial and SHA-256. All peers of the job roster
-are on it, and its keys are the keys of the job. So a submitter cannot invent peers, and cannot choose what the administrator
-alone may choose (`docs/peer/keys.md`).
+A submitter cannot invent peers, and cannot choose what the administrator alone may choose (`docs/peer/keys.md`).
 """
 
 from __future__ import annotations
@@ -28,10 +26,9 @@ class FleetRoster:
 
 
 class HeldRosters:
-    """The fleet rosters that a peer of a fleet with keys holds; none in other fleets.
+    """The fleet rosters that a peer of a fleet with keys holds, also those that jobs name; none in other fleets.
 
-    `before` is the digest of the roster that it held before the one in force, empty if there was none; `held` are these two,
-    and those that jobs name.
+    `before` is the digest of the roster that it held before the one in force, empty if there was none.
     """
 
     def __init__(
@@ -65,8 +62,7 @@ class HeldRosters:
     def problem_with(self, named: RosterName | None, peers: Sequence[str], *, met: bool) -> str:
         """Return why this peer refuses a document with this job roster, or an empty string.
 
-        `met` says whether it knew the document before: then the roster may have been replaced since. A roster that is older
-        than the one before is refused otherwise, so that a submitter cannot choose from all that there were.
+        `met` says whether it knew the document before: then the roster may have been replaced since.
         """
         if self.in_force is None:
             return "" if named is None else "it names a fleet roster, and this fleet has no keys"
@@ -75,7 +71,7 @@ class HeldRosters:
         other = any(r.name.serial == named.serial and r.name != named for r in self.held.values())
         if other or (named.digest in self.held and self.held[named.digest].name != named):
             return f"fleet roster {named.serial} is another one than it names"
-        if not met and named.serial < self.oldest:
+        if not met and named.serial < self.oldest:  # a submitter cannot choose from all that there were
             return f"it names fleet roster {named.serial}, which {self.in_force.name.serial} has replaced long ago"
         known = self.held.get(named.digest)
         strange = "" if known is None else next((name for name in peers if name not in known.devices), "")

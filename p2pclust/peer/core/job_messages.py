@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from p2pclust.peer.core.messages import Digest, Frame, JobMessage, OptionalInt
 
 # -- documents, election, rounds ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Synced(JobMessage):
     """The sender has the job's document on disk."""
 
 
-@dataclass(frozen=True, slots=True)
 class Ended(JobMessage):
     """That job has ended, and I have forgotten its result; or I refuse it, and have never taken part in it."""
 
 
-@dataclass(frozen=True, slots=True)
 class PreVote(JobMessage):
     """Would you vote for me in `term`? Changes nothing at the receiver."""
 
@@ -28,26 +23,19 @@ class PreVote(JobMessage):
     register_round: int
 
 
-@dataclass(frozen=True, slots=True)
 class PreVoteReply(JobMessage):
-    """The answer to a `PreVote` for `term`."""
-
     term: int
     granted: bool
     own_term: int
     store_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class RequestVote(JobMessage):
-    """Vote for me in `term`."""
-
     term: int
     register_term: int
     register_round: int
 
 
-@dataclass(frozen=True, slots=True)
 class VoteReply(JobMessage):
     """The answer to a `RequestVote`; a granted vote is on disk."""
 
@@ -56,14 +44,12 @@ class VoteReply(JobMessage):
     store_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class StaleTerm(JobMessage):
     """Your term is over; mine is `term`."""
 
     term: int
 
 
-@dataclass(frozen=True, slots=True)
 class Open(JobMessage):
     """The aggregator of `term` opens `round` with a state: adopt it and contribute to it."""
 
@@ -80,7 +66,6 @@ class Open(JobMessage):
     below: tuple[OptionalInt, ...] = ()  # the peers below the receiver, each with its parent, which is named before it
 
 
-@dataclass(frozen=True, slots=True)
 class Adopted(JobMessage):
     """`round` of `term` is on my disk; here is my contribution, or why there is none."""
 
@@ -94,7 +79,6 @@ class Adopted(JobMessage):
     payload: tuple[Frame, ...]  # empty where the contribution is a blob, or there is none
 
 
-@dataclass(frozen=True, slots=True)
 class Partial(JobMessage):
     """What came together at one peer of a tree: `Adopted` of several peers in one, their contributions added up.
 
@@ -116,7 +100,6 @@ class Partial(JobMessage):
     payload: tuple[Frame, ...]  # empty where the sum is a blob, or there is none
 
 
-@dataclass(frozen=True, slots=True)
 class Heartbeat(JobMessage):
     """I am the aggregator of `term`, at `round`."""
 
@@ -124,7 +107,6 @@ class Heartbeat(JobMessage):
     round: int
 
 
-@dataclass(frozen=True, slots=True)
 class HeartbeatReply(JobMessage):
     """What is in my register, whether I am busy computing for it, and how many answers my worker has ended in this life."""
 
@@ -136,7 +118,6 @@ class HeartbeatReply(JobMessage):
     ended: int
 
 
-@dataclass(frozen=True, slots=True)
 class Reminder(JobMessage):
     """In that store you held `round` of `term`: if you hold less now, your store has forgotten."""
 
@@ -145,7 +126,6 @@ class Reminder(JobMessage):
     store_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class Close(JobMessage):
     """A majority adopted this final state: the job is finished."""
 
@@ -156,7 +136,6 @@ class Close(JobMessage):
     state: tuple[Frame, ...]  # empty where the receiver is known to have it, or where it is a blob
 
 
-@dataclass(frozen=True, slots=True)
 class CloseReply(JobMessage):
     """I am finished too; or, with `needs_state`, I should be and lack the state."""
 
@@ -166,7 +145,6 @@ class CloseReply(JobMessage):
 # -- secure sums (docs/secure-sums.md) ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Unpad(JobMessage):
     """Take your pads of these peers from the sum of their contributions to `round` of `term`, and keep that sum.
 
@@ -182,7 +160,6 @@ class Unpad(JobMessage):
     payload: tuple[Frame, ...]  # empty where the sum is a blob, or there is none
 
 
-@dataclass(frozen=True, slots=True)
 class Pads(JobMessage):
     """What a keeper takes from the sum, sealed for the aggregator; or why it refuses."""
 
@@ -199,7 +176,6 @@ class Pads(JobMessage):
 # -- gossip rounds ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Mix(JobMessage):
     """What the sender says in one tick of a round, to a neighbour; without frames only where it stands."""
 
@@ -215,21 +191,18 @@ class Mix(JobMessage):
     word: tuple[Frame, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Join(JobMessage):
     """The sender takes part in no circle, and wants to."""
 
     epoch: int  # the highest that it has seen
 
 
-@dataclass(frozen=True, slots=True)
 class AskState(JobMessage):
     """Send me the state with which you entered the circle."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
 class HeldState(JobMessage):
     """The answer to `AskState`; or, in a job with an aggregator, a newer register for a candidate that was refused."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgpack
 
@@ -104,15 +104,12 @@ class Ledger:
         self._ctx.persist("register", self._id, msgpack.packb(row))
 
 
+@dataclass
 class JobTable:
-    """The documents of all jobs that are kept here, and the ledgers of those in which this peer takes part.
+    """The documents of all jobs that are kept here, in the order in which they came, and the ledgers of its own jobs."""
 
-    Both in the order in which this peer learnt of the jobs.
-    """
-
-    def __init__(self) -> None:
-        self.documents: dict[str, Document] = {}
-        self.ledgers: dict[str, Ledger] = {}
+    documents: dict[str, Document] = field(default_factory=dict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
 
     def keeps(self, name: str) -> bool:
         """Return whether a job, or any turn of a series, of that name is kept here."""

@@ -1,13 +1,13 @@
 """The messages that peers exchange; those about one job are in :mod:`p2pclust.peer.core.job_messages`.
 
-A message is a frozen dataclass, and its annotations are its schema: see :mod:`p2pclust.peer.core.codec`.
+The annotations of a message are its schema: see :mod:`p2pclust.peer.core.codec`.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, get_type_hints
+
+from p2pclust.peer.core.records import Record, hyphenated
 
 #: A payload that travels as a raw frame behind the header.
 Frame = Annotated[bytes, "frame"]
@@ -23,32 +23,19 @@ Signature = Annotated[bytes, "signature"]
 MOST_HOPS: Final = 1024
 
 
-def hyphenated(name: str) -> str:
-    """Return the name of a class as words in small letters.
-
-    Examples
-    --------
-    >>> hyphenated("RosterOffer")
-    'roster-offer'
-    """
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Record):
     """Base of all messages. The kind, by which the wire knows a message, is the name of the class in small letters."""
 
     kind: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.kind = hyphenated(cls.__name__)
 
 
-@dataclass(frozen=True)  # without slots, which would create the class a second time
 class JobMessage(Message):
     """Base of the messages about one job, which any two peers of its roster exchange; most others go between neighbours."""
 
-    __slots__ = ("job",)
     job: Name
 
 
@@ -78,8 +65,7 @@ def frames_of(message: Message) -> tuple[bytes, ...]:
     return frames
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Record):
     """What a peer believes of one member: the unit of membership gossip."""
 
     name: Name
@@ -93,7 +79,6 @@ class Update:
 # -- membership (SWIM) ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Ping(Message):
     """Are you there? Answered by `Ack` with the same number; the first update is the sender's own."""
 
@@ -101,7 +86,6 @@ class Ping(Message):
     updates: tuple[Update, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Ack(Message):
     """I am (or, relayed, the one that you asked me to ping is)."""
 
@@ -110,7 +94,6 @@ class Ack(Message):
     updates: tuple[Update, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class PingRequest(Message):
     """Ping `target` for me."""
 
@@ -119,14 +102,10 @@ class PingRequest(Message):
     updates: tuple[Update, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Gossip(Message):
-    """Membership news."""
-
     updates: tuple[Update, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class MemberSync(Message):
     """The sender's whole membership table, asking for the receiver's unless this is the answer."""
 
@@ -135,7 +114,6 @@ class MemberSync(Message):
     serial: OptionalInt = 0  # of the sender's fleet roster
 
 
-@dataclass(frozen=True, slots=True)
 class Refusal(Message):
     """A plain TCP connect to `name` was refused just now: its process is gone."""
 
@@ -146,7 +124,6 @@ class Refusal(Message):
 # -- facts (Scuttlebutt) ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class FactDigest(Message):
     """The highest version that the sender has of each owner's facts, asking for what is newer, or missing."""
 
@@ -157,7 +134,6 @@ class FactDigest(Message):
     serial: OptionalInt = 0  # of the sender's fleet roster
 
 
-@dataclass(frozen=True, slots=True)
 class FactDelta(Message):
     """Facts of one owner in ascending version; the receiver must already have everything up to `after`."""
 
@@ -173,14 +149,12 @@ class FactDelta(Message):
 # -- the fleet roster --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class RosterOffer(Message):
     """My fleet roster is newer than yours, or I have just received it."""
 
     serial: int
 
 
-@dataclass(frozen=True, slots=True)
 class RosterRequest(Message):
     """Send me your fleet roster: mine has this serial. With a digest: send me the roster of which this is the SHA-256."""
 
@@ -188,7 +162,6 @@ class RosterRequest(Message):
     digest: Digest = b""
 
 
-@dataclass(frozen=True, slots=True)
 class RosterCopy(Message):
     """The fleet roster as the fleet's key signed it."""
 
@@ -198,7 +171,6 @@ class RosterCopy(Message):
 # -- blobs ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class BlobRequest(Message):
     """Send me chunk `index` of the blob; if you do not have it, and `holders` are named, fetch it from them first."""
 
@@ -208,16 +180,12 @@ class BlobRequest(Message):
     holders: tuple[Name, ...] = ()  # where there are no direct links to them
 
 
-@dataclass(frozen=True, slots=True)
 class BlobChunk(Message):
-    """One chunk."""
-
     digest: Digest
     index: int
     data: tuple[Frame, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class BlobMissing(Message):
     """I do not have that blob, or no longer."""
 
@@ -227,7 +195,6 @@ class BlobMissing(Message):
 # -- routing ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Relay(Message):
     """A message that one peer carries from `origin` to `target`; signed by the origin, opened by the target only."""
 

@@ -5,14 +5,12 @@ The verb of a report is its word in logs and in ``events.jsonl`` (docs/logs.md e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.core.messages import hyphenated
+from p2pclust.peer.core.records import hyphenated
 
 
-@dataclass(frozen=True, slots=True)
 class Report(Effect):
     """Base of all reports. The verb is the name of the class in small letters, unless the class names it.
 
@@ -26,23 +24,15 @@ class Report(Effect):
     verb: ClassVar[str]
 
     def __init_subclass__(cls, verb: str = "") -> None:
-        if "verb" not in cls.__dict__:  # a class with slots is made twice, the second time without the argument
-            cls.verb = verb or hyphenated(cls.__name__)
+        super().__init_subclass__()
+        cls.verb = verb or hyphenated(cls.__name__)
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, without those that are None."""
-        names = _names.get(type(self))
-        if names is None:
-            names = _names[type(self)] = tuple(field.name for field in fields(self))
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
-#: The names of the fields of each class of reports, as far as they were asked for.
-_names: dict[type, tuple[str, ...]] = {}
-
-
-@dataclass(frozen=True, slots=True)
 class JobReport(Report):
     """Base of the reports on a job; its first two fields are `Document.named`."""
 
@@ -53,33 +43,23 @@ class JobReport(Report):
 # -- members and the fleet roster ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class MemberChanged(Report, verb="member"):
-    """A member has another status."""
-
     member: str
     status: str
     before: str
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
 class NoAnswer(Report):
-    """A member has not answered many greetings."""
-
     member: str
     address: str
     hint: str = "is it running there, and are it and this device on the newest fleet roster?"
 
 
-@dataclass(frozen=True, slots=True)
 class Refuted(Report):
-    """This peer refuted a claim about it."""
-
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
 class Twin(Report):
     """A member's key, or this peer's own, is used by two processes, at these addresses."""
 
@@ -88,7 +68,6 @@ class Twin(Report):
     hint: str = "one device key in two processes: end one of them, and give each device its own bundle"
 
 
-@dataclass(frozen=True, slots=True)
 class StoreForgot(Report):
     """This peer's store was restored from an older image, or lost its newest rows; `store` is its former id."""
 
@@ -96,21 +75,16 @@ class StoreForgot(Report):
     store: str
 
 
-@dataclass(frozen=True, slots=True)
 class LinkBroken(Report, verb="link-broken"):
     """On a sparse overlay a neighbour lives, but does not answer over its link: messages go around it."""
 
     neighbour: str
 
 
-@dataclass(frozen=True, slots=True)
 class LinkMended(Report, verb="link-mended"):
-    """A neighbour answers over its link again."""
-
     neighbour: str
 
 
-@dataclass(frozen=True, slots=True)
 class NeighbourReplaced(Report, verb="replaced"):
     """With a partial view, this peer opened a link to `by` in place of the one to `lost`."""
 
@@ -118,7 +92,6 @@ class NeighbourReplaced(Report, verb="replaced"):
     by: str
 
 
-@dataclass(frozen=True, slots=True)
 class RosterTaken(Report, verb="roster"):
     """A newer fleet roster is in force."""
 
@@ -129,25 +102,18 @@ class RosterTaken(Report, verb="roster"):
     by: str
 
 
-@dataclass(frozen=True, slots=True)
 class RosterRefused(Report):
-    """A fleet roster that a peer sent was refused."""
-
     peer: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class KeysExpired(Report, verb="expired"):
-    """The last day of a member's keys has passed."""
-
     member: str
 
 
 # -- what spreads -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class FactsCleared(Report, verb="floor"):
     """This peer published its facts anew; `void` of them are no longer true."""
 
@@ -155,14 +121,10 @@ class FactsCleared(Report, verb="floor"):
     void: int
 
 
-@dataclass(frozen=True, slots=True)
 class TooManyFacts(Report):
-    """A peer has more facts than this peer keeps."""
-
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
 class ForgedFact(Report):
     """A peer sent a fact without the valid signature of its owner; neither it nor what follows it in the message is kept."""
 
@@ -172,7 +134,6 @@ class ForgedFact(Report):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class BadDocument(Report):
     """A fact, or the state of a census, should be a job document and is not one that this peer keeps."""
 
@@ -180,7 +141,6 @@ class BadDocument(Report):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class DocumentHeld(Report):
     """A job waits for the fleet roster that its document names, which this peer lacks."""
 
@@ -189,7 +149,6 @@ class DocumentHeld(Report):
     serial: int
 
 
-@dataclass(frozen=True, slots=True)
 class TooLarge(Report):
     """A job would take too much of this device's memory: its document is not kept, and the device takes no part."""
 
@@ -198,15 +157,11 @@ class TooLarge(Report):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class BadLinks(Report):
-    """A peer published links that cannot be."""
-
     owner: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class BlobPulled(Report, verb="pulling"):
     """This peer begins to fetch a blob."""
 
@@ -215,7 +170,6 @@ class BlobPulled(Report, verb="pulling"):
     resumed_chunks: int
 
 
-@dataclass(frozen=True, slots=True)
 class BlobCorrupt(Report):
     """A fetched blob is not what its digest says."""
 
@@ -226,17 +180,13 @@ class BlobCorrupt(Report):
 # -- jobs and series ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class JobSubmitted(Report, verb="submitted"):
-    """A job was submitted at this peer."""
-
     job: str
     roster: list[str]
     asked: str | None = None  # as in the submission
     series: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class JobRefused(Report, verb="refused"):
     """A job that was submitted here, or a cancel, was refused."""
 
@@ -244,45 +194,31 @@ class JobRefused(Report, verb="refused"):
     asked: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class JobAccepted(Report, verb="accepted"):
     """A majority of the roster has the document on disk."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True)
 class CancelKnown(Report, verb="cancel"):
-    """A job or series is cancelled."""
-
     job: str
     by: str
 
 
-@dataclass(frozen=True, slots=True)
 class JobBegun(JobReport, verb="job"):
-    """This peer takes part in a job."""
-
     roster: list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class Abstains(JobReport):
-    """This peer contributes nothing to the job."""
-
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class JobFinished(JobReport, verb="finished"):
-    """The job has finished at this peer, with the state of that digest."""
-
     term: int
     round: int
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
 class JobGone(Report):
     """All present peers have forgotten the job after its end, or refuse it, or the others are fewer than a majority."""
 
@@ -290,7 +226,6 @@ class JobGone(Report):
     peers: list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class NotReloaded(Report):
     """A new turn works on the rows that are in memory."""
 
@@ -298,7 +233,6 @@ class NotReloaded(Report):
     hint: str = "another job is at work on these rows"
 
 
-@dataclass(frozen=True, slots=True)
 class NoNext(Report):
     """No document can be made for the next turn of a series."""
 
@@ -307,9 +241,6 @@ class NoNext(Report):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class SeriesEnded(Report):
-    """A census agreed that the series is over."""
-
     series: str
     number: int

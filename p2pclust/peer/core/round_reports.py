@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from p2pclust.peer.core.reports import JobReport, Report
@@ -11,24 +10,19 @@ from p2pclust.peer.core.tasks import StateInfo
 # -- elections ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Elected(JobReport):
-    """This peer is the aggregator of the term."""
-
     term: int
     round: int
     votes: int
     of: int
 
 
-@dataclass(frozen=True, slots=True)
 class Deposed(JobReport):
     """This peer is no longer the aggregator; `term` is the newer one."""
 
     term: int
 
 
-@dataclass(frozen=True, slots=True)
 class WaitsForMajority(JobReport, verb="waiting"):
     """Less than a majority of the roster is present, or follows this peer."""
 
@@ -36,7 +30,6 @@ class WaitsForMajority(JobReport, verb="waiting"):
     of: int
 
 
-@dataclass(frozen=True, slots=True)
 class CatchesUp(JobReport):
     """This refused candidate takes over the newer state of a peer."""
 
@@ -45,7 +38,6 @@ class CatchesUp(JobReport):
     round: int
 
 
-@dataclass(frozen=True, slots=True)
 class TermLeap(JobReport):
     """A message names a term that elections cannot have reached."""
 
@@ -54,7 +46,6 @@ class TermLeap(JobReport):
     own_term: int
 
 
-@dataclass(frozen=True, slots=True)
 class RoundLeap(JobReport):
     """A message names a round that the job cannot have reached."""
 
@@ -63,7 +54,6 @@ class RoundLeap(JobReport):
     own_round: int
 
 
-@dataclass(frozen=True, slots=True)
 class Fenced(JobReport):
     """A message of a deposed aggregator was refused."""
 
@@ -72,7 +62,6 @@ class Fenced(JobReport):
     own_term: int
 
 
-@dataclass(frozen=True, slots=True)
 class StandsStill(JobReport):
     """This aggregator makes no progress, and lets another peer try."""
 
@@ -84,7 +73,6 @@ class StandsStill(JobReport):
 # -- rounds -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class PhaseBegun(JobReport, verb="phase"):
     """A phase of a round began here; `term` is the epoch of a gossip job."""
 
@@ -93,7 +81,6 @@ class PhaseBegun(JobReport, verb="phase"):
     round: int
 
 
-@dataclass(frozen=True, slots=True)
 class RoundCombined(JobReport, verb="combined"):
     """A round is closed, and its contributions are combined into the next state."""
 
@@ -106,29 +93,24 @@ class RoundCombined(JobReport, verb="combined"):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, with those of the state."""
-        own = super(RoundCombined, self).fields
+        own = super().fields
         own |= self.info.to_dict(own.pop("roster"))
         del own["info"]
         return own
 
 
-@dataclass(frozen=True, slots=True)
 class Cancelling(JobReport):
-    """The aggregator makes the final state of a cancelled job."""
-
     term: int
     round: int
     by: str
 
 
-@dataclass(frozen=True, slots=True)
 class ProposerAsked(JobReport, verb="proposer"):
     """Another peer is asked, because the one before is gone or silent."""
 
     proposer: str
 
 
-@dataclass(frozen=True, slots=True)
 class LateAnswer(JobReport):
     """An answer came for an older term, or when this peer did not aggregate."""
 
@@ -136,7 +118,6 @@ class LateAnswer(JobReport):
     term: int
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerDiffers(JobReport, verb="differs"):
     """A peer sent another contribution to the same round than before."""
 
@@ -144,7 +125,6 @@ class AnswerDiffers(JobReport, verb="differs"):
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
 class Relayed(JobReport):
     """A silent peer is asked through others."""
 
@@ -153,7 +133,6 @@ class Relayed(JobReport):
     via: list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class LeftOut(JobReport):
     """The round continues without a silent peer, or without one that computes for too long (`busy`)."""
 
@@ -162,7 +141,6 @@ class LeftOut(JobReport):
     busy: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class OutOfReach(JobReport):
     """The round needs a silent peer; another aggregator may have a link to it."""
 
@@ -170,7 +148,6 @@ class OutOfReach(JobReport):
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
 class Unable(JobReport):
     """This peer cannot compute with the job or its state."""
 
@@ -178,14 +155,12 @@ class Unable(JobReport):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class StateCorrupt(JobReport, verb="corrupt"):
     """A state is not what its digest says."""
 
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
 class Contradiction(JobReport):
     """An aggregator opened two states in one round of one term, or one after the last."""
 
@@ -194,7 +169,6 @@ class Contradiction(JobReport):
     round: int
 
 
-@dataclass(frozen=True, slots=True)
 class SecondAggregator(JobReport):
     """A peer speaks as the aggregator of a term that another one aggregates; it was ignored."""
 
@@ -203,7 +177,6 @@ class SecondAggregator(JobReport):
     aggregator: str
 
 
-@dataclass(frozen=True, slots=True)
 class RefutesState(JobReport):
     """A state that a peer sent is not right: that peer is no longer followed in this job."""
 
@@ -212,7 +185,6 @@ class RefutesState(JobReport):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class NotChecked(JobReport):
     """This peer cannot say whether a state is right, and does not adopt it."""
 
@@ -220,29 +192,19 @@ class NotChecked(JobReport):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class BadTree(JobReport):
-    """The tree that an aggregator sent cannot be."""
-
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class BadPart(JobReport):
-    """A partial sum cannot be."""
-
     peer: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class ContributionsUnread(JobReport, verb="unread"):
-    """These peers' contributions could not be added up."""
-
     peers: list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class NoJob(Report):
     """A child job that a round wants cannot exist."""
 
@@ -251,7 +213,6 @@ class NoJob(Report):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Without(JobReport):
     """This peer contributes without these blobs and child jobs; `of` counts all of them."""
 
@@ -260,7 +221,6 @@ class Without(JobReport):
     of: int
 
 
-@dataclass(frozen=True, slots=True)
 class RowsDamaged(Report, verb="damaged"):
     """In a testbed: from this round on, this peer contributes from rows that a fault replaced."""
 
@@ -272,7 +232,6 @@ class RowsDamaged(Report, verb="damaged"):
 # -- gossip jobs --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class EpochBegun(JobReport, verb="circle"):
     """An epoch of gossip began among these members."""
 
@@ -280,7 +239,6 @@ class EpochBegun(JobReport, verb="circle"):
     members: list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class LeftEpoch(JobReport, verb="outside"):
     """Other peers began an epoch without this peer."""
 
@@ -288,7 +246,6 @@ class LeftEpoch(JobReport, verb="outside"):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
 class Mixing(JobReport):
     """A gossip round has taken that many ticks."""
 
@@ -296,7 +253,6 @@ class Mixing(JobReport):
     tick: int
 
 
-@dataclass(frozen=True, slots=True)
 class Averaged(JobReport):
     """A gossip round ended; `reached` is the largest distance of any estimate from the one used."""
 
@@ -306,7 +262,6 @@ class Averaged(JobReport):
     reached: float
 
 
-@dataclass(frozen=True, slots=True)
 class StateTaken(JobReport, verb="took"):
     """This peer continues from the state of another peer."""
 
@@ -314,7 +269,6 @@ class StateTaken(JobReport, verb="took"):
     round: int
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerMalformed(JobReport, verb="malformed"):
     """A peer's message in a gossip round cannot be, or the answers at its end are incomplete (then `peer` is empty)."""
 
@@ -325,7 +279,6 @@ class AnswerMalformed(JobReport, verb="malformed"):
 # -- secure sums ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class KeysExchanged(JobReport):
     """The peers of a job with secure sums have exchanged keys: these contribute."""
 
@@ -334,7 +287,6 @@ class KeysExchanged(JobReport):
     peers: list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class KeysRenewed(JobReport):
     """A round of padded contributions has no total: all peers are asked for new keys."""
 
@@ -343,16 +295,12 @@ class KeysRenewed(JobReport):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class RefusesPads(JobReport):
-    """This keeper does not take its pads away."""
-
     round: int
     peer: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class ReportsSets(JobReport):
     """The job's final state leaves out sets of peers for which this keeper took pads away: it reports them to the fleet.
 
@@ -362,7 +310,6 @@ class ReportsSets(JobReport):
     peers: list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class TooFewKeys(JobReport):
     """The job waits for more peers: otherwise sums of too few would be revealed."""
 

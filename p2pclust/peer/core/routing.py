@@ -1,11 +1,8 @@
 """Routes: directly to a neighbour, otherwise from peer to peer along a shortest path of the overlay.
 
 On a full mesh all peers are neighbours, and none of this is used. On any other overlay a peer has links to its neighbours
-only. It knows the other links from its configuration, where a fleet was started as a whole, and from facts: a peer publishes
-its links if the others were not given them, or once a link appeared or vanished. Dead peers carry no messages, and
-neither do links over which the neighbour does not answer: both ends take those off their links until it does.
-
-Peers of one process that know the same map, as simulated ones do, share the ways that were found on it.
+only. It knows the other links from its configuration, where a fleet was started as a whole, and from facts. Peers of one
+process that know the same map, as simulated ones do, share the ways that were found on it.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ _shared: WeakValueDictionary[tuple[int, int], Ways] = WeakValueDictionary()
 
 @lru_cache(maxsize=2**14)
 def _print(owner: str, names: tuple[str, ...] = ()) -> int:
-    """Return a number for a claim; the sum of these stands for a map, in whatever order it was learnt."""
+    # The sum of these stands for a map, in whatever order it was learnt.
     return int.from_bytes(blake2b("\0".join((owner, *names)).encode(), digest_size=16).digest())
 
 
@@ -96,14 +93,11 @@ class Routing:
         return self._map().neighbours(name)
 
     def hop(self, target: str) -> str:
-        """Return the neighbour that a message to `target` goes to next; empty without a known route.
-
-        Of equally short ways each pair of peers has its own, so that not all take the same.
-        """
+        """Return the neighbour that a message to `target` goes to next; empty without a known route."""
         if self.linked(target) and target not in self._broken:
             return target
         hops = self._map().next_hops(self._me, target)
-        if hops:
+        if hops:  # each pair of peers has its own of equally short ways, so that not all take the same
             return hops[crc32(f"{self._me} {target}".encode()) % len(hops)]
         return target if target in self._broken else ""
 
@@ -113,13 +107,11 @@ class Routing:
         return sorted(names, key=lambda name: (far.get(name, len(far)), name))
 
     def others(self, target: str) -> list[str]:
-        """Return the neighbours through which a message could go instead, nearest to the target first.
-
-        A peer that is farther away than this one would send it back here.
-        """
+        """Return the neighbours through which a message could go instead, nearest to the target first."""
         ways, first = self._map(), self.hop(target)
         here = ways.distance(self._me, target)
         far = {name: ways.distance(name, target) for name in self._working() if name != first}
+        # A peer that is farther away than this one would send it back here.
         return sorted((name for name in far if 0 <= far[name] <= here), key=lambda name: (far[name], name))
 
     @property
@@ -130,10 +122,7 @@ class Routing:
         return self._reach
 
     def tree(self, members: Sequence[str]) -> dict[str, str]:
-        """Return the parent of each of these peers in a tree of sums with this peer at its root; skip unreachable peers.
-
-        On a sparse overlay the tree follows shortest paths. On a full mesh it limits how many sums each peer adds up.
-        """
+        """Return the parent of each of these peers in a tree of sums with this peer at its root; skip unreachable peers."""
         return even_tree(self._me, members) if self.whole else spanning_tree(self._map(), self._me, members)
 
     # -- what changes the map -------------------------------------------------------------------------------------------
@@ -157,10 +146,8 @@ class Routing:
         return True
 
     def works(self, name: str, does: bool) -> bool:
-        """Note whether a link of this peer carries messages; return whether that is new.
-
-        One that does not is kept, so that it can be probed. All other messages go around it.
-        """
+        """Note whether a link of this peer carries messages; return whether that is new."""
+        # One that does not is kept, so that it can be probed. All other messages go around it.
         if self.whole or name not in self._own or does == (name not in self._broken):
             return False
         if does:
@@ -171,7 +158,6 @@ class Routing:
         return True
 
     def _working(self) -> tuple[str, ...]:
-        """Return the neighbours that answer over their links."""
         return tuple(name for name in self._own if name not in self._broken)
 
     def replacement(self, lost: str) -> str:
@@ -229,7 +215,16 @@ class Routing:
     def _map(self) -> Ways:
         if self._ways is None:
             key = self._claimed, sum(map(_print, self._silent))
-            ways = _shared.get(key) or self._after_changes()
+            ways = _shared.get(key)
+            if ways is None and self._before is not None:
+                near: dict[str, list[str]] = {}
+                # Links that both ends claim, to peers that carry messages.
+                for name in filter(self._knows, self._changed):
+                    others = (
+                        other for other in sorted({*self._claimed_by(name)} - {name}) if other not in self._silent
+                    )
+                    near[name] = [other for other in others if name in self._claimed_by(other)]
+                ways = self._before.changed(near, self._silent)
             ways = ways or Ways(mutual({**self._given, **self._claims}), self._silent)
             if self._before is not None:
                 ways.take_over(self._me, self._before, self._changed)
@@ -237,14 +232,3 @@ class Routing:
             self._before = None
             self._changed.clear()
         return self._ways
-
-    def _after_changes(self) -> Ways | None:
-        """Return the present map, made from the one before; None if that is not possible."""
-        if self._before is None:
-            return None
-        near: dict[str, list[str]] = {}
-        for name in self._changed:  # links that both ends claim, to peers that carry messages
-            if self._knows(name):
-                others = (other for other in sorted({*self._claimed_by(name)} - {name}) if other not in self._silent)
-                near[name] = [other for other in others if name in self._claimed_by(other)]
-        return self._before.changed(near, self._silent)

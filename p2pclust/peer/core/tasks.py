@@ -7,12 +7,13 @@ A core holds states and contributions as bytes and never reads them. It puts a t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.peer.core.records import Record
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from p2pclust.protocols.gossip.leaderless import Offer
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Record):
     """A state or contribution: its digest and size, and its bytes unless it is a blob in the store."""
 
     digest: bytes
@@ -54,8 +54,7 @@ def blobs_of(refs: Iterable[Ref | None]) -> list[bytes]:
 Given = tuple[tuple[int, ...], Ref]
 
 
-@dataclass(frozen=True, slots=True)
-class JobKeys:
+class JobKeys(Record):
     """What a worker must know of a job in which devices sign, beside its mathematics."""
 
     job: str  # its id
@@ -66,8 +65,7 @@ class JobKeys:
     barred: int = 0  # the peers, as bits, that are not on the fleet roster in force, or have other keys there
 
 
-@dataclass(frozen=True, slots=True)
-class EndRules:
+class EndRules(Record):
     """What a worker must know to read the end of a job, in a fleet whose peers sign their facts."""
 
     me: str
@@ -79,25 +77,22 @@ class EndRules:
 # -- tasks --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Record):
     """Base of all tasks. `kind` is the name of the task in reports and traces."""
 
     kind: ClassVar[str]
 
     def __init_subclass__(cls, kind: str = "") -> None:
-        if kind:  # a class with slots is made twice, the second time without the argument
-            cls.kind = kind
+        super().__init_subclass__()
+        cls.kind = kind
 
 
-@dataclass(frozen=True, slots=True)
 class VerifyBlob(Task, kind="verify"):
     """Hash a blob of the store. Outcome: `Verified`."""
 
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class BeginJob(Task, kind="begin"):
     """Make the first state of a job. Outcome: `StateMade`."""
 
@@ -106,7 +101,6 @@ class BeginJob(Task, kind="begin"):
     keys: JobKeys | None = None  # where devices sign
 
 
-@dataclass(frozen=True, slots=True)
 class ForgetKeys(Task, kind="forget"):
     """Forget the keys of a job that has ended here. Outcome: `KeysForgotten`."""
 
@@ -116,7 +110,6 @@ class ForgetKeys(Task, kind="forget"):
     sets: tuple[int, ...] = ()  # for which it took pads away
 
 
-@dataclass(frozen=True, slots=True)
 class StateTask(Task):
     """Base of the tasks that start from a state of a job."""
 
@@ -126,12 +119,10 @@ class StateTask(Task):
     keys: JobKeys | None = field(default=None, kw_only=True)  # where devices sign
 
 
-@dataclass(frozen=True, slots=True)
 class DescribeState(StateTask, kind="describe"):
     """Say what the core may know about a state. Outcome: `StateMade`, with the same state."""
 
 
-@dataclass(frozen=True, slots=True)
 class CheckState(StateTask, kind="check"):
     """Read a state of another peer: its end, or with verify whether it follows from its proof.
 
@@ -143,7 +134,6 @@ class CheckState(StateTask, kind="check"):
     ends: EndRules | None = None  # where a cancelled state must have a signature
 
 
-@dataclass(frozen=True, slots=True)
 class CancelJob(StateTask, kind="cancel"):
     """Make the final state of a cancelled job. Outcome: `StateMade`."""
 
@@ -151,12 +141,10 @@ class CancelJob(StateTask, kind="cancel"):
     ends: EndRules | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class ContinueJob(StateTask, kind="continue"):
     """Make the mathematics of the next job of a series from the final state of the last one. Outcome: `Continued`."""
 
 
-@dataclass(frozen=True, slots=True)
 class Contribute(StateTask, kind="contribute"):
     """Make this peer's contribution to a round. Outcome: `Contributed`, `Wanted` or `NoResult`."""
 
@@ -168,8 +156,7 @@ class Contribute(StateTask, kind="contribute"):
     pads: PadsKept | None = None  # with secure sums
 
 
-@dataclass(frozen=True, slots=True)
-class PadsKept:
+class PadsKept(Record):
     """What a peer has on disk about the secure sums of a job."""
 
     intact: bool  # whether its store is the one that it had at submission
@@ -181,14 +168,12 @@ class PadsKept:
     released: tuple[int, ...] = ()  # all different sets, of the whole job, whose sums could be revealed with its pads
 
 
-@dataclass(frozen=True, slots=True)
 class AddUp(StateTask, kind="add"):
     """Add up contributions on their way to the aggregator. Outcome: `Summed`."""
 
     contributions: tuple[Given, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class CombineRound(StateTask, kind="combine"):
     """Make the next state from the contributions of a round. Outcome: `StateMade`."""
 
@@ -200,7 +185,6 @@ class CombineRound(StateTask, kind="combine"):
     ends: EndRules | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class RenewKeys(StateTask, kind="renew"):
     """Make the state that asks for new keys after a padded one. Outcome: `StateMade`."""
 
@@ -208,7 +192,6 @@ class RenewKeys(StateTask, kind="renew"):
     silent: tuple[int, ...] = ()  # keepers that did not answer
 
 
-@dataclass(frozen=True, slots=True)
 class SumPadded(StateTask, kind="sum"):
     """Add up padded contributions, without this peer's own pads if it keeps some. Outcome: `Summed`."""
 
@@ -216,7 +199,6 @@ class SumPadded(StateTask, kind="sum"):
     contributions: tuple[Given, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class TakePads(StateTask, kind="unpad"):
     """Add up this keeper's pads of some peers, sealed for an aggregator. Outcome: `PadsTaken`."""
 
@@ -227,7 +209,6 @@ class TakePads(StateTask, kind="unpad"):
     sum: Ref | None = None  # of a round whose maker is gone: what it had added up, to be sent along
 
 
-@dataclass(frozen=True, slots=True)
 class FinishRound(StateTask, kind="finish"):
     """Make the state that follows from a round whose maker is gone, from what its keepers hold. Outcome: `StateMade`."""
 
@@ -236,7 +217,6 @@ class FinishRound(StateTask, kind="finish"):
     removed: tuple[tuple[int, Ref], ...]  # by keeper: its pads, and the sum
 
 
-@dataclass(frozen=True, slots=True)
 class MakeOffer(StateTask, kind="contribute"):
     """Make what this peer brings into a gossip round. Outcome: `Offered`."""
 
@@ -244,7 +224,6 @@ class MakeOffer(StateTask, kind="contribute"):
     members: tuple[int, ...]  # who takes part
 
 
-@dataclass(frozen=True, slots=True)
 class CloseGossipRound(StateTask, kind="combine"):
     """Make the next state after a gossip round. Outcome: `StateMade`, with the contributors."""
 
@@ -256,27 +235,23 @@ class CloseGossipRound(StateTask, kind="combine"):
 # -- outcomes -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Record):
     """Base of all outcomes."""
 
 
-@dataclass(frozen=True, slots=True)
 class NoResult(Outcome):
     """The task has no result: the peer abstains, or the input was unreadable (then the reason begins with ``failed:``)."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Verified(Outcome):
     """A blob was hashed: `good` says whether it is what its name says."""
 
     good: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SecureInfo:
+class SecureInfo(Record):
     """What the core may know about a state of a job with secure sums that is not final."""
 
     wants_keys: bool  # otherwise it is open for padded contributions
@@ -298,8 +273,7 @@ class SecureInfo:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class StateInfo:
+class StateInfo(Record):
     """What the core may know about a state."""
 
     final: bool
@@ -331,7 +305,6 @@ class StateInfo:
         return plain
 
 
-@dataclass(frozen=True, slots=True)
 class StateMade(Outcome):
     """A state, and what the core may know about it."""
 
@@ -339,14 +312,12 @@ class StateMade(Outcome):
     info: StateInfo
 
 
-@dataclass(frozen=True, slots=True)
 class StateChecked(Outcome):
     """A state is what its sender says, as far as the worker has checked it."""
 
     final: bool
 
 
-@dataclass(frozen=True, slots=True)
 class StateRefuted(Outcome):
     """A state does not follow from its proof: the peer that made it, or has handed it on, is faulty."""
 
@@ -354,7 +325,6 @@ class StateRefuted(Outcome):
     second: bool = False  # it follows, but this peer has adopted another one in the same term
 
 
-@dataclass(frozen=True, slots=True)
 class Contributed(Outcome):
     """This peer's contribution to a round; with `abstains`, its signed refusal."""
 
@@ -366,7 +336,6 @@ class Contributed(Outcome):
     abstains: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class PadsTaken(Outcome):
     """What a keeper takes from the sum, sealed for the maker of the state, and the sets whose sums that reveals."""
 
@@ -374,23 +343,18 @@ class PadsTaken(Outcome):
     sets: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class KeysForgotten(Outcome):
-    """The keys of a job are forgotten."""
-
     unnamed: tuple[int, ...] = ()  # the sets that the final state does not name
     exposed: tuple[int, ...] = ()  # roster indices: peers that they expose, and the final state does not list
 
 
-@dataclass(frozen=True, slots=True)
 class TooFew(Outcome):
     """The keys that came are not enough: the round stays open."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class WantedBlob:
+class WantedBlob(Record):
     """A blob that a contribution needs."""
 
     digest: bytes
@@ -398,8 +362,7 @@ class WantedBlob:
     owners: tuple[int, ...]  # roster indices
 
 
-@dataclass(frozen=True, slots=True)
-class WantedJob:
+class WantedJob(Record):
     """A child job that a contribution needs."""
 
     name: str
@@ -408,7 +371,6 @@ class WantedJob:
     aggregator: int  # of term 1: index in the parent's roster
 
 
-@dataclass(frozen=True, slots=True)
 class Wanted(Outcome):
     """What a contribution needs before it can be made."""
 
@@ -416,7 +378,6 @@ class Wanted(Outcome):
     jobs: tuple[WantedJob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Summed(Outcome):
     """A sum, and whose contributions are in it; malformed ones are left out. None if nothing was left."""
 
@@ -424,42 +385,32 @@ class Summed(Outcome):
     peers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Offered(Outcome):
     """What this peer brings into a gossip round."""
 
     offer: Offer
 
 
-@dataclass(frozen=True, slots=True)
 class Continued(Outcome):
-    """The mathematics of the next job of a series."""
-
     mathematics: bytes
 
 
 # -- tokens --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Record):
     """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
 
     def words(self) -> tuple[str, ...]:
         """Return the token as traces record it: the machine, and the fields."""
         machine = "job" if isinstance(self, JobToken) else "blob"
-        values = (getattr(self, field.name) for field in fields(self))
-        return (machine, *(value.hex() if isinstance(value, bytes) else str(value) for value in values))
+        return (machine, *(value.hex() if isinstance(value, bytes) else str(value) for value in vars(self).values()))
 
 
-@dataclass(frozen=True, slots=True)
 class VerifyToken(Token):
-    """A blob is verified."""
-
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class JobToken(Token):
     """Base of the tokens of a job's tasks. `kind` is the task's."""
 
@@ -467,14 +418,12 @@ class JobToken(Token):
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
 class TermToken(JobToken):
     """The aggregator of a term asked for it."""
 
     term: int
 
 
-@dataclass(frozen=True, slots=True)
 class SumToken(JobToken):
     """A peer in the tree of a round adds up."""
 
@@ -485,7 +434,6 @@ class SumToken(JobToken):
         return ("job", self.job, self.kind, f"{self.term}.{self.round}")
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerToken(JobToken):
     """A follower makes its answer to a state."""
 
@@ -493,14 +441,12 @@ class AnswerToken(JobToken):
     proposer: int
 
 
-@dataclass(frozen=True, slots=True)
 class CheckToken(JobToken):
     """A follower checks a state before it adopts it."""
 
     state: bytes  # its digest
 
 
-@dataclass(frozen=True, slots=True)
 class PadsToken(JobToken):
     """A keeper takes pads away, for the aggregator of a term."""
 
@@ -509,12 +455,10 @@ class PadsToken(JobToken):
     members: int
 
 
-@dataclass(frozen=True, slots=True)
 class EndToken(JobToken):
     """The job has ended here."""
 
 
-@dataclass(frozen=True, slots=True)
 class GossipToken(JobToken):
     """A gossip job asked for it."""
 

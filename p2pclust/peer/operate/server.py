@@ -154,7 +154,7 @@ class ControlServer:
             raise UsageError(f"control = {address!r}: cannot listen there ({why}): choose another address") from None
 
         def name_of(head: zmq.Frame) -> str:
-            entry = roster().entry_of(str(head.get("User-Id")).encode())
+            entry = roster().by_key.get(str(head.get("User-Id")).encode())
             return "" if entry is None else entry.name
 
         self._listen(socket, name_of)

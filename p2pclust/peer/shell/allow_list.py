@@ -65,7 +65,7 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
 
 def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
     """Raise FleetError unless the roster lists this device with this key, as a peer, and the key is valid now."""
-    name, entry = bundle.name, roster.entry(bundle.name)
+    name, entry = bundle.name, roster.by_name.get(bundle.name)
     if entry is None:
         raise FleetError(f"{name} was revoked: it is not on fleet roster {roster.serial}; stop it, or enrol it again")
     if entry.curve_public != bundle.curve_public:
@@ -151,7 +151,7 @@ class AllowList:
 
     def _take(self, roster: Roster) -> None:
         for entry in self.roster.peers:
-            if roster.entry_of(entry.curve_public) is None:
+            if entry.curve_public not in roster.by_key:
                 self._former[entry.curve_public] = entry.name
                 self._watch("revoked", {"member": entry.name, "key": fingerprint(entry.curve_public)})
         self.roster = roster
@@ -213,7 +213,7 @@ class AllowList:
         if curve_public in self._reported or len(self._reported) >= _MOST_STRANGERS:
             return
         self._reported[curve_public] = None
-        entry = self.roster.entry_of(curve_public)
+        entry = self.roster.by_key.get(curve_public)
         key = fingerprint(curve_public)
         if entry is not None and entry.role != PEER:
             self._watch(

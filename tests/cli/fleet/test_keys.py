@@ -8,7 +8,7 @@ from tests.cli.conftest import Cli
 
 from p2pclust.transport.bundle import load_bundle, load_roster, newest_roster
 from p2pclust.transport.key_files import is_sealed
-from p2pclust.transport.roster import fingerprint
+from p2pclust.transport.roster import OPERATOR, fingerprint
 
 pytestmark = pytest.mark.usefixtures("quick_passphrases")
 
@@ -122,7 +122,7 @@ def test_a_fleet_changes(cli: Cli, tmp_path: Path) -> None:
     assert f"enrolled c, fingerprint {print_on_device}" in ended.err
     roster = load_roster(fleet / "roster.json", after.fleet_public)
     assert roster.names == ("a", "c")
-    assert roster.operators == ("laptop",)
+    assert [peer.name for peer in roster.peers if peer.role == OPERATOR] == ["laptop"]
     bundle = load_bundle(tmp_path / "device" / "c.bundle")
     assert newest_roster(bundle, "c.bundle", fleet / "roster.json").curve_key("c") == bundle.curve_public
     lines = cli("keys", "show", "f").out.splitlines()

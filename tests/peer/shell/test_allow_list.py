@@ -18,7 +18,7 @@ from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.bundle import Bundle, load_bundle
 from p2pclust.transport.keys import add_devices, init_fleet, load_public_roster, revoke, rotate, throwaway_fleet
-from p2pclust.transport.roster import Roster, RosterPeer, fingerprint
+from p2pclust.transport.roster import OPERATOR, Roster, RosterPeer, fingerprint
 
 DAY = 86400.0
 
@@ -100,7 +100,7 @@ LAST = RosterPeer("c", b"", b"", expires="2097-01-31").expires_at
 def test_operators_and_peers_are_told_apart(fleet: Fleet) -> None:
     async def test(host: Host, allow_list: AllowList) -> None:
         assert allow_list.admitted.names == ("a", "b", "c")
-        assert allow_list.admitted.operators == ("desk",)
+        assert [peer.name for peer in allow_list.admitted.peers if peer.role == OPERATOR] == ["desk"]
         assert sorted(allow_list.keys) == ["a", "b", "c"]
         key = allow_list.admitted.curve_key("desk")
         assert key is not None

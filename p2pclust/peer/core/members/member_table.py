@@ -29,7 +29,7 @@ class Member:
     """
 
     name: str
-    status: str = "unknown"
+    status: str = "unknown"  # never heard of; or alive, suspect, dead, left
     incarnation: int = 0
     address: str = ""  # where this peer links to it
     claimed: str = ""  # the address in its newest claim
@@ -51,10 +51,9 @@ class Member:
 
 
 class MemberMap(Mapping[str, Member]):
-    """The members by name, sorted. Each is made when it is first looked at, or begins to differ from what is assumed.
+    """The members by name, sorted, without `me`. `make` makes each when it is first looked at.
 
-    Along a sparse overlay a peer looks at few members, and hears of few. `names` is the fleet roster; `me` is not a member,
-    because the table is its own; `make` makes the member of that name about which nothing was heard.
+    Along a sparse overlay a peer looks at few members, and hears of few.
     """
 
     def __init__(self, names: tuple[str, ...], me: str, make: Callable[[str], Member]) -> None:
@@ -110,32 +109,29 @@ class MemberMap(Mapping[str, Member]):
 
 @lru_cache(maxsize=4)
 def _sorted(names: tuple[str, ...]) -> Mapping[str, None]:
-    """Return the sorted names, once for all peers of this process that have this roster."""
+    # Once for all peers of this process that have this roster.
     return dict.fromkeys(sorted(names))
 
 
 @dataclass(slots=True)
 class _Claim:
-    """A claim that is being passed on."""
-
     update: Update
     left: int  # how often it is still to be sent, to any peer
     told: dict[str, int] = field(default_factory=dict)  # how often it was sent to each neighbour
 
 
+@dataclass
 class News:
-    """The newest claim about each member that may not have reached all peers, whatever it says.
+    """The newest claim about each member that may not have reached all peers.
 
-    On a full mesh a claim is sent often enough to reach all peers by some way. On a sparse overlay this peer may be a
-    neighbour's only source, so it sends each claim to every neighbour a few times: messages get lost. `neighbours` returns
-    those that are alive or suspect; `whole` says whether the overlay is a full mesh.
+    On a full mesh a claim is sent often enough to reach all peers by some way. On a sparse overlay this peer may
+    be a neighbour's only source, so it sends each claim to every neighbour a few times: messages get lost.
     """
 
-    def __init__(self, members: Sized, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
-        self._whole = whole
-        self._members = members
-        self._neighbours = neighbours
-        self._claims: dict[str, _Claim] = {}  # by the member that they are about
+    _members: Sized
+    _neighbours: Callable[[], list[str]]  # those that are alive or suspect
+    _whole: bool
+    _claims: dict[str, _Claim] = field(default_factory=dict)  # by the member that they are about
 
     def __bool__(self) -> bool:
         return bool(self._claims)
@@ -185,12 +181,11 @@ class MemberTable:
         self._me = Member(context.me, "alive", incarnation, address, store_id=context.store_id)
         self._addresses: Mapping[str, str] = {}  # of the configuration
         self._first = frozenset(context.routing.own)  # the neighbours at the start
-        self.members = MemberMap(roster, context.me, self._unheard)
-        self._news = News(self.members, self.neighbours, whole=context.routing.whole)
+        self.members = MemberMap(
+            roster, context.me, lambda name: Member(name, self._assumed(name), address=self._addresses.get(name, ""))
+        )
+        self._news = News(self.members, self.neighbours, context.routing.whole)
         self.links_changed = False  # whether a link broke or works again; the core takes note and clears it
-
-    def _unheard(self, name: str) -> Member:
-        return Member(name, self._assumed(name), address=self._addresses.get(name, ""))
 
     def _assumed(self, name: str) -> str:
         return "alive" if self._ctx.routing.mapped and name not in self._first else "unknown"
@@ -235,7 +230,7 @@ class MemberTable:
 
     def neighbours(self) -> list[str]:
         """Return the neighbours that are alive or suspect; on a full mesh every peer is a neighbour."""
-        return self._near("alive", "suspect")
+        return [member.name for member in self._linked() if member.status in ("alive", "suspect")]
 
     def store_id(self, name: str) -> str:
         """Return the id of the member's store, empty if unknown."""
@@ -249,9 +244,6 @@ class MemberTable:
         routing = self._ctx.routing
         names = list(self.members) if routing.whole else routing.neighbours_of(name)
         return [other for other in names if other not in (name, self._ctx.me)]
-
-    def _near(self, *statuses: str) -> list[str]:
-        return [member.name for member in self._linked() if member.status in statuses]
 
     def _linked(self) -> list[Member]:
         if self._ctx.routing.whole:

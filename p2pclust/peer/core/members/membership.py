@@ -1,16 +1,6 @@
 """Membership: SWIM (Das et al. 2002) with Lifeguard's suspicion and local health (Dadgar et al. 2017).
 
-This module changes what this peer believes of the members, and spreads it. `Probes` detects members that do not answer,
-`Suspicions` decides how long a suspicion lasts, `Refusals` looks whether a process listens, and `OwnLife` has what this peer
-claims of itself. `docs/peer/membership.md` lists the rules.
-
-A member is `unknown` (on the fleet roster, never heard of), `alive`, `suspect`, `dead` or `left`, with an incarnation that
-only the member itself raises. The claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. A peer that
-is not on the fleet roster (any more) is `revoked`.
-
-Two departures from the papers, both measured: the suspect is informed, so that with message loss false verdicts are about
-thirty times rarer, and detection is as fast; and a refused connection means that no process listens, which is a verdict.
-
+This module changes what this peer believes of the members, and spreads it: `docs/peer/membership.md` lists the rules.
 Membership is a hint: it says which peers to try, and which not to wait for. No majority is counted with it.
 """
 
@@ -55,7 +45,7 @@ class Membership(MemberTable):
         #: Names that two processes use.
         self.twins = Twins(context, self._me)
         #: What this peer claims of itself.
-        self.own = OwnLife(context, self._me, self._spread, self.twins.claimed)
+        self.own = OwnLife(context, self._me, self._spread, self.twins.claimed, is_first=incarnation <= 1)
         #: The members whose status changed, with the status before, oldest first; the core empties it.
         self.changes: list[tuple[str, str]] = []
 
@@ -105,7 +95,8 @@ class Membership(MemberTable):
                 self._sync_s = min(2 * self._sync_s, self._ctx.preset.sync_period_s)
                 self._compare_tables(key, self.neighbours(), self._sync_s, 4 * self.slack_s())
             case "dead":
-                self._compare_tables(key, self._near("dead"), self._ctx.preset.dead_probe_s)
+                dead = [member.name for member in self._linked() if member.status == "dead"]
+                self._compare_tables(key, dead, self._ctx.preset.dead_probe_s)
             case "hint":  # it led to no answer: return to the known address
                 member = self.members.known(key[2])
                 if member is not None and not self.present(key[2]) and member.address:  # it may be revoked meanwhile
@@ -144,11 +135,8 @@ class Membership(MemberTable):
             self._ctx.effects.append(Connect(name, address))
 
     def hint(self, name: str, address: str) -> None:
-        """Try an unproven address of a member for a while; only an answer of the member itself is believed.
-
-        Ignore hints about members that are present. The known address has its turn before the next hint, so wrong hints
-        cannot hide a member.
-        """
+        """Try an unproven address of a member for a while; only an answer of the member itself is believed."""
+        # The known address has its turn before the next hint, so wrong hints cannot hide a member.
         member = self.members.get(name)
         known = member is None or self.present(name) or address == member.address or not self._ctx.routing.linked(name)
         if known or member is None or self._ctx.now < member.hint_at:
@@ -160,19 +148,14 @@ class Membership(MemberTable):
         self._ctx.set_timer(("member", "hint", name), window_s)
 
     def link_appeared(self, name: str) -> None:
-        """Connect to a new neighbour, and exchange membership tables.
-
-        A neighbour that this peer believes dead learns that from the table, and refutes it.
-        """
+        """Connect to a new neighbour, and exchange tables: if this peer believes it dead, it learns that, and refutes it."""
         if self.members[name].address:
             self._link(name, self.members[name].address)
         self._send_table(name)
 
     def link_vanished(self, name: str) -> None:
-        """Disconnect from a peer that is no longer a neighbour; from now on its silence proves nothing.
-
-        A suspicion in progress continues: other peers know of it, and those linked to the suspect pass on its refutation.
-        """
+        """Disconnect from a peer that is no longer a neighbour; from now on its silence proves nothing."""
+        # A suspicion in progress continues: other peers know of it, and those linked to the suspect pass on its refutation.
         self._ctx.effects.append(Disconnect(name))
         self._probes.forget(name)
 
@@ -208,7 +191,6 @@ class Membership(MemberTable):
     # -- probing ----------------------------------------------------------------------------------------------------
 
     def _probe(self) -> None:
-        """Once per period: greet members that have never answered, and probe one of the others."""
         period_s = self._ctx.preset.probe_period_s * self._ctx.uniform(0.9, 1.1)
         self._ctx.set_timer(("member", "probe"), period_s + self.slack_s())
         armed = self._ctx.timers.armed
@@ -229,7 +211,6 @@ class Membership(MemberTable):
         self._probes.next()
 
     def _no_answer(self, name: str, incarnation: int) -> None:
-        """Suspect a member: neither it nor a helper answered a probe of that incarnation in time."""
         target = self.members[name]
         if target.incarnation != incarnation:
             return  # it came back meanwhile: the ping went to a former life
@@ -246,7 +227,7 @@ class Membership(MemberTable):
     # -- claims -----------------------------------------------------------------------------------------------------
 
     def _merge(self, updates: tuple[Update, ...], source: str, *, table: bool = False) -> None:
-        """Take claims. What a peer passes on about others is news; an entry of a whole table need not be."""
+        # What a peer passes on about others is news; an entry of a whole table need not be.
         for update in updates:
             if update.name == self._ctx.me:
                 if self.possible(update.incarnation, self._me):
@@ -348,7 +329,6 @@ class Membership(MemberTable):
             self._ctx.set_timer(("member", "gossip"), self._ctx.preset.gossip_period_s + self.slack_s() / 4)
 
     def _compare_tables(self, timer: TimerKey, names: list[str], period_s: float, more_s: float = 0.0) -> None:
-        """Exchange tables with one of these members, and again after about a period."""
         self._ctx.set_timer(timer, period_s * self._ctx.uniform(0.9, 1.1) + more_s)
         for name in self._ctx.choose(names, 1):
             self._send_table(name)

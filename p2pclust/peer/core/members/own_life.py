@@ -1,7 +1,5 @@
 """What this peer claims of itself in this life, and two processes with one name: of another peer, or of this one.
 
-Its claim is its incarnation, and the store whose promises it keeps.
-
 One device key may be in two processes, as after a memory card was copied. A process is known by its address and its store.
 Only the owner of a name raises its incarnation, and a start raises it above that of the life before; so in the order of
 incarnations each life is one unbroken stretch. Two processes break this: each refutes the claims of the other, and their
@@ -29,27 +27,18 @@ from p2pclust.peer.core.reports import Refuted, StoreForgot, Twin
 _WORSE = ("suspect", "dead", "left")
 
 
+@dataclass
 class OwnLife:
-    """This peer's claim about itself, which only this peer raises.
+    """This peer's claim about itself."""
 
-    `me` is its own entry, which is changed here; `spread` passes a claim on; `elsewhere` takes a claim that this peer is
-    another process.
-    """
-
-    def __init__(
-        self, context: Context, me: Member, spread: Callable[[Update], None], elsewhere: Callable[[Update], None]
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._me = me
-        self._spread = spread
-        self._elsewhere = elsewhere
-        #: When this life began: the membership sets it.
-        self.began_at = 0.0
-        #: Whether the store has had no earlier life.
-        self.is_first = me.incarnation <= 1
-        self._left = False
-        #: Whether the store has a new id; the core takes note of it and clears it.
-        self.has_forgotten = False
+    _ctx: Context
+    _me: Member  # its entry in the table of members, which is changed here
+    _spread: Callable[[Update], None]
+    _elsewhere: Callable[[Update], None]  # takes a claim that this peer is another process
+    is_first: bool  # whether the store has had no earlier life
+    began_at: float = 0.0  # the membership sets it
+    has_forgotten: bool = False  # whether the store has a new id; the core takes note of it and clears it
+    _left: bool = False
 
     def leave(self) -> Update:
         """Return the claim that this peer leaves; from now on it refutes nothing."""
@@ -73,11 +62,11 @@ class OwnLife:
     def forgot(self, why: str) -> None:
         """Take a new store id: the store was restored from an older image, or the disk lost its newest rows.
 
-        The promises made since then are unknown, so the store counts for no majority of the running jobs any more. Other
-        peers' word is believed only shortly after the start: an image is restored between two lives, and a liar could
-        otherwise take a healthy store's votes at any time.
+        The promises made since then are unknown, so the store counts for no majority of the running jobs any more.
         """
-        if self._late():
+        if (
+            self._late()
+        ):  # an image is restored between two lives, and a liar could otherwise take a healthy store's votes
             return
         store_id = "".join(f"{int(self._ctx.rng.integers(2**32)):08x}" for _ in range(4))
         self._ctx.report(StoreForgot(reason=why, store=self._ctx.store_id))
@@ -87,15 +76,11 @@ class OwnLife:
         self.has_forgotten = True
 
     def may_promise(self, member: Member) -> bool:
-        """Return whether a neighbour has had the occasion to report a later life of this peer's store.
-
-        Its answer to a ping of this life reports it. Until then this peer promises that neighbour nothing: it could break
-        a promise of that later life.
-        """
+        """Return whether a neighbour could have reported a later life of this store, whose promises this one might break."""
         return self.is_first or member.replied or self._late()
 
     def _late(self) -> bool:
-        """Return whether other peers' word about an earlier life is no longer believed."""
+        # Whether other peers' word about an earlier life is no longer believed.
         return self._ctx.now - self.began_at > self._ctx.timing.patience_s
 
     def _announce(self, incarnation: int) -> None:
@@ -131,13 +116,13 @@ class _Signs:
     reported_at: float = float("-inf")
 
 
+@dataclass
 class Twins:
-    """Notices two processes with one name, this peer's own included. `me` is its own entry in the table of members."""
+    """Notices two processes with one name, this peer's own included."""
 
-    def __init__(self, context: Context, me: Member) -> None:
-        self._ctx = context
-        self._me = me
-        self._signs: dict[str, _Signs] = {}
+    _ctx: Context
+    _me: Member  # this peer's own entry in the table of members
+    _signs: dict[str, _Signs] = field(default_factory=dict)
 
     def addresses(self, name: str) -> tuple[str, ...]:
         """Return the two addresses at which a name runs, the newer one last; none if it runs once."""

@@ -1,14 +1,12 @@
 """The failure detector of SWIM, with Lifeguard's local health.
 
-One member is probed per period, every member once per turn. If it does not answer, helpers are asked to probe it; if they
-report no answer either, it is suspected. Helpers that send nothing at all are a sign that this peer itself is slow: then
-it allows more time for each answer.
+Helpers that send nothing at all are a sign that this peer itself is slow: then it allows more time for each answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
@@ -31,23 +29,24 @@ class _Probe:
     silent_helpers: int = 0
 
 
+@dataclass
 class Probes:
-    """Probes one member per period; `silent` takes those that do not answer, and the incarnation that was probed."""
+    """Probes one member per period."""
 
-    def __init__(
-        self, context: Context, table: MemberTable, pace: AnswerPace, silent: Callable[[str, int], None]
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._table = table
-        self._pace = pace
-        self._silent = silent
-        self._turn: list[str] = []  # still to be probed in this turn
-        self._seq = self._before = 0  # of the newest ping, and of the last that another life may have sent
-        self._waiting: dict[int, _Probe] = {}
-        self._helping: dict[int, tuple[str, int]] = {}  # our ping for another peer -> (that peer, its number)
-        self._health = 0
-        self._sent_at: dict[int, tuple[str, float]] = {}  # targets of the newest probes, also of those given up
-        self._by_helpers: dict[str, int] = {}  # the probes of a member in a row that only helpers got an answer to
+    _ctx: Context
+    _table: MemberTable
+    _pace: AnswerPace
+    _silent: Callable[[str, int], None]  # takes a member that does not answer, and the incarnation that was probed
+    _turn: list[str] = field(default_factory=list)  # still to be probed in this turn
+    _seq: int = 0  # of the newest ping
+    _before: int = 0  # of the last ping that another life may have sent
+    _waiting: dict[int, _Probe] = field(default_factory=dict)
+    _helping: dict[int, tuple[str, int]] = field(default_factory=dict)  # our ping for a peer -> (that peer, its number)
+    _health: int = 0
+    _sent_at: dict[int, tuple[str, float]] = field(default_factory=dict)  # the newest probes, also those given up
+    _by_helpers: dict[str, int] = field(
+        default_factory=dict
+    )  # a member's probes in a row that only helpers got answered
 
     def count_on(self, seq: int) -> None:
         """Number pings from here on, so that an answer to a ping of an earlier life is known as one."""
@@ -142,11 +141,8 @@ class Probes:
             del self._helping[seq]
 
     def _try_link(self, name: str, *, works: bool) -> None:
-        """Note whether a member answered over its link or only through a helper; then it is probed again at once.
-
-        On a full mesh all members are neighbours, and whether each is heard over its link is known without probes.
-        """
-        if self._ctx.routing.whole:
+        # A member that answered through a helper only is probed again at once.
+        if self._ctx.routing.whole:  # whether each is heard over its link is known without probes
             return
         count = self._by_helpers[name] = 0 if works else self._by_helpers.get(name, 0) + 1
         if 0 < count < _BROKEN:

@@ -4,16 +4,13 @@
 own timers. A verdict after a fixed time would then be wrong about many members at once, and the suspicions, their
 refutations and the exchange of both would take what processor time is left.
 
-*Suspicions*, as in Lifeguard (Dadgar et al. 2017), last four times the shortest duration, and less with each confirmation,
-down to the shortest with three. The suspect is informed at the beginning, and after a third and two thirds of the shortest
-duration, so that it can refute it.
-
-*Refused connections* show that no process listens at an address; a few such observations are a verdict.
+*Suspicions* last as in Lifeguard (Dadgar et al. 2017). *Refused connections* show that no process listens at an address.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import log
 from typing import Final
 
@@ -73,13 +70,13 @@ class AnswerPace:
 _CONFIRMATIONS: Final = 3  # Lifeguard's K
 
 
+@dataclass
 class Suspicions:
     """The timers of this peer's suspicions. When one is due, the member is considered dead."""
 
-    def __init__(self, context: Context, table: MemberTable, pace: AnswerPace) -> None:
-        self._ctx = context
-        self._table = table
-        self._pace = pace
+    _ctx: Context
+    _table: MemberTable
+    _pace: AnswerPace
 
     @property
     def planned_s(self) -> float:
@@ -94,6 +91,7 @@ class Suspicions:
     def begin(self, member: Member, by: str) -> None:
         member.suspected_at, member.suspected_by = self._ctx.now, by
         member.confirmed_by.clear()
+        # The suspect is informed at the beginning, and after a third and two thirds of the shortest duration.
         self._ctx.set_timer(("member", "suspicion", member.name), self._factor(member) * self.shortest_s)
         for part in (1, 2):
             self._ctx.set_timer(("member", "tell", member.name, str(part)), self.shortest_s * part / 3)
@@ -121,7 +119,7 @@ class Suspicions:
         self._ctx.timers.postpone(("member", "suspicion"), passed_s)
 
     def _factor(self, member: Member) -> float:
-        """Lifeguard's formula, with as many confirmations expected as the fleet can give."""
+        # Lifeguard's formula, with as many confirmations expected as the fleet can give.
         expected = min(_CONFIRMATIONS, len(self._table.witnesses(member.name)))
         if expected <= 0:
             return 1.0
@@ -131,19 +129,14 @@ class Suspicions:
 _SMALL_FLEET: Final = 3  # in fleets up to this size one refused connection proves a death
 
 
+@dataclass
 class Refusals:
-    """Checks members by plain connects, and counts those that are refused.
+    """Counts the plain connects to members that are refused, each for the duration of a suspicion."""
 
-    An observation counts for the duration of a suspicion. When observations prove that a member is dead, `dies` is called.
-    """
-
-    def __init__(
-        self, context: Context, table: MemberTable, suspicions: Suspicions, dies: Callable[[str], None]
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._table = table
-        self._suspicions = suspicions
-        self._dies = dies
+    _ctx: Context
+    _table: MemberTable
+    _suspicions: Suspicions
+    _dies: Callable[[str], None]  # called when observations prove that a member is dead
 
     def checked(self, name: str, refused: bool) -> None:
         """Take the result of a connect."""

@@ -50,9 +50,7 @@ class Pull:
 class PullPace:
     """How much this peer asks for at once, over all blobs, and how long it waits for each source.
 
-    The fetching peer sets the pace, like a TCP sender: one chunk at first, one more with each that comes soon, half as many
-    when chunks are late, one after a time-out, and then more time for each. If it asked again too early, a slow link would
-    carry everything twice.
+    It sets the pace like a TCP sender. If it asked again too early, a slow link would carry everything twice.
     """
 
     most: int
@@ -69,7 +67,7 @@ class PullPace:
         return self.patience(source) > self.usual
 
     def came(self, source: str, time_outs: float) -> None:
-        """Note a chunk that came that many usual time-outs after it was asked for, once."""
+        """Note that a chunk came that many usual time-outs after it was asked for, once."""
         if time_outs < _SOON:
             self.chunks = min(self.chunks + 1, self.most)
         elif time_outs > 1:
@@ -156,10 +154,7 @@ class Blobs:
         return bool(self._complete or self._partial)
 
     def keep_only(self, in_use: frozenset[bytes], *, unfinished: bool) -> None:
-        """Drop, and stop fetching, the blobs that are not in use.
-
-        What a former life left is kept as long as there are unfinished jobs, to be resumed.
-        """
+        """Drop blobs that are not in use; those that a former life left are kept while there are `unfinished` jobs."""
         for digest in [digest for digest, until in self._passing.items() if until < self._ctx.now]:
             del self._passing[digest]
             self._askers.pop(digest, None)
@@ -179,11 +174,9 @@ class Blobs:
             held.pop(digest, None)
 
     def pull(self, digest: bytes, size_bytes: int, sources: list[str]) -> None:
-        """Fetch the blob from the given peers, in this order; `verified` is called when it is here.
-
-        On a sparse overlay the first one should certainly have it, and be the nearest of those: neighbours that each began
-        with a source beyond the other would wait for each other.
-        """
+        """Fetch the blob from the given peers, in this order; `verified` is called when it is here."""
+        # On a sparse overlay the first one should certainly have it, and be the nearest of those: neighbours that each began
+        # with a source beyond the other would wait for each other.
         if self.has(digest) or digest in self._verifying or not 0 < size_bytes <= self._ctx.limits.blob_bytes:
             return
         pull = self._pulls.get(digest)
@@ -206,14 +199,12 @@ class Blobs:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Ask for what is missing, in the order in which blobs were wanted, as long as there is room.
-
-        What a neighbour waits for has room of its own: it has limited itself already, and two that wait for each other's
-        room would wait until a chunk is held lost.
-        """
+        """Ask for what is missing, in the order in which blobs were wanted, as long as there is room."""
         own = [pull for pull in self._pulls.values() if pull.digest not in self._passing]
         for pull in self._pulls.values():
             if pull.digest in self._passing:
+                # What a neighbour waits for has room of its own: it has limited itself already, and two that wait for each
+                # other's room would wait until a chunk is held lost.
                 pull.begun = True
                 self._ask(pull, self._ctx.limits.window - len(pull.asked))
         for apart in (False, True):
@@ -236,19 +227,22 @@ class Blobs:
             case BlobChunk():
                 self._take(source, message)
             case BlobMissing():
-                self._elsewhere(source, message.digest)
+                pull = self._pulls.get(message.digest)
+                if pull is not None and source in pull.sources and len(pull.sources) > 1:
+                    pull.sources.remove(source)
+                    pull.lacking[source] = None
+                    pull.asked = {index: asked for index, asked in pull.asked.items() if asked[0] != source}
+                    self._expect(pull, source)
+                    self._go_on()
 
     def _asked(self, source: str, message: BlobRequest) -> None:
-        """Send a chunk, or fetch it for a neighbour that has no link to its holders.
-
-        What is passed on is kept for a while, because other neighbours will ask for it.
-        """
         digest = message.digest
         if self.has(digest) or message.index in self._partial.get(digest, ()):
             self._ctx.effects.append(SendChunk(source, digest, message.index))
-        elif self._passes_on(message):
+        elif self._passes_on(message):  # to a neighbour that has no link to the holders
             holders = [name for name in message.holders if name not in (self._ctx.me, source)]
-            self._passing.pop(digest, None)  # the blob requested last goes to the end
+            # It is kept for a while, because other neighbours will ask for it. The blob requested last goes to the end.
+            self._passing.pop(digest, None)
             self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
             self._askers.setdefault(digest, {})[source, message.index] = None
             pull = self._pulls.get(digest)
@@ -264,11 +258,9 @@ class Blobs:
             self._ctx.send(source, BlobMissing(digest))
 
     def _comes(self, asker: str, message: BlobRequest) -> bool:
-        """Return whether a chunk comes here soon, from the source that certainly has it: then its asker gets it at once.
-
-        A peer behind a single link that works would otherwise turn to sources that it cannot hear, for many time-outs. Peers
-        that ask other sources do not let anyone wait, because they could wait for each other.
-        """
+        """Return whether a chunk comes here soon, from the source that certainly has it: then its asker gets it at once."""
+        # A peer behind a single link that works would otherwise turn to sources that it cannot hear, for many time-outs.
+        # Peers that ask other sources do not let anyone wait, because they could wait for each other.
         pull = self._pulls.get(message.digest)
         if pull is None or message.index not in pull.missing or pull.sources[0] == asker:
             return False
@@ -384,15 +376,6 @@ class Blobs:
         self._verifying[pull.digest] = tuple(pull.came_from)
         self._ctx.effects.append(Compute(VerifyToken(pull.digest), VerifyBlob(pull.digest)))
 
-    def _elsewhere(self, source: str, digest: bytes) -> None:
-        pull = self._pulls.get(digest)
-        if pull is not None and source in pull.sources and len(pull.sources) > 1:
-            pull.sources.remove(source)
-            pull.lacking[source] = None
-            pull.asked = {index: asked for index, asked in pull.asked.items() if asked[0] != source}
-            self._expect(pull, source)
-            self._go_on()
-
     def _expect(self, pull: Pull, source: str) -> None:
         """Ask a source that did not have a blob again soon, if the other sources may be out of reach."""
         routing = self._ctx.routing
@@ -401,7 +384,6 @@ class Blobs:
             self._ctx.set_timer(("blob", pull.digest.hex(), source), wait_s)
 
     def _ask(self, pull: Pull, most: int) -> int:
-        """Ask for at most so many chunks; return for how many."""
         first = pull.turn % len(pull.sources)
         source, holders = self._way(pull, pull.sources[first:] + pull.sources[:first])
         wanted = [index for index in pull.missing if index not in pull.asked][: max(most, 0)] if source else []
@@ -417,9 +399,7 @@ class Blobs:
         self._ctx.set_timer(("blob", pull.digest.hex()), wait_s)
 
     def _way(self, pull: Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
-        """Return the peer to ask for chunks: the first reachable source, or the neighbour on the way to it, with the names
-        of holders.
-        """
+        """Return the first reachable source, or the neighbour on the way to it with the blob's size and holders."""
         routing = self._ctx.routing
         turned = self._right_ones(pull, turned)
         if routing.whole:
@@ -433,12 +413,10 @@ class Blobs:
         return "", ()
 
     def _right_ones(self, pull: Pull, sources: list[str]) -> list[str]:
-        """Return the sources whose copy is not known to be wrong; if these are silent, or there is none, one after another.
-
-        If a blob was wrong and the reason is not known, one source is asked for all of it. A wrong bit may have come from a
-        disk or a link that is mended by now. So a source whose copy was wrong is tried again, the one found wrong first
-        before the others: a source whose disk stays bad may be the fastest.
-        """
+        """Return the sources whose copy is not known to be wrong; if none of these answers, one after another."""
+        # If a blob was wrong and the reason is not known, one source is asked for all of it. A wrong bit may have come from
+        # a disk or a link that is mended by now. So a source whose copy was wrong is tried again, the one found wrong first
+        # before the others: a source whose disk stays bad may be the fastest.
         wrong = self._spoiled.get(pull.digest)
         if wrong is None:
             return sources

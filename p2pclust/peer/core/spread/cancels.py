@@ -1,12 +1,8 @@
 """Cancelled jobs: a fact that spreads to the job roster, and that every roster peer keeps on disk.
 
-A cancel decides nothing by itself. The aggregator, now or after any number of elections, opens a final state that says who
-cancelled the job, as soon as a majority holds the state before; it is adopted and closed like any other. In a gossip job,
-a peer that knows of the cancel answers the next round with it, and all members have the same answers at its end. So a job
-ends once, cancelled or done, and the same at every peer. A final state that was opened before is not undone.
-
-Where facts are signed, that final state has the fact with its owner's signature, and no peer adopts it without. So the end
-names the peer that has signed the cancel; no peer can cancel a job in another's name.
+A cancel decides nothing by itself: the aggregator opens a final state that says who cancelled the job, or a peer of a
+gossip job answers the next round with it. So a job ends once, cancelled or done, and the same at every peer. Where facts are
+signed, that final state has the fact with its owner's signature: no peer can cancel a job in another's name.
 """
 
 from __future__ import annotations
@@ -36,11 +32,9 @@ class Cancels:
         self._early: dict[str, CancelProof] = {}
 
     def start(self, table: JobTable) -> None:
-        """Publish the cancels of running jobs again: facts are not on disk.
-
-        The row of a finished job stays as long as the job does: other peers may still hold this peer's fact and remind it
-        of that, and what it publishes must be on its disk.
-        """
+        """Publish the cancels of running jobs again: facts are not on disk."""
+        # The row of a finished job stays as long as the job does: other peers may still hold this peer's fact and remind it
+        # of that, and what it publishes must be on its disk.
         for job_id in sorted(self._known):
             if not table.keeps(job_id):
                 self.forget(job_id)
@@ -107,5 +101,4 @@ class Cancels:
         self._ctx.persist("cancel", job_id, proof.encode())
 
     def _publish(self, job_id: str) -> None:
-        """Publish a cancel as this peer's own fact, whichever peer was asked."""
         self._facts.publish(CANCEL + job_id, self._known[job_id].name.encode())

@@ -1,23 +1,8 @@
 """Facts: versioned keys that one peer owns and that spread to all peers (Scuttlebutt, van Renesse et al. 2008).
 
-Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. One number describes what a peer knows of
-an owner, the highest version `v`, as long as
-
-    for every key of that owner, the peer holds its newest version <= v.
-
+Invariant: for every key of an owner, a peer holds its newest version up to the highest version that it knows of that owner.
 So facts of one owner come in ascending order, as a delta that says after which version it starts; a delta that starts above
-what is known is not applied but answered with a request. A change is pushed at once, on a sparse overlay from neighbour to
-neighbour; anti-entropy with a random neighbour repairs losses. Facts that no peer waits for are not pushed on along a sparse
-overlay: so each peer gets them about once, and not over each of its links. For the same reason a large fact, such as the
-document of a job of hundreds of peers, is not passed on but named: a neighbour that lacks it answers a delta without facts,
-after the version of the large one, with a request.
-
-An owner retracts facts with one key, the *floor*: all its facts with versions below that of its floor are void. It publishes
-the floor first and then, above it, the facts that are still true.
-
-An owner that lost its store may publish before others remind it of its former facts; then `v` does not describe what a peer
-knows. So digests also carry a checksum of all keys and versions, and two peers with the same `v` that differ exchange
-everything. `docs/peer/facts.md` lists the keys, and says who signs facts.
+what is known is answered with a request. `docs/peer/facts.md` has the other rules, lists the keys, and says who signs facts.
 """
 
 from __future__ import annotations
@@ -50,7 +35,7 @@ _UNHURRIED: Final = frozenset((FITNESS, KERNEL))
 _PER_LIFE: Final = 2**20
 #: One frame less than a message may have: a relay puts its own header before it.
 _PER_DELTA: Final = MAX_FRAMES - 1
-#: The owner's key whose version is its floor.
+#: The owner's key whose version is its floor: its facts with versions below that are void.
 _FLOOR: Final = "floor"
 #: A floor is published once so many facts are void, and half as many as are true.
 _MOST_VOID: Final = 64
@@ -145,21 +130,9 @@ class Facts:
         return self._bytes_with(Fact(self._ctx.me, key, 0, value)) <= _MOST_BYTES // 4 * 3
 
     def _bytes_with(self, fact: Fact) -> int:
-        """Return the bytes of an owner's facts once this one is among them."""
+        # Of the owner's facts, once this one is among them.
         former = self.get(fact.owner, fact.key)
         return self._bytes.get(fact.owner, 0) - (0 if former is None else _size(former)) + _size(fact)
-
-    def _raise_floor(self) -> None:
-        """Publish a new floor, and above it the facts that are still valid."""
-        own = self._known.get(self._ctx.me, {})
-        standing = {key: fact.value for key, fact in own.items() if key not in self._void and key != _FLOOR}
-        self._owes_floor = self._floor_next = False
-        self._void.clear()
-        self._ctx.report(FactsCleared(standing=len(standing), void=len(own) - len(standing)))
-        self.publish(_FLOOR, b"")
-        self._clear_below(self._ctx.me)
-        for key, value in standing.items():
-            self.publish(key, value)
 
     def _floor(self, owner: str) -> int:
         fact = self._known.get(owner, {}).get(_FLOOR)
@@ -173,10 +146,10 @@ class Facts:
         self.fitness_changes += 1
 
     def _push(self, delta: FactDelta, source: str) -> None:
-        """Send news to all neighbours except its sender; along a sparse overlay only what is urgent."""
+        """Send news to all neighbours except its sender."""
         if not self._ctx.routing.whole and _UNHURRIED.issuperset(delta.keys):
-            return
-        if source and sum(map(len, delta.values)) > _NAMED_BYTES:
+            return  # so each peer gets it about once, and not over each of its links
+        if source and sum(map(len, delta.values)) > _NAMED_BYTES:  # a neighbour that lacks it asks for it
             delta = self._delta_of(delta.owner, max(delta.versions), ())
         for name in self._membership.neighbours():
             if name != source:
@@ -201,12 +174,10 @@ class Facts:
         self.fitness_changes += 1
 
     def welcome(self, name: str) -> None:
-        """Exchange facts with a new member at once.
-
-        On a full mesh peers that meet many others in a short time, because a large fleet starts or a cut heals, compare
-        everything with the first of them only. The others send each other their own facts, or if they are large, name the
-        newest: no peer needs to hear those of all peers from all peers.
-        """
+        """Exchange facts with a new member at once."""
+        # On a full mesh peers that meet many others in a short time, because a large fleet starts or a cut heals, compare
+        # everything with the first of them only. The others send each other their own facts, or if they are large, name the
+        # newest: no peer needs to hear those of all peers from all peers.
         self._welcomed += 1
         me = self._ctx.me
         if not self._ctx.routing.whole or self._welcomed <= _WELCOMES:
@@ -225,8 +196,16 @@ class Facts:
         period_s = self._ctx.preset.sync_period_s * self._ctx.uniform(0.9, 1.1)
         self._ctx.set_timer(key, period_s + 4 * self._membership.slack_s())
         self._welcomed = 0
-        if self._floor_next:
-            self._raise_floor()
+        if self._floor_next:  # publish a new floor, and above it the facts that are still valid
+            own = self._known.get(self._ctx.me, {})
+            standing = {key: fact.value for key, fact in own.items() if key not in self._void and key != _FLOOR}
+            self._owes_floor = False
+            self._void.clear()
+            self._ctx.report(FactsCleared(standing=len(standing), void=len(own) - len(standing)))
+            self.publish(_FLOOR, b"")
+            self._clear_below(self._ctx.me)
+            for key_, value in standing.items():
+                self.publish(key_, value)
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
         for name in self._ctx.choose(self._membership.neighbours(), 1):
             self.greet(name)
@@ -246,14 +225,9 @@ class Facts:
         versions = tuple(self._highest[owner] for owner in owners)
         return FactDigest(answer, owners, versions, prints, self._ctx.serial)
 
-    def _is_owner(self, name: str) -> bool:
-        return name in self._membership.members or name == self._ctx.me
-
     def _print(self, owner: str) -> int:
-        """Return a number that differs, but for rare collisions, if two peers hold different facts of an owner.
-
-        0 where some are not kept: those two may differ for good.
-        """
+        # A number that differs, but for rare collisions, if two peers hold different facts of an owner; 0 where some are not
+        # kept: those two may differ for good.
         whole = 0
         for fact in self._known.get(owner, {}).values() if owner not in self._passed_over else ():
             whole ^= crc32(f"{fact.key} {fact.version}".encode())
@@ -273,7 +247,8 @@ class Facts:
             lacking = sorted([*self._ctx.choose(others, _MOST_OWNERS), *own])
         for owner in lacking:
             self._send_newer(source, owner, after[owner])
-        behind = any(version > highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner))
+        known = (owner for owner in theirs if owner in self._membership.members or owner == self._ctx.me)
+        behind = any(theirs[owner] > highest.get(owner, 0) for owner in known)
         if (behind or differ) and not digest.answer:
             self._ctx.send(source, self._digest(answer=True))
 
@@ -303,7 +278,7 @@ class Facts:
         if owner == self._ctx.me:
             self._remember(facts)
             return
-        if not self._is_owner(owner):
+        if owner not in self._membership.members:
             return
         if delta.after > self._highest.get(owner, 0):
             # Facts that are only named are not asked for while another neighbour's answer may be under way.
@@ -321,7 +296,7 @@ class Facts:
             self._push(self._delta_of(owner, delta.after, sorted(held, key=lambda fact: fact.version)), source)
 
     def _learn(self, fact: Fact) -> bool:
-        """Keep a fact of another peer if it is newer, and if there is room; return whether it is kept."""
+        """Keep a fact of another peer if it is newer and there is room; return whether it is kept."""
         owner, key = fact.owner, fact.key
         former = self.get(owner, key)
         if fact.version < self._floor(owner) or (former is not None and fact.version <= former.version):

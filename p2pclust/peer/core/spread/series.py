@@ -1,12 +1,9 @@
 """Series: jobs that are repeated, each a fixed time after the end of the last, with the peers that are present then.
 
-No peer owns a series. Each document has its turn number, and every peer that finishes a turn arms a timer. When it fires,
-the job roster of that turn takes a *census*: a job with the same roster and stores, which every peer derives from the
-document, and with a single state. The elected aggregator proposes the next document, with the peers that are alive and the
-mathematics made from the last result; a majority adopts the proposal like any final state. So there is one next document,
-even if peers die or several try at once. A census may also agree that the series is over.
-
-Of each series a peer keeps the present turn, the one before, and the census between them.
+No peer owns a series. Every peer that finishes a turn arms a timer. When it fires, the job roster of that turn takes a
+*census*: a job that every peer derives from the document, with a single state. Its aggregator proposes the next document,
+and a majority adopts it like any final state: so there is one next document, even if peers die or several try at once. Of
+each series a peer keeps the present turn, the one before, and the census between them.
 """
 
 from __future__ import annotations
@@ -152,11 +149,7 @@ class Series:
         return None
 
     def _stores(self, before: Document, turn: Turn) -> dict[str, str] | None:
-        """Return the next job roster, with the store of each peer; None without a majority of the enrolled peers.
-
-        Where missing peers are not waited for, dead peers are on it as well: they may come back during the turn, and if
-        only two of three were on it, one lost store would end the series.
-        """
+        """Return the next job roster, with the store of each peer; None without a majority of the enrolled peers."""
         store_id, membership = self._membership.store_id, self._membership
         known = dict(zip(before.roster, before.store_ids, strict=True))
         if turn.fixed:
@@ -167,6 +160,8 @@ class Series:
             return None
         if before.treatment.missing == "all" or before.treatment.collect == "gossip":
             return {name: store_id(name) for name in alive}
+        # Dead peers are on it as well: they may come back during the turn, and if only two of three were on it, one lost
+        # store would end the series.
         away = [name for name in membership.members if membership.status(name) == "dead" and store_id(name)]
         return {name: store_id(name) for name in sorted([*alive, *away])}
 

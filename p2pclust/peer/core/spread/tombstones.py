@@ -1,13 +1,9 @@
 """Tombstones: one rule, in one place, for all who delete a job: it must never begin again at this peer.
 
-Before a ballot or register is deleted, or in the same batch, a tombstone is on disk. A job that began again would vote in a
-term in which this store has voted, and could end a second time with other bits. Facts of old jobs live as long as any peer
-repeats them, so the document of a forgotten job may come at any time.
-
-- Of a series one number is kept: no turn below it, and no census that proposes one, begins here.
-- Of any other job that is forgotten its id is kept.
-- A child job belongs to one round of its parent, so the parent's register is its tombstone: it says that the round is
-  over. When the parent is forgotten, the parent's tombstone takes its place.
+A job that began again would vote in a term in which this store has voted, and could end a second time with other bits. So
+before a ballot or register is deleted, or in the same batch, a tombstone is on disk: of a series the number of its newest
+turn, of any other job its id. A child job belongs to one round of its parent, so the parent's register, and later the
+parent's tombstone, says that it is over.
 """
 
 from __future__ import annotations
