@@ -39,7 +39,7 @@ class Entry:
     home: str  # where the original is described
     licence: str
     citation: str
-    convert: str  # the function of `p2pclust.data.convert` that makes arrays of the files
+    convert: str  # the function of `p2pclust.lab.data.convert` that makes arrays of the files
     files: tuple[Remote, ...] = ()  # empty where no file can be downloaded directly
     groups: int = 0  # devices or persons that the rows came from
     megabytes: float = 0.0

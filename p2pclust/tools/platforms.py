@@ -19,6 +19,11 @@ def is_unix() -> bool:
     return hasattr(os, "fork")
 
 
+def n_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def require_unix(what: str, instead: str) -> None:
     """Check that peers can run on this system.
 
