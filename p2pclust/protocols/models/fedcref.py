@@ -333,9 +333,9 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         if not 0 <= phase < len(PHASES):
             return f"fedcref: there is no phase {phase}"
         agreed = Agreed.of(state)
-        if agreed.phase == "graph" and agreed.table.shape[1:] != (self._width(agreed),):
-            return "fedcref: verdicts do not fit the clusters"
-        return agreed.flaw()
+        fits = agreed.phase != "graph" or agreed.table.shape[1:] == (self._width(agreed),)
+        flaw = agreed.flaw() if fits else "verdicts do not fit the clusters"
+        return flaw and f"fedcref: {flaw}"
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
