@@ -40,7 +40,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import always
 from p2pclust.protocols.engine.fixed_point import grid
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.privacy import size_gate
 
 _LEAST_LIMBS, _MAX_LIMBS = 3, 8
 _WEIGHT_BITS = 34
@@ -108,9 +107,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         )
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        if self.privacy_gate:
-            # Section 4.2
-            size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate), rounds=self.gate_rounds)
+        self.gate(local, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         points = local.points(state)
         found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]

@@ -1,9 +1,8 @@
 """The errors of a peer's rows under models that it has tried: so that no model is evaluated twice on the same rows.
 
-The verdicts and the first refinement ask for the same errors. In mode "paper" the refinement asks once more for those under
-the peer's own models, and a community that no peer trained keeps its model. Errors are kept by the digest of the model, in
-memory only, and belong to one job and one peer's rows. A peer that restarts computes them again, with the same bits: always
-of all rows at once, because where a row stands may change the last bit.
+Errors are kept by the digest of the model, in memory only, and belong to one job and one peer's rows. A peer that
+restarts computes them again, with the same bits: always of all rows at once, because where a row stands may change the
+last bit.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""What a peer of FedCRef keeps for itself between rounds, and what it has in the end.
-
-It keeps its partition, what the numbers in it mean, and its models. In the end it has labels numbered without gaps over the
-whole fleet, and the models behind them.
+"""What a peer of FedCRef keeps for itself between rounds, and what it has in the end. A note is not sent.
 
 A label below ``n_groups`` is a community: the row is served best by its model. Label ``n_groups + q`` is the peer's own
-cluster q. UNASSIGNED rows wait for the next refinement. A note is not sent.
+cluster q. UNASSIGNED rows wait for the next refinement.
 
-In the end labels count communities first, 0, 1, 2, ..., and then the peers' own clusters that have rows, peer by peer. So
-that every peer can number its own without asking, each refinement agrees on how many every peer has (``Agreed.alone``). A
-peer that was away then may have more of them than was agreed on; the surplus gets numbers far above, which no other peer
-has. Where all peers' labels are in one place (an estimator, a testbed), :func:`without_gaps` closes these gaps as well.
+In the end labels count communities first, 0, 1, 2, ..., and then the peers' own clusters that have rows, peer by peer.
+So that every peer can number its own without asking, each refinement agrees on how many every peer has
+(``Agreed.alone``). A peer that was away then may have more of them; the surplus gets numbers far above, which no other
+peer has. Where all peers' labels are in one place (an estimator, a testbed), :func:`without_gaps` closes these gaps.
 """
 
 from __future__ import annotations
