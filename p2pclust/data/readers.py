@@ -238,8 +238,6 @@ def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o6
     The file has its name only when all of it is on disk, and equal arrays make equal files. Raises DataError if it
     cannot be written; what was there before is as it was.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_npz(Path(folder, "d.npz"), {"X": np.zeros((3, 2))})

@@ -30,8 +30,6 @@ def require_unix(what: str, instead: str) -> None:
     Raise UsageError if they cannot; the line begins with `what`, which needs such a system, and ends with what can be
     done `instead`.
 
-    Examples
-    --------
     >>> require_unix("p2pclust peer", "start it in WSL")
     """
     if not is_unix():
@@ -43,8 +41,6 @@ def allow_files(needed: int, what: str, *, most: bool = False) -> None:
 
     Raise UsageError if it then is below the number that `what` needs.
 
-    Examples
-    --------
     >>> allow_files(20, "2 peers")
     """
     try:

@@ -233,8 +233,6 @@ def _devices(
 def _device_names(values: Sequence[str]) -> list[str]:
     """Return a device's name for each value: small letters, digits, "-" and "_", no name twice.
 
-    Examples
-    --------
     >>> _device_names(["Hall 3", "hall-3", "7"])
     ['hall-3', 'hall-3-2', '7']
     """

@@ -100,8 +100,6 @@ def survey(table: TextRows) -> tuple[ColumnSurvey, ...]:
 
     Raises DataError if two columns have one name.
 
-    Examples
-    --------
     >>> from pathlib import Path
     >>> rows = [["a", "1.5"], ["b", "off"], ["b", "2"], ["a", ""]]
     >>> site, watt = survey(TextRows(Path("d.csv"), ["site", "watt"], [2, 3, 4, 5], rows))
@@ -164,8 +162,6 @@ def probable_labels(columns: Sequence[ColumnSurvey]) -> tuple[str, ...]:
 def naming(column: ColumnSurvey) -> str:
     """Say of a column of whole numbers whether these name something, and so measure nothing, by what it is called.
 
-    Examples
-    --------
     >>> [naming(ColumnSurvey(name, "numbers", 0, 0, "", ("1", "2"))) for name in ("Meter ID", "row", "watt")]
     ['surely', 'perhaps', '']
     """

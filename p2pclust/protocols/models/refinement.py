@@ -76,11 +76,9 @@ def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
     """
     table, usable = _table(errors)
     checks.whole("n_clusters", n_clusters, least=1, most=2**31)
-    n = len(table)
-    labels = np.full(n, -1, dtype=np.int64)
-    rest = np.arange(n)  # R
+    labels = np.full(len(table), -1, dtype=np.int64)
+    rest, models = np.arange(len(table)), usable  # R
     selected: list[int] = []
-    models = usable
     while rest.size and models.size and len(selected) < n_clusters:  # Line 6
         best = models[table[np.ix_(rest, models)].argmin(axis=1)]  # Lines 7 and 8, Eq. 4
         elected = int(np.bincount(best).argmax())  # Line 9, Eq. 5
@@ -116,10 +114,9 @@ def refine_by_best_models(errors: ArrayLike, n_clusters: int) -> Refined:
         totals[selected] = np.inf
         selected.append(int(totals.argmin()))
     selected = _exchanged(costs, selected)
-    among = np.array(selected, dtype=np.int64)
-    in_order = np.sort(among)
+    in_order = np.array(sorted(selected))
     labels = usable[in_order[costs[:, in_order].argmin(axis=1)]]
-    return Refined(labels, tuple(usable[among].tolist()))
+    return Refined(labels, tuple(usable[selected].tolist()))
 
 
 def _totals(costs: Floats, kept: list[int]) -> Floats:
