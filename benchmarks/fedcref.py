@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from p2pclust.clustering.local_starts import dirty_labels
 from p2pclust.clustering.stacks import PRECISIONS
 from p2pclust.data import load
-from p2pclust.data.by_class import draw_by_class
+from p2pclust.lab.data.by_class import draw_by_class
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job

@@ -39,7 +39,7 @@ class Entry:
     home: str  # where the original is described
     licence: str
     citation: str
-    convert: str  # the function of `p2pclust.data.convert` that makes arrays of the files
+    convert: str  # the function of `p2pclust.lab.data.convert` that makes arrays of the files
     files: tuple[Remote, ...] = ()  # empty where no file can be downloaded directly
     groups: int = 0  # devices or persons that the rows came from
     megabytes: float = 0.0
@@ -55,12 +55,8 @@ _ALIASES: dict[str, str] = _TABLES.pop("aliases")
 def _entries(tables: dict[str, Any]) -> Iterator[Entry]:
     """Yield the entries of the file; a table with members, such as EMNIST, is an entry for each of them."""
     tables["g2"]["members"] = [
-        {
-            "part": f"{dimension}-{sd}",
-            "title": f"G2: dimension {dimension}, standard deviation {sd}",
-            "columns": dimension,
-        }
-        for dimension in (2**power for power in range(1, 11))
+        {"part": f"{d}-{sd}", "title": f"G2: dimension {d}, standard deviation {sd}", "columns": d}
+        for d in (2**power for power in range(1, 11))
         for sd in range(10, 101, 10)
     ]
     for name, table in tables.items():
@@ -77,8 +73,6 @@ ENTRIES = {entry.name: entry for entry in _entries(_TABLES)}
 def canonical(name: str) -> str:
     """Return the one spelling of a data set's name.
 
-    Examples
-    --------
     >>> canonical("S-Set1"), canonical("Fashion-MNIST"), canonical("statlog")
     ('s_set1', 'fashion_mnist', 'satellite')
     """

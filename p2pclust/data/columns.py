@@ -93,8 +93,6 @@ def read_column(cells: Sequence[str], separator: str = ",", decimal: str = "") -
 
     `decimal` is the decimal mark that other columns of the file prove; empty if they prove none.
 
-    Examples
-    --------
     >>> read_column(["1.234,5", "7", ""]).values.tolist(), read_column(["1_0", "2_0"]).kind
     ([1234.5, 7.0, nan], 'text')
     >>> read_column(["101", "2,421"]).problem
@@ -230,8 +228,6 @@ def _mixed(numbers: Mapping[str, frozenset[str]]) -> str:
 def is_number(cell: str) -> bool:
     """Return whether a cell is a number by some convention; infinity and NaN are not.
 
-    Examples
-    --------
     >>> [is_number(cell) for cell in ("-1.5", "2,421", "1 234,5", "1_0", "inf", "12 kW", "")]
     [True, True, True, False, False, False, False]
     """
@@ -246,8 +242,6 @@ def is_infinite(cell: str) -> bool:
 def is_time(cell: str) -> bool:
     """Return whether a cell is a date or a time of day.
 
-    Examples
-    --------
     >>> [is_time(cell) for cell in ("2024-05-01 00:00:00", "1.5.2024", "23:59", "1.5", "20240501")]
     [True, True, True, False, False]
     """
@@ -257,8 +251,6 @@ def is_time(cell: str) -> bool:
 def named(cells: Sequence[str]) -> list[str]:
     """Return what cells name: where all that are there are whole numbers, ``1.0``, which programs write beside a gap, is 1.
 
-    Examples
-    --------
     >>> named(["1.0", "", "12.0"]), named(["1.0", "1.5"])
     (['1', '', '12'], ['1.0', '1.5'])
     """
@@ -270,8 +262,6 @@ def named(cells: Sequence[str]) -> list[str]:
 def codes(cells: Sequence[str]) -> NDArray[Any]:
     """Return labels, groups or ids, as `named`: int64 if all cells are whole numbers, otherwise text.
 
-    Examples
-    --------
     >>> codes(["1.0", "2.0"]).tolist(), codes(["007", "1"]).tolist(), codes(["1_0", "2"]).tolist()
     ([1, 2], ['007', '1'], ['1_0', '2'])
     """
@@ -293,8 +283,6 @@ def row_ids(
     `where` is the column, and `rows` are the names of the rows, in messages; `absent` cells, in small letters, are
     missing. Raises DataError if an id is missing, or two rows have the same one: the first such row is named.
 
-    Examples
-    --------
     >>> row_ids(Path("a.csv"), "column 1", ["7", "12"], [1, 2])
     array([ 7, 12])
     >>> row_ids(Path("a.csv"), "column 1", ["007", "12"], [1, 2]).tolist()
@@ -321,8 +309,6 @@ def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[i
     Each of `columns` is what a message calls a feature, and what people choose it by; `texts` are the indices of those that
     hold text rather than numbers.
 
-    Examples
-    --------
     >>> about_text(0, [("site", "site"), ("w", "w")], [0]).partition(", or ")[2]
     'name it as label_column, group_column or id_column'
     >>> about_text(1, [("site", "site"), ("w", "w")], [0])

@@ -149,8 +149,6 @@ def fills_outside(shares: Sequence[DataSet]) -> list[str]:
 
     Such a value stands for "unknown", and yet it is far from every known one: its rows become a cluster of their own.
 
-    Examples
-    --------
     >>> data = DataSet("rows", np.array([[1.0], [2.0], [-9.0]]), filled=np.array([[False], [False], [True]]))
     >>> fills_outside([data])[0].partition(": they")[0]
     'x1: 1 value is the fill -9, outside the range of the others, 1 to 2'

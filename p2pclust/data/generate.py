@@ -57,8 +57,6 @@ def generate(name: str, options: Mapping[str, Any]) -> DataSet:
     Raises UsageError for an option that the generator does not have or of another type; the message lists those that it
     has; DataError for a value that it cannot use.
 
-    Examples
-    --------
     >>> generate("g2", {"dimension": 4, "sd": 20}).X.shape
     (2048, 4)
     """
@@ -101,8 +99,6 @@ def gaussians(
     Cluster sizes differ by one row at most. `spread` is the standard deviation in each direction. ``y`` is the cluster that
     each row was drawn from.
 
-    Examples
-    --------
     >>> gaussians(10, 2, 3).X.shape
     (10, 3)
     """
@@ -121,8 +117,6 @@ def unequal_clusters(*, equal: bool = False, sigma: float = 0.5, seed: int = 0) 
     third peer has 500 rows of the first and of the second cluster, and none of the third. The paper does not give the
     standard deviation `sigma`; 0.5 reproduces its within and outside SSE.
 
-    Examples
-    --------
     >>> data = unequal_clusters()
     >>> [int((data.group == peer).sum()) for peer in range(3)]
     [999, 999, 1000]
@@ -137,8 +131,6 @@ def hidden_clusters(*, sigma: float = 1.1, seed: int = 0) -> DataSet:
 
     The first has 900 rows of the first cluster and 50 of each other, the second 900 of the second.
 
-    Examples
-    --------
     >>> hidden_clusters().X.shape
     (2000, 2)
     """
@@ -152,8 +144,6 @@ def absent_clusters(*, rows: Sequence[int] = (1000, 1000, 1000), sigma: float = 
     `rows` are even numbers, one for each peer: half of them are of each of its clusters. The paper has (100, 1000, 100),
     (100, 1000, 1000), (1000, 100, 100) and (1000, 1000, 1000).
 
-    Examples
-    --------
     >>> data = absent_clusters(rows=(100, 1000, 100))
     >>> sorted({(int(g), int(k)) for g, k in zip(data.group, data.y)})
     [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 3)]
@@ -171,8 +161,6 @@ def g2(*, dimension: int = 2, sd: float = 10.0, rounded: bool = True, seed: int 
     The published sets have 2, 4, 8, ..., 1024 dimensions, the standard deviations 10, 20, ..., 100, and whole numbers. As in
     them, the first 1024 rows are of the first cluster.
 
-    Examples
-    --------
     >>> g2(dimension=8, sd=30).X[:1024].mean().round()
     np.float64(500.0)
     """
@@ -193,8 +181,6 @@ def gaussian_grid(*, points: int = 50, noise: float = 1.0, beta: float = 0.1, se
     Each cluster has `points` rows, with the standard deviation `noise`; the paper has 1 to 1.5. `beta` decides ``group``
     only: the rows are the same for every beta.
 
-    Examples
-    --------
     >>> data = gaussian_grid(points=50, beta=0.1)
     >>> data.X.shape, len(set(data.group.tolist()))
     ((800, 2), 5)
@@ -221,8 +207,6 @@ def uneven_grid(
 
     Each cluster has `points` rows, at least one for each peer, with the standard deviation `noise`.
 
-    Examples
-    --------
     >>> [int((uneven_grid().group == peer).sum()) for peer in range(5)]
     [473, 10, 34, 173, 98]
     """
@@ -249,8 +233,6 @@ def moving_clusters(
     Each peer has `rows` rows in the order of time. The leap goes as far in each of the two directions; with 0 the cluster
     stays, and with a growth of 1/3 nothing grows. `sigma` is the standard deviation.
 
-    Examples
-    --------
     >>> data = moving_clusters(peers=2, rows=400)
     >>> [[int((data.y[peer * 400 + 300 :][:100] == k).sum() > 50) for k in range(3)] for peer in range(2)]
     [[0, 0, 1], [0, 0, 1]]
@@ -278,8 +260,6 @@ def smart_meters(*, households: int = 24, days: int = 60, noise: float = 0.4, se
     ``y`` is the day's habit, ``group`` the household. `noise` is the standard deviation of the logarithm by which each hour
     differs from the habit.
 
-    Examples
-    --------
     >>> data = smart_meters(households=4, days=7)
     >>> data.X.shape, data.feature_names[:2]
     ((28, 24), ('h00', 'h01'))
@@ -322,15 +302,8 @@ def _seed(name: str, seed: int, sigma: float) -> int:
 GENERATORS: dict[str, Callable[..., DataSet]] = {
     make.__name__: make
     for make in (
-        absent_clusters,
-        g2,
-        gaussian_grid,
-        gaussians,
-        hidden_clusters,
-        moving_clusters,
-        smart_meters,
-        unequal_clusters,
+        absent_clusters, g2, gaussian_grid, gaussians, hidden_clusters, moving_clusters, smart_meters, unequal_clusters,
         uneven_grid,
     )
-}
+}  # fmt: skip
 """By the name under which a scenario or a command asks for them."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
-from p2pclust.data.table import Choice, TextRows, Titles, finished, named_columns, unreadable
+from p2pclust.data.table import Choice, Titles, finished, named_columns, unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import regular
@@ -23,7 +23,7 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
     Raises DataError if the file is missing or damaged, a feature is not a column of numbers, or a value is missing or
     not finite, and UsageError if pyarrow is not installed.
     """
-    with _opened(file) as (opened, names):
+    with opened_parquet(file) as (opened, names):
         titles = Titles(file, names, len(names))
         chosen = titles.chosen(choice)
         wanted = [i for i in (*chosen.features, chosen.label, chosen.group, chosen.id) if i is not None]
@@ -43,25 +43,8 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
     return finished(file, X, choice, by_row, named)
 
 
-def read_parquet_table(file: Path) -> TextRows:
-    """Return the names of all columns and their cells as text: null and NaN are empty, true is 1, false 0.
-
-    Raises DataError if the file is missing, damaged or empty, and UsageError if pyarrow is not installed.
-    """
-    with _opened(file) as (opened, names):
-        table = opened.read()
-    columns = [[_text(value) for value in table.column(i).to_pylist()] for i in range(len(names))]
-    return TextRows(file, names, list(range(1, table.num_rows + 1)), [list(row) for row in zip(*columns, strict=True)])
-
-
-def _text(value: Any) -> str:
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return ""
-    return str(int(value)) if isinstance(value, bool) else str(value)
-
-
 @contextmanager
-def _opened(file: Path) -> Iterator[tuple[Any, list[str]]]:
+def opened_parquet(file: Path) -> Iterator[tuple[Any, list[str]]]:
     """Open a Parquet file with rows, and give the names of its columns, of which no two may be equal."""
     try:
         regular(file).open("rb").close()  # pyarrow waits for a pipe, and says less

@@ -46,17 +46,11 @@ def deal(
     >>> [len(rows) for rows in deal(load("iris"), 3, "iid", np.random.default_rng(0))]
     [50, 50, 50]
     """
+    looks_at, points = data.group if scheme in _BY_GROUP else data.y, data.X if scheme == "distance" else None
     return split(
-        data.group if scheme in _BY_GROUP else data.y,
-        data.n_rows,
-        n_peers,
-        scheme,
-        rng,
-        beta=beta,
-        labels_per_peer=labels_per_peer,
-        points=data.X if scheme == "distance" else None,
+        looks_at, data.n_rows, n_peers, scheme, rng, beta=beta, labels_per_peer=labels_per_peer, points=points,
         locations=locations,
-    )
+    )  # fmt: skip
 
 
 def split(
@@ -155,8 +149,6 @@ def nearby(points: NDArray[np.float64], locations: NDArray[np.float64], beta: fl
     The smaller `beta`, the fewer peers see a row; below all distances nearly every row goes to the nearest. Peers may be
     left without a row.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> nearby(np.array([[0.0], [9.0]]), np.array([[8.0], [1.0]]), 1e-9, np.random.default_rng(0))
     array([1, 0])
@@ -325,12 +317,7 @@ def _dealt_counts(sizes: Rows, holders: Rows, n_peers: int, rng: np.random.Gener
     slots = np.repeat(order, holders[order])
     held = np.zeros((len(sizes), n_peers), dtype=np.bool_)
     held[slots, rng.permutation(n_peers)[np.arange(len(slots)) % n_peers]] = True
-    _swap(held, rng)
-    return _balanced_counts(held, sizes)
-
-
-def _swap(held: NDArray[np.bool_], rng: np.random.Generator) -> None:
-    """Swap the peers of random pairs of slots in place, unless a peer would get a class twice."""
+    # Pairs are not swapped where a peer would get a class twice.
     labels, peers = np.nonzero(held)
     # A few swaps for each slot are known to forget where a random matrix with fixed sums began.
     for one, other in rng.integers(len(labels), size=(_SWAPS * len(labels), 2)):
@@ -338,14 +325,13 @@ def _swap(held: NDArray[np.bool_], rng: np.random.Generator) -> None:
             held[labels[[one, other]], peers[[one, other]]] = False
             peers[[one, other]] = peers[[other, one]]
             held[labels[[one, other]], peers[[one, other]]] = True
+    return _balanced_counts(held, sizes)
 
 
 def _balanced_counts(held: NDArray[np.bool_], sizes: Rows) -> Rows:
-    """Return how many rows of each class each peer gets, shape (n_classes, n_peers).
+    """Return how many rows of each class each peer gets, shape (n_classes, n_peers): peers as equal as can be.
 
-    Equal shares of a class would make the peers of small classes small. Iterative proportional fitting finds shares
-    under which all peers are equally large, where the classes allow it at all; it ends on the classes' side, which
-    must come out exactly.
+    Iterative proportional fitting ends on the classes' side, which must come out exactly.
     """
     n_peers = held.shape[1]
     shares = held * (sizes / held.sum(axis=1))[:, None]

@@ -103,7 +103,7 @@ def read_chosen(file: Path, choice: Choice) -> DataSet:
 def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
     """Read one file in the format of a suffix, whatever its name."""
     if suffix in (".csv", ".arff"):
-        return _text_rows(file, suffix, choice.names).to_data(choice)
+        return text_rows(file, suffix, choice.names).to_data(choice)
     if suffix == ".parquet":
         from p2pclust.data.parquet import read_parquet  # noqa: PLC0415
 
@@ -114,7 +114,7 @@ def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
                 f"{file}: {what} is for CSV, ARFF and Parquet files: an NPZ file carries y, group and id as arrays of "
                 "their own"
             )
-    return _numpy(file, choice, named=suffix == ".npz")
+    return read_numpy(file, choice, named=suffix == ".npz")
 
 
 def _folder(folder: Path, choice: Choice) -> DataSet:
@@ -168,27 +168,8 @@ def _joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     return np.concatenate(known) if len(known) == len(values) else None
 
 
-def read_table(file: Path) -> TextRows:
-    """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
-
-    Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. NaN is an empty cell. Raises DataError if it is
-    missing, a folder, damaged, or of another kind.
-    """
-    suffix = file.suffix.lower()
-    if file.is_dir():
-        raise DataError(f"{file}: a folder: expected one file")
-    if suffix == ".parquet":
-        from p2pclust.data.parquet import read_parquet_table  # noqa: PLC0415
-
-        return read_parquet_table(file)
-    if suffix not in SUFFIXES and file.exists():
-        raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
-    if suffix in (".npz", ".npy"):
-        return _numpy_table(file, named=suffix == ".npz")
-    return _text_rows(file, suffix)
-
-
-def _text_rows(file: Path, suffix: str, names: Collection[str] = ()) -> TextRows:
+def text_rows(file: Path, suffix: str, names: Collection[str] = ()) -> TextRows:
+    """Return the cells of a CSV or ARFF file; a first row of a CSV file that has all of the given names is a header."""
     if suffix == ".arff":
         from p2pclust.data.arff import read_arff_table  # noqa: PLC0415 - few peers have such a file
 
@@ -198,25 +179,9 @@ def _text_rows(file: Path, suffix: str, names: Collection[str] = ()) -> TextRows
     return read_csv_table(file, names)
 
 
-def _numpy_table(file: Path, *, named: bool) -> TextRows:
-    data = _numpy(file, Choice(missing_values={"fill": 0.0}), named=named)  # checks all but what is missing
-    X = _arrays(file, ["X"])["X"]
-    absent = np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)
-    names = [*(data.feature_names or (f"x{i}" for i in range(1, data.n_features + 1)))]
-    columns = [
-        ["" if none else repr(value) for value, none in zip(values, missing, strict=True)]
-        for values, missing in zip(data.X.T.tolist(), absent.T.tolist(), strict=True)
-    ]
-    for name, values in (("y", data.y), ("group", data.group), ("id", data.id)):
-        if values is not None:
-            names.append(name)
-            columns.append([str(value) for value in values.tolist()])
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return TextRows(file, names, list(range(1, data.n_rows + 1)), rows)
-
-
-def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
-    arrays = _arrays(file, ["X", "y", "group", "id", "features"] if named else ["X"])
+def read_numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
+    """Read a NumPy file; one with `named` arrays is an NPZ file."""
+    arrays = numpy_arrays(file, ["X", "y", "group", "id", "features"] if named else ["X"])
     X, names = arrays["X"], arrays.get("features")
     titles: tuple[str, ...] = ()
     if names is not None and names.dtype.kind == "U" and X.ndim == 2 and names.shape == X.shape[1:]:
@@ -229,7 +194,7 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
     return finished(file, X, choice, {what: arrays[what] for what in ("y", "group", "id") if what in arrays}, titles)
 
 
-def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
+def numpy_arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a NumPy file by name; one without names is called by the first name wanted."""
     culprit = ""
     try:
@@ -273,8 +238,6 @@ def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o6
     The file has its name only when all of it is on disk, and equal arrays make equal files. Raises DataError if it
     cannot be written; what was there before is as it was.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_npz(Path(folder, "d.npz"), {"X": np.zeros((3, 2))})

@@ -34,11 +34,8 @@ MAX_MB = 256.0
 _PIECE = 1 << 16
 _LOOK_S = 0.1  # how soon a cancelled command is ended
 _MAX_SAID = 200
-_ITS_OWN = {
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-}  # what only the peer itself is to say to its service manager
+# What only the peer itself is to say to its service manager.
+_ITS_OWN = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
 
 def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambda: False) -> DataSet:
@@ -55,8 +52,6 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     A command is started without a shell: its arguments arrive as they are written. It has no input. When it is ended
     before it is ready, so is what it started.
 
-    Examples
-    --------
     >>> import sys
     >>> program = "print('watt,volt'); print('3,230')"
     >>> data = {"command": [sys.executable, "-c", program], "format": "csv"}
@@ -80,8 +75,6 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
 def public_reason(error: DataError) -> str:
     """Return the reason that other peers may see for data that cannot be read: the place of the error, no path and no value.
 
-    Examples
-    --------
     >>> public_reason(DataError("/home/me/rows.csv: row 7, column 2 (watt): 'secret' is text: expected a number"))
     'its data cannot be used (row 7, column 2)'
     """

@@ -79,7 +79,7 @@ class Choice:
 
     @property
     def names(self) -> set[str]:
-        """The names of columns that are chosen by name."""
+        """The columns that are chosen by name."""
         chosen = (*(self.columns or ()), self.label_column, self.group_column, self.id_column)
         return {column for column in chosen if isinstance(column, str)}
 
@@ -88,8 +88,6 @@ class Choice:
 
         Raises DataError if a value is declared for a column that is not a feature of this file.
 
-        Examples
-        --------
         >>> Choice(missing_values={"fill": {"b": 2.0}}).fills(Path("rows.csv"), ["a", "b"])
         array([nan,  2.])
         """
@@ -310,20 +308,13 @@ class TextRows:
         if bad:
             row, place = min(bad)
             i = features[place]
-            cell = self.columns[i][row]
-            is_text = not (cell.lower() in ABSENT or is_number(cell) or is_infinite(cell))
-            hint = self._hint(place, features) if is_text else ""
+            cell, hint = self.columns[i][row], ""
+            if not (cell.lower() in ABSENT or is_number(cell) or is_infinite(cell)):
+                names = [(printable(self.names[i]), self.names[i]) for i in features] if self.names else []
+                called = names or [(f"column {i + 1}", f"{i + 1}") for i in features]
+                texts = [n for n, i in enumerate(features) if self.column(i).kind in ("text", "times")]
+                hint = about_text(place, called, texts)
             raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {_fault(cell)}{hint}")
-
-    def _hint(self, place: int, features: Sequence[int]) -> str:
-        """Say what to do about text, for which the whole columns are looked at."""
-        called = [
-            (printable(self.names[i]), self.names[i]) if self.names else (f"column {i + 1}", f"{i + 1}")
-            for i in features
-        ]
-        return about_text(
-            place, called, [n for n, i in enumerate(features) if self.column(i).kind in ("text", "times")]
-        )
 
 
 def named_columns(

@@ -178,9 +178,8 @@ class LabellingEstimator(
         self.labels_: list[Rows] | Rows = labels if parts is None else in_order(parts, labels)
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
-        rounds = [record for record in state.log if record.stage == job.main]
-        numbered, protocol = enumerate(state.log), job.protocols[job.main]
-        self._clustered = [number for number, record in numbered if record.stage == job.main and record.contributors]
+        protocol, rounds = job.protocols[job.main], [record for record in state.log if record.stage == job.main]
+        self._clustered = [n for n, one in enumerate(state.log) if one.stage == job.main and one.contributors]
         # Those of the job: a parameter that is set after the fit is for the next one.
         self._tol = float(getattr(protocol, "tol", 0.0) or 0.0)
         self._moves = str(getattr(protocol, "moves", "centers"))
@@ -201,7 +200,17 @@ class LabellingEstimator(
             self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
         if "deviations" in state.arrays:
             self.center_deviations_ = np.array(state.arrays["deviations"]) * np.array(state.arrays["scale"])
-        self._warn_of_absent(state, job.main)
+        took_part = {peer for record in rounds for peer in record.contributors}
+        absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
+        if absent:
+            named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
+            reasons = "; ".join(
+                f"{', '.join(f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
+                for why, peers in summaries.by_reason(dict(sorted(absent.items())[:3])).items()
+            )
+            more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
+            whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
+            _warn(f"the result is without the rows of {whose} ({reasons}{more})", LeftOutWarning)
         for doubt in self.doubts_:
             _warn(doubt, SuspectResultWarning)
 
@@ -210,25 +219,8 @@ class LabellingEstimator(
         protocol = job.protocols[job.main]
         most = getattr(protocol, "max_rounds", None)
         if most is not None and getattr(protocol, "tol", 0.0) > 0 and not self.converged_:
-            name = type(self).__name__
-            _warn(
-                f"{name} did not converge in max_rounds = {most} rounds: give it more, or a larger tol",
-                ConvergenceWarning,
-            )
-
-    def _warn_of_absent(self, state: JobState, stage: int) -> None:
-        took_part = {peer for record in state.log if record.stage == stage for peer in record.contributors}
-        absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
-        if absent:
-            named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
-            shown = summaries.by_reason(dict(sorted(absent.items())[:3]))
-            reasons = "; ".join(
-                f"{', '.join(f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
-                for why, peers in shown.items()
-            )
-            more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
-            whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
-            _warn(f"the result is without the rows of {whose} ({reasons}{more})", LeftOutWarning)
+            text = f"did not converge in max_rounds = {most} rounds: give it more, or a larger tol"
+            _warn(f"{type(self).__name__} {text}", ConvergenceWarning)
 
     def _fitting(self, X: ArrayLike) -> Floats:
         """Return rows of the columns that the estimator was fitted on."""

@@ -26,7 +26,7 @@ from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_note import own_clusters_of, without_gaps
-from p2pclust.tools.workers import n_cores
+from p2pclust.tools.platforms import n_cores
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -58,8 +58,6 @@ def is_whole(number: object) -> bool:
 def bounds_of_each(bounds: Any, n_features: int) -> Any:
     """Return declared bounds with one number per feature on either side, where one pair was given for all features.
 
-    Examples
-    --------
     >>> bounds_of_each((0, 16), 3)
     ([0, 0, 0], [16, 16, 16])
     """
@@ -74,8 +72,6 @@ def is_list_of_peers(X: Any) -> bool:
 
     Raise DataError for an empty list, and for a list of arrays of one dimension, which may be meant as either.
 
-    Examples
-    --------
     >>> is_list_of_peers([[[0.0], [1.0]], [[2.0]]]), is_list_of_peers([[0.0], [1.0]])
     (True, False)
     """
@@ -132,8 +128,6 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
     The partition is a scheme of :func:`p2pclust.data.split`, or its options with ``scheme``:
     ``{"scheme": "dirichlet", "beta": 0.5}``. `y` (n,) are the labels, groups or files that the scheme looks at, if it does.
 
-    Examples
-    --------
     >>> [rows.tolist() for rows in dealt(np.zeros((4, 1)), [0, 1, 0, 1], 2, "by-group", seed=0)]
     [[0, 2], [1, 3]]
     """

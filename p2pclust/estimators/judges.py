@@ -104,8 +104,6 @@ class Judges:
 def digests_of_rows(X: Floats) -> NDArray[np.uint64]:
     """Return a hash of 64 bits for each row, shape (n,).
 
-    Examples
-    --------
     >>> one, other, again = digests_of_rows(np.array([[0.0, 1.0], [1.0, 0.0], [-0.0, 1.0]])).tolist()
     >>> one == again, one == other
     (True, False)

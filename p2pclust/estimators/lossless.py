@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError
 from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
-from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, seed_from
+from p2pclust.estimators.inputs import Floats, Rows, seed_from
 from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
@@ -55,7 +55,7 @@ class _LosslessEstimator(RowsEstimator):
         refuse(JobOptions(weighted=True, in_process=self.fleet is None, init=init))
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
-        weights = _weights_of_peers(sample_weight, arrays, parts, of_peers=is_list_of_peers(X))
+        weights = _weights_of_peers(sample_weight, arrays, parts)
         factor = _factor(weights)
         # A row of weight 0 is absent for every rule that counts rows as well.
         counted = [
@@ -236,12 +236,9 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
         self.objective_: float = float("nan") if value is None else value
 
 
-def _weights_of_peers(
-    sample_weight: Any, arrays: list[Floats], parts: list[Rows] | None, *, of_peers: bool
-) -> list[Floats]:
-    """Return one checked weight for each row of each peer."""
-    if not of_peers:
-        assert parts is not None, "one array is dealt out"
+def _weights_of_peers(sample_weight: Any, arrays: list[Floats], parts: list[Rows] | None) -> list[Floats]:
+    """Return one checked weight for each row of each peer; `parts` are the rows of peers that were dealt out."""
+    if parts is not None:
         together = _checked(sample_weight, sum(len(rows) for rows in arrays), "")
         return [together[part] for part in parts]
     if not isinstance(sample_weight, list | tuple) or len(sample_weight) != len(arrays):
@@ -270,8 +267,6 @@ def _checked(given: Any, n_rows: int, peer: str) -> Floats:
 def _factor(weights: list[Floats]) -> float:
     """Return the power of two with which no positive weight is below 1: the centers stay, and no cell is thought empty.
 
-    Examples
-    --------
     >>> _factor([np.array([0.3, 5.0])]), _factor([np.array([0.0, 1.0])])
     (4.0, 1.0)
     """

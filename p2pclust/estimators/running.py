@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,8 +26,6 @@ _NUMBERS: Final = 2_000_000  # the most numbers that a trail holds, 16 MB
 class Trail:
     """The centers of a job over its rounds.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> from p2pclust.protocols.engine.local import Local
     >>> from p2pclust.protocols.engine.runner import run_in_process
@@ -55,16 +53,6 @@ class Trail:
             # Keep every second one, and from now on add as few.
             self._every *= 2
             self.steps = [step for step in self.steps if step[0] % self._every == 0]
-
-
-class _Backend(Protocol):
-    def run(
-        self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None, treatment: Treatment | None = None
-    ) -> JobState:  # fmt: skip
-        """Run the job with one peer per array and return its last state."""
-
-    def result(self, job: Job, locals: list[Local]) -> JobResult:
-        """Run the job with these peers and return its whole result; used where peers keep parts of it."""
 
 
 @dataclass
@@ -101,7 +89,8 @@ def result_of(job: Job, locals: list[Local], fleet: Any) -> tuple[JobResult, Cou
     """Run a job on a fleet and return its whole result and how it went."""
     course = Course()
     to, more = _watched(fleet, course)
-    return to.result(job, locals, **more), course
+    found: JobResult = to.result(job, locals, **more)
+    return found, course
 
 
 def done(state: JobState | None) -> JobState:
@@ -113,8 +102,11 @@ def done(state: JobState | None) -> JobState:
     return state
 
 
-def _watched(fleet: Any, course: Course) -> tuple[_Backend, dict[str, Any]]:
-    """Return the backend that an estimator was given, by its name or itself, and how to let it say how the job went."""
+def _watched(fleet: Any, course: Course) -> tuple[Any, dict[str, Any]]:
+    """Return the backend that an estimator was given, by its name or itself, and how to let it say how the job went.
+
+    ``run(job, arrays)`` returns the last state of a job, and ``result(job, locals)`` all of its result.
+    """
     if isinstance(fleet, str):
         testbed = laboratory("testbed", f"fleet = {fleet!r}")
         if fleet not in testbed.BACKENDS:
@@ -124,4 +116,4 @@ def _watched(fleet: Any, course: Course) -> tuple[_Backend, dict[str, Any]]:
         raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
     # Another kind of backend comes without the laboratory, perhaps, and takes no such argument.
     own = has_laboratory() and isinstance(fleet, laboratory("testbed", "fleet").Backend)
-    return cast(_Backend, fleet), {"on_run": course.keep} if own else {}
+    return fleet, {"on_run": course.keep} if own else {}

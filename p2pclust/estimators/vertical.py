@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from p2pclust.data import split_columns
@@ -65,7 +65,16 @@ class _VerticalEstimator(FederatedEstimator):
         else:
             together = matrix(X, "X")
             validate_data(self, X, skip_check_array=True)  # names and number of the columns
-            self.columns_ = self._dealt(together.shape[1])
+            n_features, widths = together.shape[1], None
+            if not (isinstance(self.partition, str) and self.partition == "even"):
+                try:
+                    widths = [operator.index(width) for width in self.partition]
+                except TypeError:
+                    raise UsageError(
+                        f"partition = {self.partition!r}: expected 'even', or the number of columns of each peer"
+                    ) from None
+            n_peers = len(widths) if widths is not None and self.n_peers is None else count_of(self.n_peers)
+            self.columns_ = list(split_columns(n_features, n_peers, widths))
             arrays = [together[:, columns] for columns in self.columns_]
         return arrays, None
 
@@ -86,18 +95,6 @@ class _VerticalEstimator(FederatedEstimator):
         if not np.isfinite(centers).all():
             raise UsageError("init: expected finite numbers")
         return [Local(rows, centers=centers[:, columns]) for rows, columns in zip(arrays, self.columns_, strict=True)]
-
-    def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
-        """Return which columns of one array each peer holds."""
-        if isinstance(self.partition, str) and self.partition == "even":
-            return list(split_columns(n_features, count_of(self.n_peers)))
-        try:
-            widths = [operator.index(width) for width in self.partition]
-        except TypeError:
-            raise UsageError(
-                f"partition = {self.partition!r}: expected 'even', or the number of columns of each peer"
-            ) from None
-        return list(split_columns(n_features, len(widths) if self.n_peers is None else count_of(self.n_peers), widths))
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         self._learn_rounds(job, state)

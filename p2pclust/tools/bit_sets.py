@@ -12,8 +12,6 @@ _DENSE: Final = 8
 def as_mask(members: Iterable[int]) -> int:
     """Return a set as a number.
 
-    Examples
-    --------
     >>> as_mask([3, 0])
     9
     """
@@ -26,8 +24,6 @@ def as_mask(members: Iterable[int]) -> int:
 def members_of(mask: int) -> tuple[int, ...]:
     """Return the members of a set, ascending.
 
-    Examples
-    --------
     >>> members_of(0b1001)
     (0, 3)
     """
@@ -44,8 +40,6 @@ def members_of(mask: int) -> tuple[int, ...]:
 def packed(mask: int) -> bytes:
     """Return a set as the fewest bytes that hold it, the lowest first; no byte for the empty set.
 
-    Examples
-    --------
     >>> packed(as_mask([0, 8])), unpacked(packed(9))
     (b'\\x01\\x01', 9)
     """

@@ -53,8 +53,6 @@ def install_line(extra: str = "") -> str:
     Where only the distribution for devices is installed, and it does not have that extra, this is a sentence instead: both
     distributions have the same files, and neither is on a package index.
 
-    Examples
-    --------
     >>> install_line("metrics")
     "pip install 'p2pclust[metrics]'"
     """
@@ -70,8 +68,6 @@ def install_line(extra: str = "") -> str:
 def missing_module(error: ModuleNotFoundError) -> UsageError | None:
     """Return the refusal for an import that failed because a requirement of p2pclust is not installed; None for others.
 
-    Examples
-    --------
     >>> print(missing_module(ModuleNotFoundError("No module named 'scipy'", name="scipy.optimize")))
     this needs SciPy, not installed here: pip install p2pclust
     >>> missing_module(ModuleNotFoundError("No module named 'turtles'", name="turtles"))

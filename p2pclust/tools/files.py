@@ -22,8 +22,6 @@ def expanded(path: Path | str) -> Path:
     Raise UsageError if the user that is named, or this one, has no home folder: services and containers often have
     none.
 
-    Examples
-    --------
     >>> str(expanded("rows/a.csv"))
     'rows/a.csv'
     """
@@ -41,8 +39,6 @@ def regular(path: Path) -> Path:
 
     Raise OSError if it is a pipe, a socket or a device, with the reason in `strerror`; or if its kind cannot be read.
 
-    Examples
-    --------
     >>> regular(Path("absent.csv")).name
     'absent.csv'
     >>> regular(Path("/dev/null"))
@@ -68,8 +64,6 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
 
     Raise OSError if it cannot be written.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder, "notes.txt")) as file:
@@ -104,8 +98,6 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
     `mode` is the permissions of the folder itself, without those that the process gives to no new file.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     make_folder(Path(folder, "var", "state"))

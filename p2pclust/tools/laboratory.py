@@ -24,8 +24,6 @@ def laboratory(module: str, what: str) -> Any:
 
     Raise UsageError, which begins with `what` needs it, if only the distribution for devices is installed.
 
-    Examples
-    --------
     >>> laboratory("testbed", "fleet = 'simulated'").backend("simulated").name
     'simulated'
     """

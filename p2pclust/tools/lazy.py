@@ -13,8 +13,6 @@ def lazy_names(package: str, **homes: str) -> tuple[Callable[[str], Any], Callab
     `homes` has for each of its modules the names that it defines, separated by spaces. In the name of a module of a
     sub-package, two underscores mean the dot.
 
-    Examples
-    --------
     >>> get, names = lazy_names("p2pclust.metrics", labels="accuracy adjusted_rand_index", centers="knowledge_gap")
     >>> names()
     ['accuracy', 'adjusted_rand_index', 'knowledge_gap']

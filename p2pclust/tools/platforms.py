@@ -19,14 +19,17 @@ def is_unix() -> bool:
     return hasattr(os, "fork")
 
 
+def n_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def require_unix(what: str, instead: str) -> None:
     """Check that peers can run on this system.
 
     Raise UsageError if they cannot; the line begins with `what`, which needs such a system, and ends with what can be
     done `instead`.
 
-    Examples
-    --------
     >>> require_unix("p2pclust peer", "start it in WSL")
     """
     if not is_unix():
@@ -38,8 +41,6 @@ def allow_files(needed: int, what: str, *, most: bool = False) -> None:
 
     Raise UsageError if it then is below the number that `what` needs.
 
-    Examples
-    --------
     >>> allow_files(20, "2 peers")
     """
     try:

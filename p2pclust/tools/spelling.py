@@ -21,8 +21,6 @@ def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> str | No
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """Return the hint that follows an unknown name in a message; `otherwise` if no known name is alike.
 
-    Examples
-    --------
     >>> f"unknown kind 'rign'{did_you_mean('rign', ['ring', 'star'])}"
     "unknown kind 'rign' (did you mean 'ring'?)"
     >>> did_you_mean("xyz", ["ring", "star"], ": expected ring, star")
@@ -35,8 +33,6 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", cutoff
 def printable(text: str, keep: str = "") -> str:
     """Return text with a sign in place of each character that a terminal would obey instead of show.
 
-    Examples
-    --------
     >>> printable("p1\\x1b[2J says\\n\\u202edone")
     'p1�[2J says��done'
     >>> printable("two\\nlines\\a", keep="\\n")
@@ -50,8 +46,6 @@ def printable(text: str, keep: str = "") -> str:
 def counted(number: int, many: str) -> str:
     """Write a number with its word.
 
-    Examples
-    --------
     >>> counted(1, "communities"), counted(0, "clusters")
     ('1 community', '0 clusters')
     """
@@ -62,8 +56,6 @@ def counted(number: int, many: str) -> str:
 def quoted(word: object) -> str:
     """Return a word of a command as a shell needs it; a path that begins with a dash must not be read as an option.
 
-    Examples
-    --------
     >>> print(quoted("fleet.toml"), quoted(Path("my data/Readings (May).csv")), quoted(Path("-x")), quoted("--all"))
     fleet.toml 'my data/Readings (May).csv' ./-x --all
     """

@@ -11,8 +11,6 @@ _STEPS: Final = {"B": _BYTES, "bytes": _BYTES, "J": ((1e3, "kJ"), (1.0, "J"), (1
 def scaled(value: float, unit: str) -> tuple[float, str]:
     """Return the unit that suits a value, and how many of the given unit it is; not all units have larger ones.
 
-    Examples
-    --------
     >>> scaled(2_500_000, "B"), scaled(0.25, "J"), scaled(7.0, "s")
     ((1000000.0, 'MB'), (0.001, 'mJ'), (1.0, 's'))
     """
@@ -22,8 +20,6 @@ def scaled(value: float, unit: str) -> tuple[float, str]:
 def size(n_bytes: float | None) -> str:
     """Return a number of bytes for people; None is unknown.
 
-    Examples
-    --------
     >>> size(999), size(12_345), size(999_999), size(6_789_000), size(None)
     ('999 B', '12.3 kB', '1.0 MB', '6.8 MB', '-')
     """
@@ -37,8 +33,6 @@ def size(n_bytes: float | None) -> str:
 def duration(seconds: float) -> str:
     """Return a duration for people, in at most two units.
 
-    Examples
-    --------
     >>> duration(0.4), duration(75), duration(7300), duration(200_000)
     ('0.4 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
     """

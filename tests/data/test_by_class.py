@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.data.by_class import Drawn, draw_by_class
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.data.by_class import Drawn, draw_by_class
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from p2pclust.data.catalogue import ENTRIES, Entry, canonical, find
-from p2pclust.data.convert import CONVERTERS
-from p2pclust.data.listing import listing
 from p2pclust.data.registry import BUILT_IN, available, load
+from p2pclust.lab.data.convert import CONVERTERS
+from p2pclust.lab.data.listing import listing
 
 PAPERS = (
     "xclara", "s-set1", "s-set2", "pendigits", "waveform", "phoneme", "rice", "statlog", "MNIST", "EMNIST", "KMNIST",

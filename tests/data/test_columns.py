@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.data.columns import codes, read_column
-from p2pclust.data.prepare import Prepared, Wishes, prepare
-from p2pclust.data.readers import read, read_table
-from p2pclust.data.survey import probable_id, probable_split, survey
+from p2pclust.data.readers import read
 from p2pclust.errors import DataError
+from p2pclust.lab.data.prepare import Prepared, Wishes, prepare
+from p2pclust.lab.data.survey import probable_id, probable_split, read_table, survey
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from p2pclust.data.catalogue import ENTRIES, Entry
-from p2pclust.data.convert import convert
 from p2pclust.errors import DataError
+from p2pclust.lab.data.convert import convert
 
 
 def entry(name: str, rows: int, columns: int, classes: int) -> Entry:

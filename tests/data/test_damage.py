@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.data.damage import HOWS, damaged
+from p2pclust.lab.data.damage import HOWS, damaged
 
 X = np.arange(60.0).reshape(20, 3)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from p2pclust.data.delimited import read_csv_table
-from p2pclust.data.prepare import Wishes, prepare, write_device
 from p2pclust.data.readers import read
 from p2pclust.errors import DataError
+from p2pclust.lab.data.prepare import Wishes, prepare, write_device
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -14,8 +14,8 @@ import pytest
 
 from p2pclust.data import load
 from p2pclust.data.catalogue import ENTRIES, Entry, Remote
-from p2pclust.data.fetch import fetch
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.data.fetch import fetch
 
 from .home import Home, serving
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p2pclust.data.prepare import MOST_VALUES, Prepared, Wishes, prepare, write_device
-from p2pclust.data.readers import read, read_table
-from p2pclust.data.survey import probable_id, probable_split, survey
+from p2pclust.data.readers import read
 from p2pclust.data.table import TextRows
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.data.prepare import MOST_VALUES, Prepared, Wishes, prepare, write_device
+from p2pclust.lab.data.survey import probable_id, probable_split, read_table, survey
 
 ROWS = [
     ["a", "1", "", "10", "on"],

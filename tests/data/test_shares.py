@@ -8,8 +8,8 @@ import pytest
 
 from p2pclust.data import DataSet, read, split_columns
 from p2pclust.data.readers import shape_of, write_npz
-from p2pclust.data.shares import MANIFEST, holdings, peer_names, write_shares
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.data.shares import MANIFEST, holdings, peer_names, write_shares
 from p2pclust.lab.pictures.canvas import save
 from p2pclust.lab.pictures.shares import split_figure
 

@@ -67,7 +67,7 @@ def test_what_a_worker_refuses_is_refused_here(address: str, tmp_path: Path) -> 
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.tools.dask._ANSWER_S", 0.5)
+    monkeypatch.setattr("p2pclust.lab.workers._ANSWER_S", 0.5)
     for wrong in ("tcp://127.0.0.1:9", "nonsense://"):
         with pytest.raises(UsageError, match=r"--scheduler .*: no scheduler answers there"):
             list(pools.through_dask(wrong)(cells(tmp_path)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p2pclust.data.shares import peer_names
+from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import MEASURES, columns_of
 from p2pclust.lab.sweep.mixing import links_of, ticks_to_agree

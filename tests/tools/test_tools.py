@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.tools import workers
+from p2pclust.lab import workers
+from p2pclust.lab.workers import in_processes
 from p2pclust.tools.files import replacing
 from p2pclust.tools.lazy import lazy_names
+from p2pclust.tools.platforms import n_cores
 from p2pclust.tools.spelling import did_you_mean, nearest
 from p2pclust.tools.units import duration, scaled, size
-from p2pclust.tools.workers import in_processes, n_cores
 
 
 class TestReplacing:
@@ -132,7 +133,7 @@ class TestWorkers:
 
     @pytest.mark.slow
     def test_a_main_program_without_a_guard_is_not_run_again(self, tmp_path: Path) -> None:
-        program = "from p2pclust.tools.workers import in_processes; from math import sqrt; print('once')\n"
+        program = "from p2pclust.lab.workers import in_processes; from math import sqrt; print('once')\n"
         program += "print(sorted(root for _, root in in_processes(sqrt, [1, 4], 2, advice='')))\n"
         (tmp_path / "main.py").write_text(program)
         done = subprocess.run(

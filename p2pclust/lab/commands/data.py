@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from p2pclust.data import DataSet
-    from p2pclust.data.fetch import OnProgress
-    from p2pclust.data.shares import Holdings
+    from p2pclust.lab.data.fetch import OnProgress
+    from p2pclust.lab.data.shares import Holdings
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -42,8 +42,8 @@ def list_(as_json: AsJson = False) -> None:
     Example:
       p2pclust data list
     """
-    from p2pclust.data.listing import listing  # noqa: PLC0415 - imports NumPy
     from p2pclust.data.registry import cache_in_words  # noqa: PLC0415
+    from p2pclust.lab.data.listing import listing  # noqa: PLC0415 - imports NumPy
 
     found = listing()
     if as_json:
@@ -85,7 +85,7 @@ def fetch(
       p2pclust data fetch xclara s-set1 --to data
       p2pclust data fetch femnist --from leaf/data/femnist/data/all_data
     """
-    from p2pclust.data.fetch import fetch as fetch_one  # noqa: PLC0415 - imports NumPy
+    from p2pclust.lab.data.fetch import fetch as fetch_one  # noqa: PLC0415 - imports NumPy
 
     if given is not None and len(names) > 1:
         raise UsageError(f"--from is for one data set, and {len(names)} were named")
@@ -175,7 +175,7 @@ def split(
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
     from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.shares import holdings, peer_names, write_shares  # noqa: PLC0415
+    from p2pclust.lab.data.shares import holdings, peer_names, write_shares  # noqa: PLC0415
     from p2pclust.lab.pictures.canvas import save  # noqa: PLC0415
     from p2pclust.lab.pictures.shares import split_figure  # noqa: PLC0415
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from p2pclust.data.prepare import Prepared, Wishes
-    from p2pclust.data.survey import ColumnSurvey
     from p2pclust.data.table import TextRows
+    from p2pclust.lab.data.prepare import Prepared, Wishes
+    from p2pclust.lab.data.survey import ColumnSurvey
 
 _SHOWN = 40  # columns in the table
 _ROWS_EACH = 10  # if rows are dealt out by chance, and no number of devices is given
@@ -84,9 +84,8 @@ def init(
       p2pclust init meters.csv
       p2pclust init meters.csv --split-by site --missing-values 0 --text encode --clusters 4 --out mine
     """
-    from p2pclust.data.prepare import Wishes, prepare  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.readers import read_table  # noqa: PLC0415
-    from p2pclust.data.survey import survey  # noqa: PLC0415
+    from p2pclust.lab.data.prepare import Wishes, prepare  # noqa: PLC0415 - imports NumPy
+    from p2pclust.lab.data.survey import read_table, survey  # noqa: PLC0415
     from p2pclust.protocols.engine.random_streams import splitting  # noqa: PLC0415
 
     if split_by is not None and devices is not None:
@@ -152,7 +151,7 @@ def _text(text: str | None) -> str:
 
 def _defaults(wishes: Wishes, found: Sequence[ColumnSurvey], n_rows: int, *, dealt: bool) -> Wishes:
     """Fill in the columns that names and values give away."""
-    from p2pclust.data.survey import probable_id, probable_labels, probable_split  # noqa: PLC0415
+    from p2pclust.lab.data.survey import probable_id, probable_labels, probable_split  # noqa: PLC0415
 
     free = [column for column in found if column.name not in (*(wishes.columns or ()), *wishes.omit)]
     if wishes.columns is None:

@@ -11,7 +11,7 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import command
 
 if TYPE_CHECKING:
-    from p2pclust.data.prepare import Prepared
+    from p2pclust.lab.data.prepare import Prepared
 
 PROTOCOL: Final = "llf-cm"
 _TRIED: Final = range(1, 11)
@@ -95,7 +95,7 @@ def write(out: Path, source: Path, prepared: Prepared, chosen: NumberOfClusters,
 
     Raise UsageError if there is something in the folder, or it cannot be written.
     """
-    from p2pclust.data.prepare import write_device  # noqa: PLC0415
+    from p2pclust.lab.data.prepare import write_device  # noqa: PLC0415
 
     check_new(out)
     made = [out / "scenario.toml", out / "fleet.toml"]

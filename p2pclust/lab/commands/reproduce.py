@@ -17,7 +17,7 @@ from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
-from p2pclust.tools.workers import n_cores
+from p2pclust.tools.platforms import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from p2pclust._version import __version__
 from p2pclust.errors import UsageError
 from p2pclust.lab.simulation.mixture import kind_of
-from p2pclust.tools.dask import Scheduler
-from p2pclust.tools.workers import in_processes
+from p2pclust.lab.workers import Scheduler, in_processes
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.swarms.swarm import SeedResult

@@ -29,9 +29,9 @@ from p2pclust.lab.commands.seeds import (
 )
 from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.simulation.mixture import RECOVERIES, least, rare
-from p2pclust.tools.dask import Scheduler
+from p2pclust.lab.workers import Scheduler, in_processes
+from p2pclust.tools.platforms import n_cores
 from p2pclust.tools.spelling import command
-from p2pclust.tools.workers import in_processes, n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console

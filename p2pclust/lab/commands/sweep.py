@@ -16,7 +16,7 @@ from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c
-from p2pclust.tools.workers import n_cores
+from p2pclust.tools.platforms import n_cores
 
 if TYPE_CHECKING:
     from p2pclust.lab.sweep import Cell, Sweeping

@@ -167,7 +167,7 @@ def _is_file(what: str) -> bool:
 
 
 def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -> Overlay:
-    from p2pclust.data.shares import peer_names  # noqa: PLC0415 - imports NumPy
+    from p2pclust.lab.data.shares import peer_names  # noqa: PLC0415 - imports NumPy
     from p2pclust.overlay import make_overlay  # noqa: PLC0415
     from p2pclust.protocols.engine.random_streams import linking  # noqa: PLC0415
 

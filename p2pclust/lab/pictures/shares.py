@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.shares import Holdings
+from p2pclust.lab.data.shares import Holdings
 from p2pclust.lab.pictures import palette
 from p2pclust.lab.pictures.canvas import Drawing, new_figure, require
 from p2pclust.lab.pictures.scatter import Colouring, scatter_drawing

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering.dec import DecSettings, deep_embedded_clustering
 from p2pclust.clustering.local_starts import dirty_labels
-from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import cached
+from p2pclust.lab.data.by_class import draw_by_class
 from p2pclust.lab.reproduce.model import Value
 from p2pclust.lab.reproduce.peers import Floats, Peers, seed_of
 from p2pclust.metrics import accuracy

@@ -14,9 +14,10 @@ from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.lab.reproduce.model import Experiment, Findings, Table, Values
 from p2pclust.lab.reproduce.peers import Peers, stream
 from p2pclust.lab.reproduce.tables import fedcref_tables, federated_fcm, ffcm, fkm, lossless
+from p2pclust.lab.workers import in_processes
 from p2pclust.tools.files import replacing
+from p2pclust.tools.platforms import n_cores
 from p2pclust.tools.spelling import did_you_mean
-from p2pclust.tools.workers import in_processes, n_cores
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from p2pclust._version import __version__
 from p2pclust.data.registry import is_file
-from p2pclust.data.shares import peer_names
 from p2pclust.errors import UsageError
 from p2pclust.jobs.explain import explain
+from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.sweep.columns import AXES, MEASURES

@@ -17,8 +17,7 @@ from p2pclust.lab.scenario.outcome.folder import prepare
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.table import Row, can_write_parquet, opened, rows_of, write_csv, write_parquet
 from p2pclust.lab.sweep.work import timed_work
-from p2pclust.tools.dask import Scheduler
-from p2pclust.tools.workers import in_processes
+from p2pclust.lab.workers import Scheduler, in_processes
 
 #: The file of finished cells in the output directory.
 CELLS = "cells.jsonl"

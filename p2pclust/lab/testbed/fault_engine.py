@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.damage import damaged
+from p2pclust.lab.data.damage import damaged
 from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.faults import Cuts, Damage, Do, Fault, late

@@ -42,7 +42,7 @@ class Fault:
     one_way: bool = False  # of cut and heal: only what the other side sends to `who`
     factor: float = 1.0  # of slow: how many times as long its tasks take
     probability: float = 0.0  # of drop: the probability that a message is lost, in either direction
-    how: str = ""  # of corrupt-data and lie; see p2pclust.data.damage and p2pclust.lab.testbed.peer.lies
+    how: str = ""  # of corrupt-data and lie; see p2pclust.lab.data.damage and p2pclust.lab.testbed.peer.lies
     drawn: str = ""  # the rate that the instant was drawn from, in words; the same for all instants of one rate
 
     def __str__(self) -> str:

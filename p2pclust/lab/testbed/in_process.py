@@ -16,7 +16,7 @@ from p2pclust.protocols.engine.runner import Workspaces, run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.gossip.leaderless import run_leaderless
 from p2pclust.protocols.gossip.push_sum import GossipLinks, usual_mixing
-from p2pclust.tools.workers import n_cores
+from p2pclust.tools.platforms import n_cores
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:

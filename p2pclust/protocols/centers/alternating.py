@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, objective
 from p2pclust.errors import UsageError
+from p2pclust.protocols.centers.local_centers import working_range
 from p2pclust.protocols.centers.robust import (
     ANY_NUMBER,
     NO_CLAIMS,
@@ -32,13 +33,14 @@ from p2pclust.protocols.centers.robust import (
     noted,
     refuted_by,
     robust_totals,
-)
+)  # fmt: skip
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot, nearest_labels
 from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.privacy import size_gate
 
 ROUNDS: Final = checks.between(1, 10**6)  # what ``max_rounds`` may be
 _GROWTH = 1.1
@@ -115,10 +117,11 @@ class Fuzzy(Iterated):
         super().__post_init__()
         checks.fuzzifier_for(self.id, self.fuzzifier, self.n_clusters)
 
-    @property
-    def gate_rounds(self) -> int:
-        """The rounds whose equations the privacy gate counts."""
-        return self.max_rounds if self.privacy_gate == "job" else 1
+    def gate(self, local: Local, *, starts: int = 1, more: int = 0) -> None:
+        """Abstain with too few rows, if the job has the privacy gate; see :func:`.privacy.size_gate`."""
+        if self.privacy_gate:
+            rounds = self.max_rounds if self.privacy_gate == "job" else 1
+            size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds)
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
@@ -217,7 +220,7 @@ class Alternating(Iterated, Additive, SideBySide):
             return "its weights are those of another number of rows than in earlier rounds"
         if "lo" not in state:
             return ""
-        lo, hi = ((state[end] - state["origin"]) / state["scale"] for end in ("lo", "hi"))
+        lo, hi = working_range(state)
         slack = _SLACK * (1 + np.abs(weights))[..., np.newaxis]
         mass = weights[..., np.newaxis]
         within = (sums >= mass * lo - slack) & (sums <= mass * hi + slack)
@@ -348,5 +351,5 @@ class Alternating(Iterated, Additive, SideBySide):
         ahead = plain if last else state["centers"] + factor * (plain - state["centers"])
         kept: dict[str, Any] = {"plain": plain, "objective": np.float64(cost), "relaxation": np.float64(factor)}
         # What counts for the stop rule is the plain step: a center that is not moved by it is a fixed point.
-        shifts = np.append(state["shifts"], apart)
-        return self.stepped(state, ahead, suppressed=suppressed).replace(**kept).replace(shifts=shifts)
+        kept["shifts"] = np.append(state["shifts"], apart)
+        return self.stepped(state, ahead, suppressed=suppressed).replace(**kept)

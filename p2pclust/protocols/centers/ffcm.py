@@ -1,45 +1,36 @@
-"""FFCM: federated fuzzy c-means by averaging local centers.
+"""FFCM: federated fuzzy c-means by averaging local centers; and C2F-FCM, which clusters them.
 
 M. Stallmann, A. Wilbik: Towards Federated Clustering: A Federated Fuzzy c-Means Algorithm (FFCM). The comments give
-the steps of its list and its equations.
+the steps of its list and its equations. docs/protocols/ffcm.md has the parameters and limits.
 
-Departures, and why
--------------------
 - Step 1 (first centers) is the seeding stage that precedes. The authors draw them in [0, 1]^d, far from data that lie
   elsewhere, and the results depend on it; here they lie within the data.
 - Equation 5 prints the exponent 2 / (m - 1) over squared distances. Meant, and in the authors' code, is the usual fuzzy
   c-means: 2 / (m - 1) over distances.
 - Step 3 does not say how long a peer iterates. The authors' code runs local fuzzy c-means from the global centers until
   ``||dU||_F < 1e-4``, at most 1000 times, in every round; only so do the averages differ from pooled fuzzy c-means as
-  the paper's tables show. ``local_iterations=1`` with avg_1 is pooled fuzzy c-means.
-- Equation 7 sums u^m; the authors' code sums u. ``support`` chooses; the default is the equation, with which one local
-  step equals pooled fuzzy c-means.
+  the paper's tables show.
+- Equation 7 sums u^m; the authors' code sums u. With the equation, the default, one local step equals pooled fuzzy
+  c-means.
 - Step 6 prints a sum of norms <= eps; the authors' code, as here, stops when the Frobenius norm is below eps.
-- The paper has no limit of rounds; ``max_rounds`` is one.
+- The paper has no limit of rounds, and no rule by which a peer with few rows abstains.
 - Equation 9: unweighted k-means, from k-means++ seeds in round 1 and from the previous global centers later, as in the
-  authors' code. So with avg_2 no weights are sent. If fewer distinct centers than clusters arrive, previous centers
-  fill up.
-- A peer with C (F + 1) / F rows or fewer abstains (``privacy_gate``); the paper has no such rule.
+  authors' code. So with avg_2 no weights are sent.
 
-C2F-FCM ("Clustering of Clusterings Federation"), every peer's fuzzy c-means clustered by k-means, is named, described and
-compared in J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
-Clustering Algorithms for Horizontally and Vertically Partitioned Data, sections II and VI-D. The comments give the steps of
-its description in section II.
-
-- It is FFCM with avg_2 as that paper sets it up for its Table V: careful seeding, and T = 30 rounds at most.
-- "kmeans++ initialization [...] is used to improve both the CM accuracy and speed" leaves open in which rounds. As in the
-  authors' code of FFCM: k-means++ in round 1, the previous global centers later.
-- "Up to convergence" is that code's ``||dU||_F < 1e-4``, at most 1000 local iterations; ``local_iterations`` cuts it.
+C2F-FCM ("Clustering of Clusterings Federation") is named, described and compared in J. L. Corcuera Bárcena, F.
+Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering Algorithms for Horizontally
+and Vertically Partitioned Data, sections II and VI-D; the comments give the steps of section II. It is FFCM with avg_2
+as that paper sets it up for its Table V: careful seeding, and T = 30 rounds at most. "kmeans++ initialization" and "up
+to convergence" are read as the code of FFCM has them; ``local_iterations`` cuts the latter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import LocalFuzzyResult, Points, local_fuzzy_c_means, weighted_lloyd
 from p2pclust.protocols.centers.alternating import Fuzzy, means_or
@@ -48,7 +39,6 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot, inits_from
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.privacy import size_gate
 
 _LOCAL_TOL = 1e-4
 _LOCAL_STEPS = 1000
@@ -57,7 +47,7 @@ _SEEDINGS = 10
 
 @dataclass(frozen=True)
 class LocalFuzzy(Fuzzy):
-    """Rounds of local fuzzy c-means from the global centers; each peer sends the centers that it found."""
+    """Rounds of local fuzzy c-means from the global centers; each peer sends the centers that it found for k-means."""
 
     works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "stream")
 
@@ -72,29 +62,32 @@ class LocalFuzzy(Fuzzy):
         return super().open(state, rng).replace(stream=drawn_stream(rng))
 
     def problem_with(self, part: Contribution, state: State) -> str:
-        weights = "weights" if "weights" in self.expects(state) else ""
-        return problem_with_centers(part, most=self.n_clusters, weights=weights)
+        return problem_with_centers(part, most=self.n_clusters, weights="weights" if "weights" in part else "")
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"centers": Slot(state["centers"].shape)}
 
     def locally(self, state: State, local: Local) -> LocalFuzzyResult:
         """Run fuzzy c-means on the peer's rows from the global centers."""
-        if self.privacy_gate:
-            size_gate(local, self.n_clusters, rounds=self.gate_rounds)
+        self.gate(local)
         steps, tol = self.local_iterations, 0.0
         if steps is None:
             steps, tol = _LOCAL_STEPS, _LOCAL_TOL
         return local_fuzzy_c_means(local.points(state), state["centers"], self.fuzzifier, tol=tol, max_steps=steps)
 
-    def clustered(self, state: State, contributions: Sequence[Contribution]) -> NDArray[np.float64]:
-        """Return the k-means centers of all local centers, unweighted.
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        return Arrays(centers=self.locally(state, local).centers)  # (ii): all that this peer reveals
 
-        From k-means++ seeds in the first round (the cheapest of ten), and from the previous global centers later, so
-        that every center keeps its place.
-        """
+    def combine(self, state: State, contributions: Any) -> State:
+        # (iii), Eq. 9: from k-means++ seeds in the first round (the cheapest of ten), later from the previous global
+        # centers, so that every center keeps its place.
         candidates = np.concatenate([part["centers"] for part in contributions])
         ones = np.ones(len(candidates))
         if state["shifts"].size == 0:
-            return gathered(candidates, ones, state["centers"], self.drawing(state), n_init=_SEEDINGS)
-        return weighted_lloyd(Points(candidates), ones, state["centers"]).centers
+            found = gathered(candidates, ones, state["centers"], self.drawing(state), n_init=_SEEDINGS)
+        else:
+            found = weighted_lloyd(Points(candidates), ones, state["centers"]).centers
+        return self.stepped(state, found)
 
 
 @dataclass(frozen=True)
@@ -125,20 +118,19 @@ class FFCMProtocol(LocalFuzzy):
         return self.averaging == "weighted" and self.local_iterations == 1 and self.support == "u^m"
 
     def expects(self, state: State) -> Mapping[str, Slot]:
-        C, F = state["centers"].shape
-        centers = {"centers": Slot((C, F))}
-        return centers | {"weights": Slot((C,))} if self.averaging == "weighted" else centers
+        weights = {"weights": Slot((len(state["centers"]),))} if self.averaging == "weighted" else {}
+        return {**super().expects(state), **weights}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        found = self.locally(state, local)  # step 3
         if self.averaging == "kmeans":
-            return Arrays(centers=found.centers)
+            return super().contribute(state, local, rng)
+        found = self.locally(state, local)  # step 3
         weights = found.weights if self.support == "u^m" else found.plain_weights  # Eq. 7
         return Arrays(centers=found.centers, weights=weights)  # step 4: all that this peer reveals
 
     def combine(self, state: State, contributions: Any) -> State:
         if self.averaging == "kmeans":
-            return self.stepped(state, self.clustered(state, contributions))  # Eq. 9
+            return super().combine(state, contributions)
         # Eq. 8: the average of the local centers with the same number.
         weights, sums = np.zeros(len(state["centers"])), np.zeros(state["centers"].shape)
         for part in contributions:
@@ -159,12 +151,3 @@ class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
 
     tol: float = 5e-3
     max_rounds: int = 30
-
-    def expects(self, state: State) -> Mapping[str, Slot]:
-        return {"centers": Slot(state["centers"].shape)}
-
-    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        return Arrays(centers=self.locally(state, local).centers)  # (ii): all that this peer reveals
-
-    def combine(self, state: State, contributions: Any) -> State:
-        return self.stepped(state, self.clustered(state, contributions))  # (iii)

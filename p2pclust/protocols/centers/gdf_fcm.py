@@ -33,7 +33,6 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, Slot, inits_from
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.privacy import size_gate
 
 # Sums of N_m G_m grow with the square of the number of rows: their grid is so much coarser than that of sums of rows.
 _COARSER = 2.0**24
@@ -76,8 +75,7 @@ class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
         return {"gradient": state["unit"] * _COARSER, "count": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        if self.privacy_gate:
-            size_gate(local, self.n_clusters, rounds=self.gate_rounds)
+        self.gate(local)
         points = local.points(state)
         # (ii) Several iterations of fuzzy c-means, of which only the memberships are used ...
         around = state["centers"]

@@ -3,20 +3,13 @@
 D. K. Dennis, T. Li, V. Smith: Heterogeneity for the Win: One-Shot Federated Clustering, Algorithms 1 and 2, as S. Garst,
 M. Reinders: Federated K-Means Clustering, compare with it. The comments give the steps of Algorithm 2.
 
-Departures, and why
--------------------
-- The number of clusters of a peer must be known to it. The second paper gives all peers K_g, or searches with true
-  labels for the one that scores best. Here: K_g by default, a number, or ``"search"``: each peer takes the number from 2
-  to K_g whose local clustering has the best simplified silhouette, which needs no labels.
-- Algorithm 1 runs in working coordinates; its singular vectors are uncentred, counted from the job's origin. A set that
-  the 1/3 rule leaves empty takes the rows that are nearest.
+Departures beside those of docs/protocols/k-fed.md, and why
+-----------------------------------------------------------
 - "Any device z" of step 2 is the first contributor in roster order.
 - Means of fewer than ``min_cluster_size`` rows are not sent; the paper has no such rule, and would send single rows.
 - Rows are labelled by their nearest global center, also those that no peer of the round holds. The first paper's induced
   clustering labels a row by the group that its local cluster's center fell into.
 - If fewer distinct centers than clusters arrive, centers drawn within the ranges fill up.
-- The state counts the local centers after each peer's first one (``further``), and those of them that fell into a cluster
-  of the result with another of the same peer (``merged``): many of them make the result doubtful.
 """
 
 from __future__ import annotations

@@ -2,21 +2,17 @@
 
 J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering
 Algorithms for Horizontally and Vertically Partitioned Data. Algorithm 1; the comments give its line numbers.
+docs/protocols/llf-cm.md has the departures.
 
-Departures, and why
--------------------
 - Line 2 (first centers) is the seeding stage that precedes. Lines 1, 3-4 and 19-23 (the stop flag, rounds,
   transmission) belong to the engine. Of lines 16-18, the test of the centers is ``Iterated.finished``, and the test
-  of t is the engine's limit of ``max_rounds``.
-- Line 16 prints ``if NOT (converged OR t > T) then stop_flag = TRUE``; meant is the contrary, and T updates at most.
+  of t is the engine's limit of ``max_rounds``. Line 15, the mean of each cluster over all peers (Eq. 5), is
+  ``Alternating.combine``.
 - Lines 8-12 (a cluster of one local row is sent as zeros) break the equality with pooled c-means that the paper proves:
   its proof assumes every local count to be above one. So what is suppressed is counted, and
   ``suppress_singletons=False`` restores the equality, at the price of revealing such rows.
 - Line 14 sends sums and counts only; here a peer also sends how many clusters it suppressed, and its number of rows up
   to the number of clusters: a job with fewer rows than clusters fails and says so.
-- A cluster that no peer reports keeps its center; see ``means_or``.
-- Line 15, the mean of each cluster over all peers (Eq. 5), is ``Alternating.combine``.
-- Each peer's sums are rounded once, to a grid, so that their total does not depend on the order; see ``fixed_point``.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: A federated fuzzy c-means clustering algorithm,
 Algorithms 1 and 2 and section 4.2 (reference [1]); and, by the same: Federated c-means and Fuzzy c-means Clustering
 Algorithms for Horizontally and Vertically Partitioned Data, Algorithms 2 and 3 (reference [2]). The comments give the
-line numbers of [1].
+line numbers of [1]. docs/protocols/llf-fcm.md has the privacy gate and other departures.
 
-Departures, and why
--------------------
 - Algorithm 1, line 1 (first centers) is the seeding stage that precedes. Line 2 (the fuzzifier, the papers' lambda) is
   the job document. Lines 3-4 and 9-12 (rounds, transmission, termination) belong to the engine; line 8's test is
   ``Iterated.finished``. A limit of rounds stands in Algorithm 2 of [2] only, printed as in LLF-CM (see there); in
@@ -14,14 +12,6 @@ Departures, and why
 - Algorithm 2 loops over rows; :func:`p2pclust.clustering.fuzzy_sums` does the same for blocks of rows. A row that lies
   on a center, a division by zero in line 7 and 0/0 in Eq. 9, belongs wholly to it, or in equal shares to all centers
   that coincide there.
-- Section 4.2's gate: a peer sends its sums only if it holds more than C (F + 1) / F rows; else the sums are at least as
-  many equations as there are unknowns. The paper says that one "might decide" so; here it is the default, the peer
-  abstains and says why, but not how many rows it has, and ``privacy_gate=False`` turns it off.
-- Line 6 sends weights and sums only; here a peer also sends its number of rows, up to the number of clusters: a job
-  with fewer rows than clusters fails and says so.
-- Each peer's weights and sums are rounded once, to a grid, so that their total does not depend on the order; see
-  ``fixed_point``. A cluster whose total weight is zero on this grid keeps its center (see ``means_or``), and
-  one whose total weight is near the grid's spacing is counted as coarse.
 """
 
 from __future__ import annotations
@@ -40,12 +30,9 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import always
 from p2pclust.protocols.engine.fixed_point import grid
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.privacy import size_gate
 
 _LEAST_LIMBS, _MAX_LIMBS = 3, 8
 _WEIGHT_BITS = 34
-
-
 _ROUNDING = 1e-6  # of a peer's total weight, relative
 
 
@@ -108,9 +95,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         )
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        if self.privacy_gate:
-            # Section 4.2
-            size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate), rounds=self.gate_rounds)
+        self.gate(local, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         points = local.points(state)
         found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]

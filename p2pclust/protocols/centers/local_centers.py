@@ -81,8 +81,7 @@ def aligned(centers: Floats, previous: Floats) -> Floats:
 def unseeded(stage: str, state: State, n_clusters: int, rng: np.random.Generator) -> State:
     """Return the state in which a clustering opens that makes its own first centers.
 
-    Until peers have proposed some, its centers are drawn uniformly within the ranges; ``proposed`` says whether they
-    have.
+    Until peers have ``proposed`` some, its centers are drawn uniformly within the ranges.
     """
     require_scaling(stage, state)
     state = state.replace(centers=uniform(state, n_clusters, rng), proposed=np.False_)
@@ -105,8 +104,7 @@ def drawn_stream(rng: np.random.Generator) -> np.int64:
 def problem_with_centers(part: Contribution, *, most: int, weights: str = "", least: int = 0) -> str:
     """Return why the ``centers`` (k, F) of a contribution cannot be used, or an empty string.
 
-    They are more than `most`, too far, or have impossible weights. `weights` names the array that holds one weight per
-    center, if any; no weight may be below `least`.
+    `weights` names the array that holds one weight per center, if any; no weight may be below `least`.
     """
     centers = part["centers"]
     if not 1 <= len(centers) <= most or np.abs(centers).max(initial=0.0) > LARGEST:

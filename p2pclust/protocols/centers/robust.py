@@ -35,9 +35,6 @@ NO_CLAIMS: Final[Floats] = np.zeros((0, 4))
 def limited(weights: Floats, most: float) -> Floats:
     """Return a factor for each peer (P,), at most 1, so that no peer weighs more than `most` times the median peer.
 
-    - `weights` (P, C): of each peer and cluster; not negative.
-    - `most`: at least 1.
-
     >>> limited(np.array([[2.0, 2.0], [3.0, 1.0], [400.0, 0.0]]), 2.0).tolist()
     [1.0, 1.0, 0.02]
     """
@@ -49,11 +46,7 @@ def limited(weights: Floats, most: float) -> Floats:
 def robust_sums(weights: Floats, sums: Floats, how: str) -> Floats:
     """Return sums over all peers whose means per cluster are trimmed means, or medians, of the peers' means.
 
-    - `weights` (P, C)
-    - `sums` (P, C, F)
-    - `how` {"", "trim", "median"}
-
-    The result (C, F) is the means times the total weight of each cluster.
+    From weights (P, C) and sums (P, C, F); the result (C, F) is the means times the total weight of each cluster.
 
     >>> weights, sums = np.ones((10, 1)), np.array([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 90]).reshape(10, 1, 1)
     >>> [robust_sums(weights, sums, how).item() / 10 for how in ("", "trim", "median")]
@@ -75,14 +68,9 @@ def robust_sums(weights: Floats, sums: Floats, how: str) -> Floats:
 def robust_totals(
     weights: Floats, sums: Floats, max_weight: float, how: str
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:  # fmt: skip
-    """Return total weights and sums, with a limit for what each peer weighs, and which peers were limited.
+    """Return total weights and sums, with a limit for what each peer weighs (0: none), and which peers were limited.
 
-    - `weights` (P, C) or (P, S, C): of each peer, of each of S starts, and of each cluster.
-    - `sums` (P, C, F) or (P, S, C, F)
-    - `max_weight`: at least 1; 0 for no limit.
-    - `how` {"", "trim", "median"}
-
-    The results have the shapes (C,) or (S, C), (C, F) or (S, C, F), and (P,).
+    From weights (P, C) and sums (P, C, F), or with S starts (P, S, C) and (P, S, C, F); the results have no first axis.
     """
     n_peers, ahead = len(weights), weights.shape[1:-1]
     each_w = weights.reshape(n_peers, -1, weights.shape[-1])

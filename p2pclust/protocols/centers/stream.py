@@ -1,17 +1,7 @@
 """Fuzzy c-means of streams: batch after batch of each peer's rows, earlier batches count less, and drift is reported.
 
-Every peer holds rows in the order in which they came, and splits them into as many batches as the job has. The rounds
-of a batch are those of LLF-FCM (see ``llf_fcm``) over its rows, except that the totals of the batches before stand
-beside them: with the weights p_c and sums q_c of those, and the totals of this batch, u_c and ws_c,
-
-    v_c = (f q_c + ws_c) / (f p_c + u_c),        f: ``forgetting``, in [0, 1].
-
-A batch begins with the centers that the one before ended with, and ends when they stand still or after ``max_rounds``
-rounds; then numerator and denominator are the next batch's q_c and p_c. So the totals of a batch count f after the next
-one, f**2 after the one after, and so on. With f = 1 nothing is forgotten, with f = 0 every batch is clustered by itself,
-from the last one's centers.
-
-The update is that of streaming k-means with a decay factor, with the weights of fuzzy c-means in place of counts.
+docs/protocols/stream-fcm.md has the formula, what a peer reveals, and the three numbers of the drift report. With f = 1
+nothing is forgotten, with f = 0 every batch is clustered by itself, from the last one's centers.
 
 Departures from P. Hore, L. O. Hall, D. B. Goldgof, "Single pass fuzzy c means" (2007), and why
 -----------------------------------------------------------------------------------------------
@@ -22,26 +12,10 @@ Departures from P. Hore, L. O. Hall, D. B. Goldgof, "Single pass fuzzy c means" 
 - A batch leaves the totals of its last round: a peer that was not drawn, or lost, in that round left no trace of the
   batch but where the centers are.
 
-What a peer reveals. The same as for LLF-FCM, for its batch's rows in place of all its rows, and also its share of the
-objective in every round: one number more, which the privacy gate counts.
+The privacy gate counts one number more than that of LLF-FCM: a batch's share of the objective in every round.
 
-Drift
------
-What changed from one batch to the next, from totals that the aggregator has anyway. Three numbers per batch:
-
-surprise
-    The mean squared distance of the batch's rows to the centers as they were before the batch, over the same number of
-    the batch before at its end. (The fuzzy objective over the total weight.) Above 1: the rows lie where no center is.
-moved
-    The root mean square move of a center in the batch, over the spread of the rows: the Frobenius norm of the centers'
-    move over ``sqrt(C)`` times the root of the rows' mean squared distance to the centers plus that of the centers to
-    their mean.
-mass
-    The total variation distance between the clusters' shares of the batch's weight and their shares of the weight of
-    earlier batches (the latest of these counting most): how much of the weight would have to change its cluster.
-
-The thresholds are plain numbers, in the names below. They are not a test of significance: batches of few rows differ by
-chance, by about ``sqrt(C / rows)`` in mass.
+The thresholds of drift are plain numbers, in the names below, and not a test of significance: batches of few rows
+differ by chance, by about ``sqrt(C / rows)`` in mass.
 """
 
 from __future__ import annotations
@@ -62,7 +36,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Slot
 from p2pclust.protocols.engine.fixed_point import is_unit
 from p2pclust.protocols.engine.local import LARGEST, Local
-from p2pclust.protocols.engine.privacy import size_gate
 
 SURPRISING = 1.5  # from this on, rows lie notably farther from the centers than before
 FAR = 0.25  # from this on, centers moved notably, in spreads of the rows
@@ -143,57 +116,36 @@ def compared(
     batch's rows to the centers of `state` is `cost`, and `centers` (C, F) are those after the round.
     """
     row = np.empty(5)
-    mine = state["drift"][int(state["batch"]) :]
+    mine, before = state["drift"][int(state["batch"]) :], float(state["cost"])
     if len(mine):
         # Measured by the first round: later ones no longer see the centers of before.
         row[_SURPRISE], row[_ROUNDS] = mine[0, _SURPRISE], mine[0, _ROUNDS] + 1
     else:
-        row[_SURPRISE], row[_ROUNDS] = _ratio(cost, float(state["cost"])), 1
-    row[_MOVED] = _moved(state, centers, weights, cost)
-    row[_MASS] = _mass(weights, state["past_weights"])
-    row[_SETTLED] = settled
-    return row
-
-
-def is_first(state: State) -> bool:
-    """Whether the only batch that made a step is one that nothing came before."""
-    drift = state["drift"]
-    return len(drift) == 1 and bool(drift[0, _SURPRISE] < 0)
-
-
-def rounds_of(row: NDArray[np.float64]) -> int:
-    """Return how many rounds of its batch a row of ``drift`` counts."""
-    return int(row[_ROUNDS])
-
-
-def _known(value: float) -> float | None:
-    return value if value >= 0 else None
-
-
-def _ratio(cost: float, before: float) -> float:
-    if before < 0:
-        return float(UNKNOWN)
-    if cost <= before:  # 0 over 0 too: rows that all lie on centers, as before
-        return cost / before if before > 0 else 1.0
-    return min(cost / before, _MOST) if before > cost / _MOST else _MOST
-
-
-def _moved(state: State, centers: NDArray[np.float64], weights: NDArray[np.float64], cost: float) -> float:
-    move = float(np.sqrt(np.mean(np.sum((centers - state["opened"]) ** 2, axis=1))))
-    total = weights.sum()
-    apart = 0.0
+        # 0 over 0 is 1: rows that all lie on centers, as before.
+        row[_SURPRISE], row[_ROUNDS] = UNKNOWN if before < 0 else _ratio(cost, before, 1.0), 1
+    total, past = weights.sum(), state["past_weights"]
+    apart, row[_MASS] = 0.0, UNKNOWN
     if total > 0:
         share = weights[:, np.newaxis] / total
         middle = np.sum(share * state["centers"], axis=0)
         apart = float(np.sum(share * (state["centers"] - middle) ** 2))
-    spread = float(np.sqrt(cost + apart))
-    return min(move / spread, _MOST) if spread > move / _MOST else (_MOST if move > 0 else 0.0)
+        if past.sum() > 0:
+            row[_MASS] = np.abs(weights / total - past / past.sum()).sum() / 2
+    move = float(np.sqrt(np.mean(np.sum((centers - state["opened"]) ** 2, axis=1))))
+    row[_MOVED] = _ratio(move, float(np.sqrt(cost + apart)), 0.0)
+    row[_SETTLED] = settled
+    return row
 
 
-def _mass(weights: NDArray[np.float64], past: NDArray[np.float64]) -> float:
-    if not (weights.sum() > 0 and past.sum() > 0):
-        return float(UNKNOWN)
-    return float(np.abs(weights / weights.sum() - past / past.sum()).sum() / 2)
+def _ratio(one: float, other: float, of_nothing: float) -> float:
+    """Return how many times as large one number is as the other, at most 1e6; 0 over 0 is as given."""
+    if one == 0.0 == other:
+        return of_nothing
+    return min(one / other, _MOST) if other > one / _MOST else _MOST
+
+
+def _known(value: float) -> float | None:
+    return value if value >= 0 else None
 
 
 @dataclass(frozen=True)
@@ -262,8 +214,7 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         batch = batch_of(local, int(state["batch"]), self.n_batches)
-        if self.privacy_gate:
-            size_gate(batch, self.n_clusters, more=1, rounds=self.gate_rounds)
+        self.gate(batch, more=1)
         if batch.n_samples == 0:
             raise Abstain("no rows in this batch")
         points = batch.points(state)
@@ -284,15 +235,15 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         settled = bool(stepped["shifts"][-1] < self.tol)
         row = compared(state, centers, own, cost, settled=settled)
         stepped = stepped.replace(drift=np.vstack([state["drift"][: int(state["batch"])], row]))
-        if not settled and rounds_of(row) < self.max_rounds:
+        if not settled and row[_ROUNDS] < self.max_rounds:
             return stepped
         following = stepped.replace(batch=state["batch"] + np.int64(1), past_weights=weights, past_sums=sums)
         return following.replace(opened=centers, cost=np.float64(cost))
 
     def objection(self, state: State) -> str:
         """Refuse a first batch of fewer rows than clusters: centers that coincide never part again."""
-        rows = int(state["rows"])
-        if is_first(state) and rows < self.n_clusters:
+        rows, drift = int(state["rows"]), state["drift"]
+        if len(drift) == 1 and drift[0, _SURPRISE] < 0 and rows < self.n_clusters:
             return (
                 f"{self.n_clusters} clusters were asked for, but the peers' first batches hold {rows} rows: ask for "
                 "fewer clusters or batches"

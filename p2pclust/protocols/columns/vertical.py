@@ -6,22 +6,17 @@ Algorithms for Horizontally and Vertically Partitioned Data. Section V, Algorith
 No peer ever holds whole centers. A peer has its own columns of them; the state has what Algorithm 4 lets the aggregator
 send, memberships (Eq. 18) or labels and counts, and the aggregator adds up squared distances.
 
-Departures, and why
--------------------
-- Lines 2, 4, 13 and 15-19 (the stop flag, rounds, transmission) belong to the engine. That the rows are the same in the
-  same order is assumed in the paper, and made sure of here by the stage that precedes (``align``).
-- Line 3 draws the first centers at each peer, which is ``random`` here. It is not the default: draws far from all rows
-  leave clusters empty. ``k-means++``, the default, reveals more; see :mod:`p2pclust.protocols.columns.vertical_stages`.
+Departures, and why, beside those of docs/protocols/vertical.md:
+
+- Lines 2, 4, 13 and 15-19 (the stop flag, rounds, transmission) belong to the engine.
 - A cluster without rows (0/0 in Eq. 16) or without any weight (Eq. 17) has its first center again. To keep the center that
   it had is impossible: a peer computes its centers from the state alone, also after a restart, and a state that holds
-  centers, or the distances to them, would reveal what the algorithm is careful not to. While a cluster has been empty from
-  the beginning, the two rules are the same.
-- Line 12: ``||D(t) - D(t-1)||_F`` is taken of unsquared distances, as line 11 defines D, in working coordinates. The text
-  says that T bounds the horizontal version only; line 12 says otherwise, and so does this. ``t > T`` would allow one more
-  update; here T updates are made at most, which are T + 1 rounds of distances (t = 0 to T).
+  centers, or the distances to them, would reveal what the algorithm is careful not to.
+- Line 12: ``||D(t) - D(t-1)||_F`` is taken of unsquared distances, as line 11 defines D, in working coordinates. The
+  text says that T bounds the horizontal version only; line 12 says otherwise, and so does this. T updates are made at
+  most, which are T + 1 rounds of distances (t = 0 to T).
 - D(t-1) is not in the state, for it would show every peer how far each row is from each center. The aggregator remembers
-  it. After an election no peer does, and line 12 cannot fire in that round; its record in the log says so, and the round's
-  place in ``shifts`` holds -1.
+  it. After an election no peer does: the round's place in ``shifts`` holds -1, and line 12 cannot fire.
 - The final state holds the memberships of the round before as well: the final centers are those that they give, after
   exactly as many updates as were asked for.
 """
@@ -166,9 +161,8 @@ class VerticalClustering(Clustering, ByColumns):
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:
         parts = [Columns.of(local, self.scaling) for local in locals]
         first = [first_centers(state, *part, self.n_clusters) for part in zip(locals, parts, strict=True)]
-        points = Points(
-            np.concatenate([part.values for part in parts]).T, shift=np.zeros(sum(p.n_columns for p in parts))
-        )
+        values = np.concatenate([part.values for part in parts])
+        points = Points(values.T, shift=np.zeros(len(values)))
         origin, scale = (np.concatenate([getattr(part, name) for part in parts]) for name in ("origin", "scale"))
         return Pool(points, np.concatenate(first, axis=1), origin, scale)
 
@@ -296,7 +290,7 @@ class FuzzyVertical(VerticalClustering):
     makes: ClassVar[tuple[str, ...]] = ("memberships",)
     per_cluster: ClassVar[tuple[str, ...]] = ("memberships", "last_memberships")
 
-    fuzzifier: float = 2.0
+    fuzzifier: float = 2.0  # the paper's lambda, above 1
 
     allowed = checks.by_name(fuzzifier=checks.FUZZIFIER)
 
@@ -328,10 +322,7 @@ class FuzzyVertical(VerticalClustering):
 
 @dataclass(frozen=True)
 class VerticalFuzzyCMeansProtocol(FuzzyVertical, _OfOwners):
-    """Vertical LLF-FCM (Algorithm 4): fuzzy c-means over peers that hold different columns of the same rows.
-
-    - `fuzzifier`: the paper's lambda, above 1.
-    """
+    """Vertical LLF-FCM (Algorithm 4): fuzzy c-means over peers that hold different columns of the same rows."""
 
     id: ClassVar[str] = "vertical-fcm"
     reveals: ClassVar[str] = "as vertical-cm; all peers get each row's memberships"

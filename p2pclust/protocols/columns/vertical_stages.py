@@ -4,23 +4,9 @@
 digest of its rows' ids in their order. All must agree but for the columns; else the job fails and names the peers that
 differ from most. The digest does not reveal the ids, but with a list of rows a peer can check whether another's are these.
 
-``vertical-seeding``: line 3 of Algorithm 4, and other ways to make first centers that no peer holds whole.
-
-=============  =======================================================  ===============================================
-init           how                                                      what is revealed
-=============  =======================================================  ===============================================
-``random``     each peer draws its columns uniformly within their       nothing
-               ranges, from the job's salt and the columns themselves
-``rows``       C rows drawn from the job's seed; each peer takes its    which rows; so the distances of round 0 are
-               columns of them                                          those between rows
-``k-means++``  C rows by D^2 sampling over all columns: one round per   the same, and each peer's squared distances of
-               row after the first                                      all rows to those picked so far
-``given``      each peer is given its columns of them, in the units     nothing
-               of its data, together with its data
-=============  =======================================================  ===============================================
-
-k-means++ sends the distances to all rows picked so far in every round, and not only to the last one: the aggregator then
-needs no memory, and the state has no distances.
+``vertical-seeding``: line 3 of Algorithm 4 (``random``), and other ways to make first centers that no peer holds whole;
+docs/protocols/vertical.md says what each reveals. k-means++ sends the distances to all rows picked so far in every
+round, and not only to the last one: the aggregator then needs no memory, and the state has no distances.
 """
 
 from __future__ import annotations
@@ -97,7 +83,7 @@ class Align(ByColumns):
 
 @dataclass(frozen=True)
 class VerticalSeeding(ByColumns):
-    """First centers; see the module's text."""
+    """First centers: drawn by each peer, given to it, or rows of all, drawn or picked one by one."""
 
     id: ClassVar[str] = "vertical-seeding"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "first_rows")
@@ -147,7 +133,14 @@ class VerticalSeeding(ByColumns):
         """Return the state with one row more, drawn by each row's squared distance to the nearest picked one, shape (N,)."""
         picks = picked_rows(state, int(state["n_rows"]))
         rng = random_streams.aggregating(int.from_bytes(state["salt"].tobytes()[:8], "little"), picks.size)
-        return state.replace(first_rows=np.append(picks, _drawn(closest, rng)))
+        cumulated = np.cumsum(closest)
+        if not cumulated[-1] > 0.0:  # all of them are picked
+            row = int(rng.integers(closest.size))
+        else:
+            # side="right" never lands on a row of probability zero, except past the end when the product rounds up.
+            row = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
+            row = row if row < closest.size else int(np.flatnonzero(closest)[-1])
+        return state.replace(first_rows=np.append(picks, row))
 
     def flaw(self, state: State, *, done: bool) -> str:
         return "" if state["first_rows"].size < self.n_clusters else "it continues picking rows"
@@ -171,13 +164,3 @@ def warnings_of(state: State, n_clusters: int) -> dict[int, str]:
                 "shift, rotation and mirror image"
             )
     return warnings
-
-
-def _drawn(closest: NDArray[np.float64], rng: np.random.Generator) -> int:
-    """Draw a row with a probability proportional to its squared distance; uniformly if all of them are picked."""
-    cumulated = np.cumsum(closest)
-    if not cumulated[-1] > 0.0:
-        return int(rng.integers(closest.size))
-    # side="right" never lands on a row of probability zero, except past the end when the product rounds up.
-    row = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
-    return row if row < closest.size else int(np.flatnonzero(closest)[-1])

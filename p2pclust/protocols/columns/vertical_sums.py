@@ -1,22 +1,16 @@
 """Vertical clustering by sums alone: for jobs with secure sums, in which no peer sees one owner's distances.
 
-What single owners send in :mod:`p2pclust.protocols.columns.vertical` gives their columns away up to a rotation. But the
-aggregator of Algorithm 4 needs only the sum over the owners of the squared distances (line 10), and so do the stages before
-it. Here all of these are integers on the grid (:mod:`p2pclust.protocols.engine.fixed_point`), which pads can hide.
+The aggregator of Algorithm 4 needs only the sum over the owners of the squared distances (line 10), and so do the
+stages before it. Here all of these are integers on the grid (:mod:`p2pclust.protocols.engine.fixed_point`), which pads
+can hide. docs/protocols/vertical.md says what is still revealed.
 
-Departures from the protocols without secure sums
--------------------------------------------------
 - A distance on the grid differs from a float by at most 2**-72 of the unit, which is 1: columns must be scaled.
-- Line 12 compares the distances of two rounds, and the aggregator remembers those of the round before. With secure sums the
-  next aggregator often closes a round, so the rule is one that follows from the state: how far the assignment moved. For
-  c-means it is the number of rows with another label, so the rounds end when none has; for fuzzy c-means it is
-  ``||U(t) - U(t-1)||_F``.
+- Line 12 compares the distances of two rounds, which the aggregator remembers. With secure sums the next aggregator
+  often closes a round, so the rule is one that follows from the state: how far the assignment moved. For c-means it is
+  the number of rows with another label, for fuzzy c-means ``||U(t) - U(t-1)||_F``.
 - Alignment: each owner's digest of the row ids is added up, number by number, and so are the squares of these numbers. All
   digests are the same exactly if n times the sum of squares is the square of the sum. Otherwise the job fails, and it is
   not known whose rows differ.
-
-What is still revealed: the sum over all owners of each row's squared distances to the centers, to the aggregator; and to all
-owners the memberships, or labels, of every row.
 """
 
 from __future__ import annotations
@@ -26,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.columns.vertical import CrispVertical, FuzzyVertical, VerticalClustering
@@ -98,17 +91,11 @@ class _BySums(VerticalClustering, Additive):
             raise UsageError(f"{self.id}: transfer = {self.transfer!r}: sums are of whole numbers: leave it out")
 
     def combine(self, state: State, total: Any) -> State:
-        assigned = self.assign(np.maximum(total["squares"], 0.0))
-        return self.followed(state, assigned, self._moved(state, assigned))
-
-    def _moved(self, state: State, assigned: NDArray[Any]) -> float:
-        """Return the Frobenius norm of the change of memberships; of labels, the number of rows that have another."""
-        if self.assigned not in state:
-            return 0.0
-        before = state[self.assigned]
-        if assigned.ndim == 1:
-            return float(np.count_nonzero(assigned != before))
-        return float(np.linalg.norm(assigned - before))
+        assigned, moved = self.assign(np.maximum(total["squares"], 0.0)), 0.0
+        if self.assigned in state:
+            before, labels = state[self.assigned], assigned.ndim == 1
+            moved = float(np.count_nonzero(assigned != before) if labels else np.linalg.norm(assigned - before))
+        return self.followed(state, assigned, moved)
 
 
 @dataclass(frozen=True)

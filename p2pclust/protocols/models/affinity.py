@@ -1,34 +1,25 @@
 """How well each cluster's rows are served by each peer's models: FedCRef's refined association.
 
-The paper's test (:mod:`mutual_test`) looks at each pair by itself, at the shape of the differences only, and against the
-own model, which has seen the rows that it is tested on. Here a cluster compares the models of others with one another, on
-its own rows, and groups come from all comparisons together:
+A cluster compares the models of others with one another, on its own rows, and groups come from all comparisons
+together:
 
 1. Each row of cluster a ranks the m foreign models by their error. A model's score is the mean over the rows of
    ``(ln(rank / m) / ln m)**2``: 1 for the best, and nearly nothing below the middle. The peer of a sends S[a, b].
 2. S less its means by rows and by columns: what is generally strong or weak, a model or a cluster, says nothing.
-3. The affinity of a and b is the mean of both directions. Average linkage joins clusters, never two of one peer, and the
-   cut follows from the data (:mod:`linkage`). No α, no θ, no number of clusters.
+3. The affinity of a and b is the mean of both directions. Average linkage joins clusters, never two of one peer, and
+   the cut follows from the data (:mod:`linkage`): the finest one that is nearly the best. Clusters that a peer found by
+   itself may mix two classes, and the best cut then joins these for good. A class in two groups does no harm: as their
+   models are trained, one of them comes to serve the other's rows as well (:mod:`refinement`).
 
-The cut is the finest one that is nearly the best. Clusters that a peer found by itself may mix two classes, and the best
-cut then joins the classes, for good. A class in two groups does no harm: as their models are trained, one of them comes to
-serve the other's rows as well, and the other is left without any (:mod:`refinement`).
+Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others. With half
+of a cluster's rows misplaced, the other half still counts, because only the first ranks do.
 
-Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others, and what
-is hard for every model cancels. With half of a cluster's rows misplaced, the other half still counts, because only the
-first ranks do.
-
-Why whole numbers
------------------
 S is sent as one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly,
-and single divisions, which every CPU rounds alike. So peers that agreed on the bytes get the same groups, whatever
-their CPU or their linear algebra.
+and single divisions: peers that agreed on the bytes get the same groups, whatever their CPU.
 
-What a peer reveals
--------------------
-For each of its clusters and each foreign model one byte: how highly the cluster's rows rank the model, in the mean. M
-means are M equations about n F unknown numbers. A cluster with fewer than ``LEAST_ROWS`` rows, or with n F not above M,
-reveals nothing and is set aside: its single rows could be sought.
+A peer reveals for each of its clusters and each foreign model how highly the cluster's rows rank the model, in the
+mean: M equations about n F unknown numbers. A cluster with fewer than ``LEAST_ROWS`` rows, or with n F not above M,
+reveals nothing and is set aside.
 """
 
 from __future__ import annotations
@@ -61,9 +52,7 @@ Ints = NDArray[np.int64]
 
 
 def spread_rows(n: int, most: int = 100) -> Ints:
-    """Return which of a cluster's n rows to compare models on: at most so many, evenly spread.
-
-    Not the first ones: rows are often sorted, and then these are of one kind.
+    """Return which of a cluster's n rows to compare models on: at most so many, evenly spread: rows are often sorted.
 
     >>> spread_rows(10, 4).tolist(), spread_rows(3).tolist()
     ([0, 2, 5, 7], [0, 1, 2])
@@ -76,8 +65,7 @@ def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
     """Return how highly a cluster's rows rank each foreign model (step 1), shape (M,).
 
     `errors` (n, M) are those of the cluster's rows under each model; `foreign` (M,) says which models are other peers'.
-    The scores go from 1, the first for every row, to 0, the last. Models with equal errors share the better rank. NaN
-    for own models and for models with an error that is not finite; these are ranked last.
+    Models with equal errors share the better rank. NaN for own models, and for models with an error that is not finite.
 
     Of three foreign models the first is best on both rows; ln(2/3) / ln(3) squared is 0.136.
 
@@ -147,10 +135,9 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
 
     Row a of the table of codes (M, M) comes from the peer of a.
 
-    - `matrix` (M, M): whole numbers; lower is more alike. A quarter of their range lies below the lowest, so that
-      ratios mean something. Infinite where a link is out of the question: two clusters of one peer, or one that is set
-      aside.
-    - `aside`: clusters without any verdict, and clusters whose model was not finite on most clusters of others.
+    The matrix (M, M) has whole numbers; lower is more alike. A quarter of their range lies below the lowest, so that
+    ratios mean something. Infinite for two clusters of one peer, or one that is set aside: without any verdict, or with
+    a model that was not finite on most clusters of others.
 
     Two peers with two clusters each; 0 and 2 are alike, and so are 1 and 3.
 

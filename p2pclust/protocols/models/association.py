@@ -1,19 +1,8 @@
 """Which clusters of different peers belong together: the association graph, the same bits at every peer.
 
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions (FedCRef), Algorithm 1, lines 18 to 24, and Eq. 3. The links themselves come from :mod:`mutual_test` (as
-the paper has them) or from :mod:`affinity` (the refined mode).
-
-Departures, and why
--------------------
-- Line 18 shares the links, and a footnote lets one node build the graph. Here the links follow from entries that all
-  peers agreed on, every peer builds the graph, and :attr:`Association.digest` must be the same everywhere.
-- Phase 3 names the member with the lowest id as a component's aggregator. The lowest ids are in most components, so
-  they would add up nearly everything; :func:`first_aggregators` gives a component to the lowest id among the peers that
-  add up for the fewest so far.
-- A chain of links may bring two clusters of one peer into one component. The paper does not say so; they are kept, as
-  the paper's text implies.
-- A cluster that could take no part (see ``set_aside``) is isolated, and is named as well.
+Distributions (FedCRef), Algorithm 1, lines 18 to 24, and Eq. 3. The links come from :mod:`mutual_test` (as the paper
+has them) or from :mod:`affinity` (the refined mode). docs/protocols/fedcref.md has the departures.
 """
 
 from __future__ import annotations
@@ -23,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -60,7 +50,6 @@ class Clusters:
 
     @property
     def n_peers(self) -> int:
-        """How many peers the roster has."""
         return len(self.counts)
 
     @cached_property
@@ -123,11 +112,6 @@ class Association:
         object.__setattr__(self, "set_aside", tuple(sorted(int(m) for m in set_aside)))
 
     @classmethod
-    def from_matrix(cls, clusters: Clusters, linked: NDArray[np.bool_], set_aside: Sequence[int] = ()) -> Association:
-        """Make the graph from a symmetric matrix (M, M) that is true where two clusters are linked."""
-        return cls(clusters, np.argwhere(np.triu(linked, 1)), set_aside)
-
-    @classmethod
     def from_groups(
         cls, clusters: Clusters, groups: Sequence[Sequence[int]], set_aside: Sequence[int] = ()
     ) -> Association:
@@ -136,9 +120,7 @@ class Association:
         >>> Association.from_groups(Clusters((1, 1, 1)), [(0, 1, 2)]).links.tolist()
         [[0, 1], [0, 2], [1, 2]]
         """
-        pairs = [np.stack(np.triu_indices(len(group), 1), axis=1) for group in groups]
-        links = [np.array(sorted(group), dtype=np.int64)[pair] for group, pair in zip(groups, pairs, strict=True)]
-        return cls(clusters, np.concatenate([np.empty((0, 2), np.int64), *links]), set_aside)
+        return cls(clusters, [pair for group in groups for pair in combinations(group, 2)], set_aside)
 
     def graph(self) -> Any:
         """Return the graph Γ of line 18 as a NetworkX graph; nodes (peer, cluster) and edges in order."""
@@ -156,9 +138,8 @@ class Association:
         import networkx as nx  # noqa: PLC0415
 
         # NetworkX yields sets, whose order is not defined: all that is returned is sorted.
-        return tuple(
-            sorted(tuple(sorted(members)) for members in nx.connected_components(nx.Graph(self.links.tolist())))
-        )
+        components = nx.connected_components(nx.Graph(self.links.tolist()))
+        return tuple(sorted(tuple(sorted(members)) for members in components))
 
     @cached_property
     def group_of(self) -> NDArray[np.int64]:
@@ -192,6 +173,8 @@ class Association:
 
 def first_aggregators(rosters: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Return for each roster, in order, the lowest id among its peers that add up for the fewest rosters so far.
+
+    The paper names the member with the lowest id, which would add up nearly everything: it is in most components.
 
     >>> first_aggregators([(0, 1), (0, 2), (0, 1)])
     (0, 2, 1)

@@ -1,46 +1,28 @@
 """FedAvg: peers train one autoencoder on rows that stay where they are.
 
-H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas: Communication-Efficient Learning of Deep Networks from
-Decentralized Data, Algorithm 1, with every peer in every round.
+H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas: Communication-Efficient Learning of Deep Networks
+from Decentralized Data, Algorithm 1, with every peer in every round. Adam begins anew in every round, at every peer:
+its moments belong to weights that were averaged, or mixed, since.
 
 With :class:`FedAvgProtocol` some peers train on some of their rows. FedCRef runs one such job for each community, all
-at the same time, each with an aggregator of its own (M. Nardi, L. Valerio, A. Passarella: Federated Clustering,
-Algorithm 1, line 23).
+at the same time, each with an aggregator of its own. Which of its rows a peer trains on follows from its own note, the
+labels that it keeps for itself, and from ``clusters``. State and contributions hold the weights as they are sent, in
+every backend, so that what is lost by a short encoding is the same everywhere.
 
 With :class:`ModelAverageProtocol` every peer trains on all its rows, and sends sums, with an aggregator or without one.
 Without one, and with a fixed number of ticks per round, it is decentralised FedAvg: T. Sun, D. Li, B. Wang:
-Decentralized Federated Averaging, 2021, Algorithm 1 without momentum. Each peer trains, mixes what it has with its
-neighbours' by Metropolis-Hastings weights, and continues from its own mixture.
+Decentralized Federated Averaging, 2021, Algorithm 1 without momentum. A peer sends its weights times its number of
+rows, and that number: the mean over rows is a ratio of two sums. In the last round all peers agree on one model, so
+that the job has one result; the second paper counts every peer alike, and ends with a model for each.
 
-Departures, and why
--------------------
-- Adam begins anew in every round, at every peer: its moments belong to weights that were averaged, or mixed, since.
-
-Of ``fedavg``:
-
-- Which of its rows a peer trains on follows from its own note, the labels that it keeps for itself, and from
-  ``clusters``, which says for each peer of the roster what labels count here. Several clusters of one peer are one set of
-  rows: it contributes once.
-- State and contributions hold the weights as they are sent (:mod:`p2pclust.clustering.encodings`), in every backend, so
-  that what is lost by a short encoding is the same everywhere.
-
-Of ``model-average``:
-
-- A peer sends its weights times its number of rows, and that number: the mean over rows is a ratio of two sums, as for
-  centers, and right also where peers have different numbers of rows, or none. The second paper counts every peer alike.
-- In the last round all peers agree on one model (:meth:`ModelAverageProtocol.settles`), so that the job has one result.
-  The second paper ends with a model for each.
-
-What a peer reveals
--------------------
-The number of rows that it trains on, and a model after some epochs on them: to the aggregator, or to its neighbours. A
-model reveals what its rows have in common; of few rows it can reveal much. The job of FedCRef says below how many rows
-a cluster takes no part."""
+A peer reveals the number of rows that it trains on, and a model after some epochs on them: of few rows it can reveal
+much. The job of FedCRef says below how many rows a cluster takes no part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -123,7 +105,7 @@ class TrainedTogether(Protocol):
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FedAvgProtocol(TrainedTogether, WithWorkspace):
     """FedAvg of one autoencoder.
 
@@ -134,9 +116,9 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
     id: ClassVar[str] = "fedavg"
     works_on: ClassVar[tuple[str, ...]] = ("stream", "weights")
 
-    n_features: int = field(kw_only=True)
+    n_features: int
     # For each peer of the roster, in order, the labels in its note whose rows it trains on.
-    clusters: Sequence[Sequence[int]] = field(kw_only=True)
+    clusters: Sequence[Sequence[int]]
     encoding: Encoding = "float32"
     # The digest of the encoded weights to start from, in hexadecimal; empty: random ones, the same at every peer.
     start: str = ""
@@ -160,12 +142,10 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
 
     @cached_property
     def architecture(self) -> Architecture:
-        """Of the model."""
         return architecture_of(self.id, self.n_features, self.hidden, self.output)
 
     @property
     def model_bytes(self) -> int:
-        """How many bytes an encoded model has."""
         return encoded_size(self.architecture.n_parameters, self.encoding)
 
     def open(self, state: State, rng: np.random.Generator) -> State:

@@ -1,7 +1,8 @@
 """FedCRef: peers find out which of their clusters are the same, and train a model of each community together.
 
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions. Each round of the job is one phase of Algorithm 1, agreed on by all peers; comments name its lines.
+Distributions. docs/protocols/fedcref.md has both modes, the departures, and what a peer reveals. Each round of the job
+is one phase of Algorithm 1, agreed on by all peers; comments name its lines.
 
 =========  ==========================================  ==========================================================
 phase      what a peer does                            what is agreed on
@@ -13,26 +14,8 @@ train      runs FedAvg within its components           the models of the groups,
 refine     fetches these, partitions its rows anew     how many rows changed; rows per group
 =========  ==========================================  ==========================================================
 
-``mode="paper"`` repeats all five (lines 6 to 33). ``mode="refined"`` exchanges local models once. Rows are refined at once,
-each group being the median of its members' models of other peers; then groups' models, from the most typical member's on,
-and rows are refined in turn until hardly a row changes: federated expectation-maximisation.
-
-Departures, and why
--------------------
-- Whose models take part in an iteration, and the verdicts on them, are agreed entries. A peer that is away for one is left
-  out of it and comes in at the next. A community whose job does not end has no model; its clusters continue with their own.
-- Line 8 trains the models of active peers only. A peer that has come to rest trains once more, on its last partition, and
-  then serves these models: otherwise they would describe the partition before it.
-- A cluster of fewer than ``min_rows`` rows gets no model (a model of a few rows would be these rows); its rows wait for the
-  next refinement.
-- See :mod:`mutual_test`, :mod:`affinity`, :mod:`association` and :mod:`refinement` for the steps.
-- Refined mode: an isolated cluster that keeps rows is a community of one. Its peer continues training its model, which
-  competes at this peer only: a kind of rows that only one peer has is not lost.
-
-What a peer reveals
--------------------
-Models of its clusters and their numbers of rows; verdicts; how many rows changed, and how many are in each group. Never a
-label.
+``mode="paper"`` repeats all five (lines 6 to 33). ``mode="refined"`` exchanges local models once and refines rows at
+once, each group being the median of its members' models of other peers; then groups are trained and rows refined in turn.
 """
 
 from __future__ import annotations
@@ -65,10 +48,7 @@ from p2pclust.protocols.models.refinement import stop_reason
 
 @dataclass(frozen=True)
 class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
-    """FedCRef: an autoencoder for each cluster of each peer; peers find which are the same, and train together.
-
-    Its parameters are those of :class:`FedCRefParameters`.
-    """
+    """FedCRef: an autoencoder for each cluster of each peer; peers find which are the same, and train together."""
 
     id: ClassVar[str] = "fedcref"
     reveals: ClassVar[str] = (
@@ -109,10 +89,9 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         in mode "refined" they are the peers that have rows in the group, and it begins from its last model.
         """
         association = agreed.association
-        groups = [g for g in range(agreed.n_groups) if agreed.trainers(g, self.min_rows)]
-        rosters = [agreed.trainers(g, self.min_rows) for g in groups]
+        rosters = {g: who for g in range(agreed.n_groups) if (who := agreed.trainers(g, self.min_rows))}
         made = []
-        for group, roster, aggregator in zip(groups, rosters, first_aggregators(rosters), strict=True):
+        for (group, roster), aggregator in zip(rosters.items(), first_aggregators([*rosters.values()]), strict=True):
             clusters = [[group]] * len(roster)
             if self.mode == "paper":
                 members = [association.clusters.nodes[m] for m in association.groups[group]]
@@ -125,15 +104,11 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
                 "batch": pace.batch, "learning_rate": self.federated_rate, "encoding": self.encoding,
                 "start": agreed.group_model(group).hex(), "device": self.device,
             }  # fmt: skip
-            name = f"{agreed.iteration}.{agreed.refinement}.{group}"
-            job = Job((Stage("fedavg", parameters),), self._seed(agreed, group))
-            made.append((group, Run(name, job, roster, aggregator)))
+            turn = [agreed.iteration, agreed.refinement, group]
+            seed = int(np.random.SeedSequence([agreed.stream, *turn]).generate_state(1, np.uint64)[0]) & MAX_SEED
+            job = Job((Stage("fedavg", parameters),), seed)
+            made.append((group, Run(".".join(map(str, turn)), job, roster, aggregator)))
         return made
-
-    @staticmethod
-    def _seed(agreed: Agreed, group: int) -> int:
-        name = [agreed.stream, agreed.iteration, agreed.refinement, group]
-        return int(np.random.SeedSequence(name).generate_state(1, np.uint64)[0]) & MAX_SEED
 
     # -- the rounds ---------------------------------------------------------------------------------------------------
 
@@ -167,35 +142,22 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         size = encoded_size(self.architecture(state).n_parameters, self.encoding)
         note = Note.of(workspace.note)
         own = [Fetch(digest, size, (workspace.peer,)) for digest in (note.own_models if note else ())]
-        match agreed.phase:
-            case "verdicts":
-                return Wants((*own, *self._models(agreed, size)))
-            case "graph" if self.mode == "refined":
-                return Wants((*own, *self._models(agreed, size)))  # they are needed once more
-            case "train":
-                runs = tuple(run for _, run in self._own_runs(state, agreed, workspace))
-                return Wants((*own, *self._group_models(agreed, size)), runs)
-            case "refine":
-                first = self._models(agreed, size) if self.mode == "refined" and agreed.refinement == 0 else []
-                return Wants((*own, *first, *self._group_models(agreed, size)))
-            case _:
-                return Wants(tuple(own))
-
-    @staticmethod
-    def _models(agreed: Agreed, size: int) -> list[Fetch]:
-        """The models of all clusters; two may be the same, bit for bit."""
+        again = self.mode == "refined" and agreed.refinement == 0 and agreed.phase in ("graph", "refine")
         owners: dict[bytes, list[int]] = {}
-        for index, owner in enumerate(agreed.clusters.owners.tolist()):
-            owners.setdefault(agreed.model(index), []).append(owner)
-        return [Fetch(digest, size, tuple(who)) for digest, who in owners.items()]
+        if agreed.phase == "verdicts" or again:
+            # The models of all clusters; two may be the same, bit for bit.
+            for index, owner in enumerate(agreed.clusters.owners.tolist()):
+                owners.setdefault(agreed.model(index), []).append(owner)
+        of_groups: list[tuple[bytes, tuple[int, ...]]] = []
+        if agreed.phase in ("train", "refine"):
+            of_groups = [(agreed.group_model(group), agreed.holders_of(group)) for group in range(agreed.n_groups)]
+        models = [*((digest, tuple(who)) for digest, who in owners.items()), *of_groups]
+        runs = self._own_runs(state, agreed, workspace) if agreed.phase == "train" else []
+        fetches = (*own, *(Fetch(digest, size, who) for digest, who in models if digest))
+        return Wants(fetches, tuple(run for _, run in runs))
 
     def _own_runs(self, state: State, agreed: Agreed, workspace: Workspace) -> list[tuple[int, Run]]:
         return [(group, run) for group, run in self.runs(state, agreed) if workspace.peer in run.roster]
-
-    @staticmethod
-    def _group_models(agreed: Agreed, size: int) -> list[Fetch]:
-        have = [(agreed.group_model(group), agreed.holders_of(group)) for group in range(agreed.n_groups)]
-        return [Fetch(digest, size, holders) for digest, holders in have if digest]
 
     def contribute_with(
         self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace
@@ -278,7 +240,6 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         return after.into(state)
 
     def _refined(self, agreed: Agreed, contributions: Sequence[tuple[int, Contribution]]) -> Agreed:
-        """Count what the refinement came to, and say what comes next."""
         peers = [peer for peer, _ in contributions]
         if self.mode == "refined":
             alone = sum(int(part["alone"]) for _, part in contributions)
@@ -333,9 +294,9 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         if not 0 <= phase < len(PHASES):
             return f"fedcref: there is no phase {phase}"
         agreed = Agreed.of(state)
-        if agreed.phase == "graph" and agreed.table.shape[1:] != (self._width(agreed),):
-            return "fedcref: verdicts do not fit the clusters"
-        return agreed.flaw()
+        fits = agreed.phase != "graph" or agreed.table.shape[1:] == (self._width(agreed),)
+        flaw = agreed.flaw() if fits else "verdicts do not fit the clusters"
+        return flaw and f"fedcref: {flaw}"
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

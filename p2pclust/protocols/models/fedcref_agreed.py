@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.errors import P2PClustError, WireError
+from p2pclust.errors import P2PClustError
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Run
 from p2pclust.protocols.models.association import Association, Clusters
@@ -210,7 +210,7 @@ class Agreed:
         return replace(self, members=members, alone=alone, history=history)
 
     def without_unneeded(self, before: Agreed, refined: Sequence[int]) -> Agreed:
-        """Drop the models of groups that no row belongs to any more.
+        """Drop the models of groups that no row belongs to.
 
         A kind of rows may begin as two groups; one of them soon serves the rows of both better. A group stays as long as
         a peer is away that had rows in it; `refined` are the peers that are not.
@@ -230,82 +230,62 @@ class Agreed:
     def flaw(self) -> str:
         """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""
         try:
-            _check(self)
+            clusters, association = self.clusters, self.association
         except (P2PClustError, ValueError, OverflowError) as error:
-            return f"fedcref: {error}"
-        return ""
-
-
-def _check(agreed: Agreed) -> None:
-    if not (0 <= agreed.iteration < _MOST_TURNS and 0 <= agreed.refinement < _MOST_TURNS):
-        raise WireError("a count is out of range")
-    clusters = agreed.clusters  # Checks its counts.
-    if clusters.total != len(agreed.rows) or not ((agreed.rows >= 1) & (agreed.rows <= MOST_ROWS)).all():
-        raise WireError("there are not as many clusters as models")
-    if agreed.phase == "graph" and (len(agreed.told) != clusters.n_peers or len(agreed.table) != clusters.total):
-        raise WireError("verdicts do not fit the clusters")
-    if agreed.aside.size and not (agreed.aside.min() >= 0 and agreed.aside.max() < clusters.total):
-        raise WireError("a cluster that is set aside does not exist")
-    _ = agreed.association  # Checks its links.
-    if agreed.phase in ("train", "refine") and len(agreed.association.groups) != agreed.n_groups:
-        raise WireError("there are not as many groups as models of groups")
-    if (agreed.members < 0).any():
-        raise WireError("the members of groups are malformed")
-    if ((agreed.alone < 0) | (agreed.alone > MOST_CLUSTERS)).any():
-        raise WireError("the numbers of own clusters are malformed")
+            return str(error)
+        rows, aside, alone = self.rows, self.aside, self.alone
+        turns_exist = 0 <= self.iteration < _MOST_TURNS and 0 <= self.refinement < _MOST_TURNS
+        rows_fit = clusters.total == len(rows) and ((rows >= 1) & (rows <= MOST_ROWS)).all()
+        verdicts_fit = len(self.told) == clusters.n_peers and len(self.table) == clusters.total
+        flaws = {
+            "a count is out of range": not turns_exist,
+            "there are not as many clusters as models": not rows_fit,
+            "verdicts do not fit the clusters": self.phase == "graph" and not verdicts_fit,
+            "a cluster that is set aside does not exist": ((aside < 0) | (aside >= clusters.total)).any(),
+            "there are not as many groups as models of groups": self.phase in ("train", "refine")
+            and len(association.groups) != self.n_groups,
+            "the members of groups are malformed": (self.members < 0).any(),
+            "the numbers of own clusters are malformed": ((alone < 0) | (alone > MOST_CLUSTERS)).any(),
+        }
+        return next((flaw for flaw, found in flaws.items() if found), "")
 
 
 def news(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> dict[str, Any]:
-    """Return what a phase came to: for the graph its clusters and links, for a refinement its row of history.
+    """Return what a phase came to, in plain values: for the graph its clusters and links, for a refinement its history.
 
-    Parameters as of :func:`model_bytes`; the values are plain.
-    """
-    found: dict[str, Any] = {"phase": before.phase, "iteration": max(before.iteration, after.iteration)}
-    found["model_bytes"] = model_bytes(before, after, runs, size)
-    match before.phase:
-        case "models":
-            found |= {"clusters": after.counts.tolist(), "cluster_rows": after.rows.tolist()}
-        case "graph":
-            graph = after.association
-            found |= {"clusters": after.counts.tolist(), "links": after.links.tolist()}
-            found |= {"groups": [list(group) for group in graph.groups], "isolated": list(graph.isolated)}
-        case "train":
-            found |= {"refinement": before.refinement, "models_of_groups": int(after.group_models.any(axis=1).sum())}
-        case "refine":
-            found |= dict(zip(HISTORY, (int(x) for x in after.history[-1]), strict=True))
-        case "verdicts":
-            pass
-    return found
-
-
-def model_bytes(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> int:
-    """Return how many bytes of models, `size` each, one phase moves between peers, all of them together.
-
-    Models and graph: 0, for models are only published. Verdicts: every peer that sent any has fetched the models of all
-    others. Train: in each round of FedAvg, every peer of a community but its aggregator gets the weights and sends its
-    own; `runs` are these jobs. Refine: every peer with clusters fetches the models of the communities in whose training
-    it had no part. So it is known wherever the state is, and the same on every backend; in one process, where nothing is
-    sent, it is what would be. Not counted: what peers send each other to agree (states without weights, verdicts,
-    digests), membership, the headers of messages, and what is sent again after a loss or an election. The counters of a
-    fleet's peers have all of that.
+    ``model_bytes`` are the bytes of models, `size` each, that the phase moves between peers, all of them together. It
+    follows from the state, so it is the same on every backend; in one process it is what would be sent. Not counted: what
+    peers send each other to agree, membership, headers, and what is sent again after a loss or an election. `runs` are the
+    jobs of the communities.
 
     Two peers with two clusters and one, whose models have 10 bytes.
 
     >>> before = Agreed("verdicts", counts=np.array([2, 1]), rows=np.array([5, 5, 5]))
     >>> sent = [(peer, Arrays(affinity=np.zeros((own, 3), np.uint8))) for peer, own in enumerate((2, 1))]
-    >>> model_bytes(before, before.judged(sent, "affinity", 3), (), 10)
-    30
+    >>> news(before, before.judged(sent, "affinity", 3), (), 10)
+    {'phase': 'verdicts', 'iteration': 0, 'model_bytes': 30}
     """
+    found: dict[str, Any] = {}
+    moved, counts = 0, before.counts.tolist()
     match before.phase:
+        case "models":
+            found = {"clusters": after.counts.tolist(), "cluster_rows": after.rows.tolist()}
         case "verdicts":
-            counts: list[int] = before.counts.tolist()
-            return sum(sum(counts) - own for own, told in zip(counts, after.told.tolist(), strict=True) if told) * size
+            # Every peer that sent any has fetched the models of all others.
+            moved = sum(sum(counts) - own for own, told in zip(counts, after.told.tolist(), strict=True) if told)
+        case "graph":
+            graph = after.association
+            found = {"clusters": after.counts.tolist(), "links": after.links.tolist()}
+            found |= {"groups": [list(group) for group in graph.groups], "isolated": list(graph.isolated)}
         case "train":
-            rounds = [int(run.job.stages[0].parameters["rounds"]) for run in runs]
-            return sum(2 * number * (len(run.roster) - 1) for number, run in zip(rounds, runs, strict=True)) * size
+            # In each round, every peer of a community but its aggregator gets the weights and sends its own.
+            moved = sum(2 * int(run.job.stages[0].parameters["rounds"]) * (len(run.roster) - 1) for run in runs)
+            found = {"refinement": before.refinement, "models_of_groups": len(after.alive)}
         case "refine":
-            there = [peer for peer, own in enumerate(before.counts.tolist()) if own]
-            held = [set(before.holders_of(group)) for group in range(before.n_groups) if before.group_model(group)]
-            return sum(peer not in holders for holders in held for peer in there) * size
-        case "models" | "graph":
-            return 0
+            # Every peer with clusters fetches the models of the communities in whose training it had no part.
+            there = [peer for peer, own in enumerate(counts) if own]
+            held = [before.holders_of(group) for group in range(before.n_groups) if before.group_model(group)]
+            moved = sum(peer not in holders for holders in held for peer in there)
+            found = dict(zip(HISTORY, (int(x) for x in after.history[-1]), strict=True))
+    iteration = max(before.iteration, after.iteration)
+    return {"phase": before.phase, "iteration": iteration, "model_bytes": moved * size, **found}

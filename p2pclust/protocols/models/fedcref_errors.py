@@ -1,9 +1,8 @@
 """The errors of a peer's rows under models that it has tried: so that no model is evaluated twice on the same rows.
 
-The verdicts and the first refinement ask for the same errors. In mode "paper" the refinement asks once more for those under
-the peer's own models, and a community that no peer trained keeps its model. Errors are kept by the digest of the model, in
-memory only, and belong to one job and one peer's rows. A peer that restarts computes them again, with the same bits: always
-of all rows at once, because where a row stands may change the last bit.
+Errors are kept by the digest of the model, in memory only, and belong to one job and one peer's rows. A peer that
+restarts computes them again, with the same bits: always of all rows at once, because where a row stands may change the
+last bit.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class KnownErrors:
 
     @staticmethod
     def holds(n_rows: int, n_models: int) -> bool:
-        """Whether the errors of so many rows under so many models can all be kept."""
+        """Return whether the errors of so many rows under so many models can all be kept."""
         return n_rows * n_models * np.dtype(np.float32).itemsize <= MOST_BYTES
 
     def of(self, job: Hashable, models: Sequence[bytes], compute: Callable[[list[bytes]], Floats]) -> Floats:
@@ -56,21 +55,15 @@ class KnownErrors:
         missing = [model for model in wanted if model not in columns]
         if missing:
             columns.update(zip(missing, compute(missing).T.astype(np.float32), strict=True))
-        found = [columns[model] for model in models]
-        self._keep(wanted, columns)
-        return np.stack(found, axis=1).astype(np.float64) if found else compute([])
+        # What is finite and fits is kept, what was wanted last before all else.
+        kept, left = [], MOST_BYTES
+        for model in reversed([*(model for model in columns if model not in set(wanted)), *wanted]):
+            if columns[model].nbytes <= left and np.isfinite(columns[model]).all():
+                kept.append(model)
+                left -= columns[model].nbytes
+        self._columns = {model: columns[model] for model in reversed(kept)}
+        return np.stack([columns[model] for model in models], axis=1).astype(np.float64) if models else compute([])
 
     def forget(self) -> None:
         """Forget everything."""
         self._job, self._columns = None, {}
-
-    def _keep(self, wanted: Sequence[bytes], columns: dict[bytes, NDArray[np.float32]]) -> None:
-        """Keep what is finite and fits, what was wanted last before all else."""
-        order = [*(model for model in columns if model not in set(wanted)), *wanted]
-        kept, left = [], MOST_BYTES
-        for model in reversed(order):
-            column = columns[model]
-            if column.nbytes <= left and np.isfinite(column).all():
-                kept.append(model)
-                left -= column.nbytes
-        self._columns = {model: columns[model] for model in reversed(kept)}

@@ -1,15 +1,12 @@
-"""What a peer of FedCRef keeps for itself between rounds, and what it has in the end.
-
-It keeps its partition, what the numbers in it mean, and its models. In the end it has labels numbered without gaps over the
-whole fleet, and the models behind them.
+"""What a peer of FedCRef keeps for itself between rounds, and what it has in the end. A note is not sent.
 
 A label below ``n_groups`` is a community: the row is served best by its model. Label ``n_groups + q`` is the peer's own
-cluster q. UNASSIGNED rows wait for the next refinement. A note is not sent.
+cluster q. UNASSIGNED rows wait for the next refinement.
 
-In the end labels count communities first, 0, 1, 2, ..., and then the peers' own clusters that have rows, peer by peer. So
-that every peer can number its own without asking, each refinement agrees on how many every peer has (``Agreed.alone``). A
-peer that was away then may have more of them than was agreed on; the surplus gets numbers far above, which no other peer
-has. Where all peers' labels are in one place (an estimator, a testbed), :func:`without_gaps` closes these gaps as well.
+In the end labels count communities first, 0, 1, 2, ..., and then the peers' own clusters that have rows, peer by peer.
+So that every peer can number its own without asking, each refinement agrees on how many every peer has
+(``Agreed.alone``). A peer that was away then may have more of them; the surplus gets numbers far above, which no other
+peer has. Where all peers' labels are in one place (an estimator, a testbed), :func:`without_gaps` closes these gaps.
 """
 
 from __future__ import annotations
@@ -33,14 +30,21 @@ Halves = Mapping[int, tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True)
-class Partition:
-    """A peer's partition of its rows, and what the numbers in it mean."""
+class Note:
+    """A peer's partition of its rows, what the numbers in it mean, and all else that it keeps."""
 
     peer: int
     # int64 (n,): below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
     labels: Ints = field(repr=False)
     n_groups: int  # 0 for the partition that the peer entered the exchange with
     iteration: int  # of which iteration the numbers are
+    wanted: int  # K_i, of how many clusters the peer's rows are
+    refinements: int  # how many refinements it has seen
+    # int64 (n,): the partition of the last exchange, whose cluster q is the peer's cluster q in the association graph.
+    entered: Ints = field(repr=False)
+    models: Sequence[bytes] = ()  # the digests of the models of its clusters, as it published them
+    halves: Halves = field(default_factory=dict)  # its two models of each cluster that no other peer has
+    trained: bool = False  # whether the models are of this very partition
 
     @property
     def names(self) -> Ints:
@@ -68,11 +72,8 @@ class Partition:
 
     def members(self, agreed: Agreed) -> Ints:
         """Return how many rows are in each of the communities, shape (G,)."""
-        groups, rows = (
-            self.communities(agreed),
-            np.unique(self.labels[self.labels != UNASSIGNED], return_counts=True)[1],
-        )
-        found = np.zeros(agreed.n_groups, np.int64)
+        groups, found = self.communities(agreed), np.zeros(agreed.n_groups, np.int64)
+        rows = np.unique(self.labels[self.labels != UNASSIGNED], return_counts=True)[1]
         np.add.at(found, groups[groups >= 0], rows[groups >= 0])
         return found
 
@@ -81,37 +82,29 @@ class Partition:
         return int(np.count_nonzero(self.communities(agreed) < 0))
 
     def called(self, agreed: Agreed) -> Ints:
-        """Return for each of the names what its rows are called in the end."""
+        """Return for each of the names what its rows are called in the end.
+
+        Own clusters that are in no community have the numbers that were agreed on, then some that no other peer has.
+        """
         groups = self.communities(agreed)
-        called = np.searchsorted(agreed.alive, groups)
-        alone = groups < 0
-        called[alone] = _numbers(agreed, self.peer, int(np.count_nonzero(alone)))
+        called, alone = np.searchsorted(agreed.alive, groups), groups < 0
+        before, reserved = agreed.alone[: self.peer].sum(), agreed.alone[self.peer : self.peer + 1].sum()
+        beyond = agreed.alone.sum() + self.peer * MOST_CLUSTERS - reserved
+        ranks = np.arange(np.count_nonzero(alone))
+        called[alone] = len(agreed.alive) + ranks + np.where(ranks < reserved, before, beyond)
         return called
-
-
-@dataclass(frozen=True)
-class Note(Partition):
-    """A peer's partition, and all else that it keeps."""
-
-    wanted: int  # K_i, of how many clusters the peer's rows are
-    models: Sequence[bytes]  # the digests of the models of its clusters, as it published them
-    halves: Halves  # its two models of each cluster that no other peer has
-    trained: bool  # whether the models are of this very partition
-    refinements: int  # how many refinements it has seen
-    # int64 (n,): the partition of the last exchange, whose cluster q is the peer's cluster q in the association graph.
-    entered: Ints = field(repr=False)
 
     @classmethod
     def of(cls, arrays: Arrays) -> Note | None:
         """Read a note, or return None if there is none yet."""
         if "labels" not in arrays:
             return None
-        halves, entered = arrays["halves"], arrays["entered"]
-        pairs = {q: (one.tobytes(), other.tobytes()) for q, (one, other) in enumerate(halves) if one.any()}
+        halves = enumerate(arrays["halves"])
+        pairs = {q: (one.tobytes(), other.tobytes()) for q, (one, other) in halves if one.any()}
         return cls(
             int(arrays["peer"]), arrays["labels"], int(arrays["n_groups"]), int(arrays["iteration"]),
-            int(arrays["wanted"]), [digest.tobytes() for digest in arrays["models"]], pairs, bool(arrays["trained"]),
-            int(arrays["refinements"]), entered,
+            int(arrays["wanted"]), int(arrays["refinements"]), arrays["entered"],
+            [digest.tobytes() for digest in arrays["models"]], pairs, bool(arrays["trained"]),
         )  # fmt: skip
 
     def arrays(self, state: State) -> Arrays:
@@ -135,14 +128,6 @@ class Note(Partition):
 def digests(models: Sequence[bytes]) -> NDArray[np.uint8]:
     """Return digests as an array of shape (K, 32)."""
     return np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
-
-
-def _numbers(agreed: Agreed, peer: int, count: int) -> list[int]:
-    """Return the numbers of so many own clusters of a peer: those that were agreed on, then some that no other peer has."""
-    n_alive, total = len(agreed.alive), int(agreed.alone.sum())
-    before, reserved = int(agreed.alone[:peer].sum()), int(agreed.alone[peer : peer + 1].sum())
-    beyond = n_alive + total + peer * MOST_CLUSTERS - reserved
-    return [rank + (n_alive + before if rank < reserved else beyond) for rank in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +187,6 @@ def own_clusters_of(end: Arrays) -> tuple[OwnCluster, ...]:
 
 def without_gaps(n_communities: int, ends: Sequence[Arrays]) -> list[Arrays]:
     """Return what all peers concluded, their own clusters numbered without gaps behind the communities.
-
-    - `ends`: what each peer concluded.
 
     >>> ends = [Arrays(labels=np.array([0, 7])), Arrays(labels=np.array([1, 40, -1]))]
     >>> [end["labels"].tolist() for end in without_gaps(2, ends)]

@@ -89,31 +89,12 @@ _ALLOWED: Final[Mapping[str, checks.Check]] = {
 
 @dataclass(frozen=True)
 class FedCRefParameters:
-    """The parameters.
+    """The parameters; docs/protocols/fedcref.md has their meaning.
 
-    - `mode` {"refined", "paper"}
-    - `n_local_clusters`: K_i, the same for all peers. By default each peer's own: that which its device was given, or
-      as many as its starting labels, or the best by silhouette from 2 to ``most_local_clusters``.
-    - `initial` {"mixture", "kmeans", "dec", "given"}: where the first partition of a peer comes from: principal
-      components and a mixture of Gaussians, or k-means; DEC; or the labels that the device was given.
-    - `alpha`, `theta`, `normalisation`: of the paper's test; see :mod:`mutual_test`. Like ``links``, ``tau`` and
-      ``max_iterations`` of mode "paper" only.
-    - `links` {"all", "one"}: whether a cluster is linked to all clusters of a later peer that pass, or to the first, as
-      in the authors' code.
-    - `tau`: a peer rests when a refinement keeps at least this share of its rows.
-    - `max_refinements`: how often models are trained and rows refined. Of mode "refined" only, like the next one.
-    - `settled`: the refinements end when fewer than this share of all rows changed their cluster.
-    - `hidden`, `output`: the autoencoders' architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
-    - `epochs`, `batch`, `learning_rate`: of the training of local clusters; the batch of FedAvg as well. In mode
-      "refined" `epochs`, `batch` and `local_epochs` may be "auto": what :func:`usual_pace` says of the rows. A job
-      document without them has 20, 64 and 3.
-    - `rounds`, `local_epochs`, `federated_rate`: of FedAvg: 15, 1 and 1e-3 in mode "paper"; 2, 3 and 2e-3 in mode
-      "refined", whose groups never begin anew.
-    - `encoding` {"float32", "float16", "int8"}: as what models are sent.
-    - `precision` {"float32", "bfloat16"}: what the products are computed in when models are tried on rows, at every
-      peer alike. Models are trained in float32.
-    - `min_rows`: a cluster of fewer rows has no model.
-    - `device`: "cpu", or a CUDA device.
+    - `epochs`, `batch`, `local_epochs`: in mode "refined" they may be "auto": what :func:`usual_pace` says of the rows.
+      A job document without them has 20, 64 and 3.
+    - `links` {"all", "one"}, of mode "paper": whether a cluster is linked to all clusters of a later peer that pass, or
+      to the first, as in the authors' code.
 
     >>> FedCRefParameters(mode="paper").tau
     0.8

@@ -75,7 +75,7 @@ class AtWork:
         return None if note is None or note.labels.shape != (self.local.n_samples,) else note
 
     def _current(self, note: Note) -> bool:
-        """Whether the note is of this iteration: a peer that was away when models were exchanged has an older one."""
+        # A peer that was away when models were exchanged has an older one.
         return note.iteration == self.agreed.iteration
 
     def _begun(self, rng: np.random.Generator) -> Note:
@@ -93,12 +93,7 @@ class AtWork:
             else:
                 found = (pca_kmeans if job.initial == "kmeans" else pca_mixture)(self.X, wanted, rng)
         labels = np.unique(found, return_inverse=True)[1].astype(np.int64)
-        return self._noted(labels, 0, wanted, _NO_ITERATION)
-
-    def _noted(self, labels: Ints, n_groups: int, wanted: int, iteration: int) -> Note:
-        """Return a note without models of the peer's own."""
-        seen = len(self.agreed.history)
-        return Note(self.workspace.peer, labels, n_groups, iteration, wanted, (), {}, False, seen, labels)
+        return Note(self.workspace.peer, labels, 0, _NO_ITERATION, wanted, len(self.agreed.history), labels)
 
     def _wanted(self, rng: np.random.Generator, found: int | None) -> int:
         """Return K_i: the job's, the device's, that of the labels it was given, or what the rows look like."""
@@ -226,7 +221,7 @@ class AtWork:
         return self._entered(note, clusters, models)
 
     def _published(self, models: Sequence[bytes]) -> bool:
-        """Publish the models of an earlier iteration again, and return whether they are all here still."""
+        # Models of an earlier iteration, if they are all here still.
         data = [one for digest in models if (one := self.workspace.read(digest)) is not None]
         if not data or len(data) < len(models):
             return False
@@ -255,22 +250,8 @@ class AtWork:
         own = [np.flatnonzero(note.labels == q) for q in range(clusters.counts[peer])]
         if job.mode == "refined":
             own = [rows[affinity.spread_rows(len(rows))] for rows in own]
-        parts = self._judged(own)
-        if job.mode == "refined":
-            return affinity.verdicts(clusters, peer, parts, n_features=self.local.n_features)
-        assert job.alpha is not None
-        assert job.theta is not None
-        assert job.normalisation is not None
-        return mutual_test.verdicts(
-            clusters, peer, parts, alpha=job.alpha, theta=job.theta, normalisation=job.normalisation
-        )
-
-    def _judged(self, own: Sequence[Ints]) -> list[Floats]:
-        """Return the errors of these rows of each own cluster under all models that the test looks at; else infinite."""
-        clusters = self.agreed.clusters
-        asked = np.arange(clusters.total)
-        if self.job.mode == "refined":
-            asked = np.flatnonzero(clusters.owners != self.workspace.peer)
+        # All errors of the models that the test looks at; else infinite.
+        asked = np.arange(clusters.total) if job.mode == "paper" else np.flatnonzero(clusters.owners != peer)
         models = [self.agreed.model(m) for m in asked.tolist()]
         table = np.full((self.local.n_samples, clusters.total), np.inf)
         if KnownErrors.holds(self.local.n_samples, len(models)):
@@ -279,7 +260,15 @@ class AtWork:
         else:
             rows = np.concatenate(own)
             table[np.ix_(rows, asked)] = self.errors(self.X[rows], models)
-        return [table[rows] for rows in own]
+        parts = [table[rows] for rows in own]
+        if job.mode == "refined":
+            return affinity.verdicts(clusters, peer, parts, n_features=self.local.n_features)
+        assert job.alpha is not None
+        assert job.theta is not None
+        assert job.normalisation is not None
+        return mutual_test.verdicts(
+            clusters, peer, parts, alpha=job.alpha, theta=job.theta, normalisation=job.normalisation
+        )
 
     # -- training -----------------------------------------------------------------------------------------------------
 
@@ -323,7 +312,8 @@ class AtWork:
             alone = {q: np.flatnonzero(before.labels == q) for q in self._competing(before.models)}
             pace = self.pace(before.wanted)
             halves = self.train_halves(halves, alone, rng, pace=pace, epochs=pace.epochs, rate=job.learning_rate)
-        found = None if self._rests else self._refined(before.models, halves, before.wanted)
+        rests = self.workspace.peer < len(agreed.resting) and agreed.resting[self.workspace.peer]
+        found = None if rests else self._refined(before.models, halves, before.wanted)
         after = replace(before, halves=halves, refinements=len(agreed.history) + 1)
         # Without a new partition the old one stays, and so does what its numbers mean.
         if found is not None:
@@ -344,11 +334,6 @@ class AtWork:
             stable=np.bool_(job.tau is not None and agreement(before.labels, after.labels) >= job.tau), members=members,
             alone=np.int64(min(after.n_alone(agreed), MOST_CLUSTERS)),
         )  # fmt: skip
-
-    @property
-    def _rests(self) -> bool:
-        resting = self.agreed.resting
-        return self.workspace.peer < len(resting) and bool(resting[self.workspace.peer])
 
     def conclude(self, rng: np.random.Generator) -> Arrays:
         """Return what this peer has in the end; see :func:`p2pclust.protocols.models.fedcref_note.concluded`.
@@ -374,7 +359,8 @@ class AtWork:
                 found = self._refined(models, halves, wanted)
         if found is None:
             return note
-        return replace(self._noted(found, agreed.n_groups, 0, agreed.iteration), models=models, halves=halves)
+        seen, peer = len(agreed.history), self.workspace.peer
+        return Note(peer, found, agreed.n_groups, agreed.iteration, 0, seen, found, models, halves)
 
     def _refined(self, models: Sequence[bytes], halves: Halves, wanted: int) -> Ints | None:
         """Return labels: communities first, then own clusters; None without any model that could be had."""
@@ -394,7 +380,7 @@ class AtWork:
         columns = [*mine, *groups] if paper else [*groups, *mine]
         if not np.isfinite(table).all(axis=0).any():
             return None
-        refine = refine_by_popularity if self.job.mode == "paper" else refine_by_best_models
+        refine = refine_by_popularity if paper else refine_by_best_models
         found: Ints = np.array(columns, np.int64)[refine(table, wanted).labels]
         return found
 

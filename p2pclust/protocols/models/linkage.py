@@ -214,8 +214,6 @@ def cheapest_matching(costs: list[list[int]]) -> list[int]:
     for it. It takes rows**2 times columns steps of plain Python: meant for the clusters of a peer, not for hundreds.
     Raises ValueError if there are fewer columns than rows.
 
-    - `costs`: at least as many columns as rows; any sign.
-
     >>> cheapest_matching([[1, 2, 9], [1, 4, 9]])
     [1, 0]
     """
@@ -228,11 +226,7 @@ def cheapest_matching(costs: list[list[int]]) -> list[int]:
     for row in range(1, n + 1):
         matched[0] = row
         _augment(costs, of_row, of_column, matched)
-    columns = [0] * n
-    for column in range(1, m + 1):
-        if matched[column]:
-            columns[matched[column] - 1] = column - 1
-    return columns
+    return [matched.index(row, 1) - 1 for row in range(1, n + 1)]
 
 
 def _augment(costs: list[list[int]], of_row: list[int], of_column: list[int], matched: list[int]) -> None:

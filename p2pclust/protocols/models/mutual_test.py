@@ -1,29 +1,17 @@
 """FedCRef's test of two clusters, as published: does each one's model serve the other's rows as well as the own one?
 
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions (FedCRef), Algorithm 1, lines 11 to 17, and Eq. 2. Both directions are needed for a link, and each is
-decided by the peer whose rows are concerned. So a peer sends one bit for each of its clusters and each model of another
-peer: whether the cluster *passes* with the model.
+Distributions (FedCRef), Algorithm 1, lines 11 to 17, and Eq. 2; docs/protocols/fedcref.md has the departures. Both
+directions are needed for a link, and each is decided by the peer whose rows are concerned. So a peer sends one bit for
+each of its clusters and each model of another peer: whether the cluster *passes* with the model. No number depends on a
+single row. ``"joint"`` and ``"models"`` normalise by the models of all peers, so a peer with an absurd model can make
+others pass.
 
-Departures, and why
--------------------
-- Line 14's condition reads "Q_α(D_norm) ≤ θ ≥ α". Step 3 says what is meant: at least α percent of the rows have a
-  normalised difference of at most θ. That is counted here in whole numbers; no percentile is interpolated.
-- Eq. 2 leaves open within what it normalises. ``"pair"``, the default, is the literal reading: the smallest and the
-  largest of this pair's own differences become 0 and 1. It is the only reading with the signature of the paper's
-  Table 7. The others are here to be compared: see :data:`NORMALISATIONS`.
-- ``"pair"`` divides 0 by 0 where all differences are equal. If all are 0, the models do the same: the cluster passes. If
-  they are not 0, as always with a single row, they say nothing: it does not pass.
+- Eq. 2 leaves open within what it normalises. ``"pair"``, the default, is the literal reading, and the only one with
+  the signature of the paper's Table 7. It divides 0 by 0 where all differences are equal. If all are 0, the models do
+  the same: the cluster passes. If they are not 0, as always with a single row, they say nothing: it does not pass.
 - A model whose error on any of the rows is not finite never passes, and does not count in a normalisation over several
   models. A cluster with fewer than ``LEAST_ROWS`` rows passes with no model: nothing is said about so few rows.
-- Clusters of one peer are not tested with each other. Line 11 does not exclude it, but a peer's own partition says that
-  they differ.
-
-What a peer reveals
--------------------
-One bit per own cluster and foreign model: whether α percent of the cluster's rows are within θ. No number that depends
-on a single row. ``"joint"`` and ``"models"`` normalise by the models of all peers: there, a peer that sends an absurd
-model can make others pass.
 """
 
 from __future__ import annotations
@@ -169,4 +157,4 @@ def associate(
         own = clusters.of(peer)
         of_earlier = both[: own.start, own.start : own.stop]
         of_earlier &= np.cumsum(of_earlier, axis=1) == 1
-    return Association.from_matrix(clusters, both, np.flatnonzero(~present).tolist())
+    return Association(clusters, np.argwhere(np.triu(both, 1)), np.flatnonzero(~present).tolist())

@@ -1,14 +1,10 @@
 """FedCRef with perfect associations: the paper's upper bound, which looks at true labels by design.
 
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions (FedCRef), Section 6.2: a baseline whose peers are given the true associations of their clusters, so that no
-error comes from the association step. Everything else is mode "paper". For evaluation only: it needs peers that know their
-true labels, so it is not for use on a real fleet, and nothing else in this package looks at them.
+Distributions (FedCRef), Section 6.2: peers are given the true associations of their clusters. Everything else is mode
+"paper". For evaluation only: it needs peers that know their true labels, and nothing else in this package reads them.
 
-Departures, and why
--------------------
-- What a cluster truly is: what most of its rows are, the lowest of equals. The paper's Definition 4.1 speaks of clusters of
-  "a different underlying data distribution" and does not say what a mixed one is of.
+- What a cluster truly is: what most of its rows are, the lowest of equals; the paper does not say it of a mixed one.
 - Each peer sends these classes in place of verdicts; no peer fetches models to try them. Two clusters of one peer are not
   linked, as everywhere, but a third may bring them into one component.
 """
@@ -93,7 +89,7 @@ class PerfectAssociations(FedCRefProtocol):
         present = np.repeat(agreed.told, clusters.counts)
         classes = agreed.table[:, 0]
         linked = (classes[:, np.newaxis] == classes) & clusters.apart() & present & present[:, np.newaxis]
-        return Association.from_matrix(clusters, linked, np.flatnonzero(~present).tolist())
+        return Association(clusters, np.argwhere(np.triu(linked, 1)), np.flatnonzero(~present).tolist())
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         if Agreed.of(state).phase == "verdicts":

@@ -4,20 +4,15 @@ M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Clust
 Distributions (FedCRef), Algorithm 2 (:func:`refine_by_popularity`); Phase 5, Eq. 6, and Algorithm 1, lines 6 and 29 to 31.
 A partition is made at one peer, from the errors of its rows under the competing models; nothing is sent.
 
-Departures, and why
--------------------
-- Line 6 counts to K_i. If no row is left before that, or no model, there are fewer clusters: empty ones would have
-  nothing to train on.
-- A model with an error that is not finite on any row takes no part.
-- Equal errors and equal counts go to the first model. The columns are in the order of line 4: local models, then groups.
+Readings and departures, beside those of docs/protocols/fedcref.md:
+
+- Line 6 counts to K_i. If no row or no model is left before that, there are fewer clusters.
+- A model with an error that is not finite on any row takes no part. Equal errors and equal counts go to the first
+  model, in the order of line 4: local models, then groups.
 - Line 4 lets the local model of a cluster compete with the model of the group that the cluster is in, its twin: the two
   split a class between them, and two other classes are merged in turn. :func:`competing` can leave the twin out.
-- The vote of line 9 picks models one after another, by their number of rows. :func:`refine_by_best_models` picks the K_i
-  that serve all rows best together. It is what the refined mode uses.
-- Line 6 of Algorithm 1 continues while either the associations vary or a peer is active; Phase 5's text, two sentences
-  apart, stops when either condition ends it. The text is followed.
-- "Do not change by more than 10 % over three consecutive iterations" is read as: in each of the last three steps from one
-  iteration to the next. What was 0 has not changed only if it still is.
+- The vote of line 9 picks models one after another. :func:`refine_by_best_models`, of the refined mode, picks the K_i
+  that serve all rows best together.
 """
 
 from __future__ import annotations
@@ -81,11 +76,9 @@ def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
     """
     table, usable = _table(errors)
     checks.whole("n_clusters", n_clusters, least=1, most=2**31)
-    n = len(table)
-    labels = np.full(n, -1, dtype=np.int64)
-    rest = np.arange(n)  # R
+    labels = np.full(len(table), -1, dtype=np.int64)
+    rest, models = np.arange(len(table)), usable  # R
     selected: list[int] = []
-    models = usable
     while rest.size and models.size and len(selected) < n_clusters:  # Line 6
         best = models[table[np.ix_(rest, models)].argmin(axis=1)]  # Lines 7 and 8, Eq. 4
         elected = int(np.bincount(best).argmax())  # Line 9, Eq. 5
@@ -121,10 +114,9 @@ def refine_by_best_models(errors: ArrayLike, n_clusters: int) -> Refined:
         totals[selected] = np.inf
         selected.append(int(totals.argmin()))
     selected = _exchanged(costs, selected)
-    among = np.array(selected, dtype=np.int64)
-    in_order = np.sort(among)
+    in_order = np.array(sorted(selected))
     labels = usable[in_order[costs[:, in_order].argmin(axis=1)]]
-    return Refined(labels, tuple(usable[among].tolist()))
+    return Refined(labels, tuple(usable[selected].tolist()))
 
 
 def _totals(costs: Floats, kept: list[int]) -> Floats:

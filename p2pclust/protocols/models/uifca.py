@@ -1,31 +1,18 @@
 """UIFCA: one generative model per cluster; every row belongs to the model under which it is likeliest.
 
 J. Chung, K. Lee, K. Ramchandran: Federated Unsupervised Clustering with Generative Models (2022), which extends IFCA
-(A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning, 2020) from peers that
-belong to one cluster to peers with rows of several. It is the baseline of FedCRef (M. Nardi, L. Valerio, A. Passarella:
-Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data Distributions, Section 6.1), whose
-account of it, with the models and numbers of the footnote, this follows. The number of clusters K is given.
+(A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning, 2020). It is the
+baseline of FedCRef (M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training
+for Decentralized Data Distributions, Section 6.1), whose account of it, with the numbers of the footnote, this follows.
+docs/protocols/uifca.md has the readings.
 
-T cluster rounds. At the beginning of each, every row is given to the likeliest model. Then tau communication rounds of
-federated averaging, one per model: each peer takes M steps on its rows of each cluster, and the models are averaged.
-
-Departures, and why
--------------------
-- T, tau, M, the couplings, their layers, L2 and Adam's rate are the footnote's. It does not give the size of a minibatch:
-  64 here. Adam begins anew at every peer in every communication round, as its moments are not averaged.
-- "A conditioner network with three fully-connected layers ... producing scale and translation parameters via tanh and linear
-  output layers": one network per coupling with two last layers. Weights that the mask makes useless are left out.
-- How the K models begin is not said. ``start="random"`` reads IFCA literally: models drawn from the job's seed, and rows
-  go to the likeliest of them; some models then win many rows, others none, and a model that no peer holds stays as it is.
-  ``start="peers"``: in the first cluster round all rows of a peer train one model, drawn by the peer, so models begin as
-  different as peers are.
-- Rows are taken as they are, in working coordinates. Real NVP adds noise to pixels and takes their logits; the footnote
-  does neither. Nothing diverges without: each s is a tanh, so densities are bounded.
+- One network per coupling with two last layers. Weights that the mask makes useless are left out.
+- ``start="random"`` reads IFCA literally; some models then win many rows, others none, and a model that no peer holds
+  stays as it is. ``start="peers"``: models begin as different as peers are.
+- Rows are taken as they are. Nothing diverges without noise and logits: each s is a tanh, so densities are bounded.
 - A peer's assignment is neither sent nor stored: the models that made it stay in the state until the next cluster
   round, so that a peer that comes back finds the same assignment again.
-- Models of one cluster are averaged with weights that are their numbers of rows.
-- A model of fewer than ``min_cluster_size`` rows is not trained and not sent; the paper has no such rule, and would send
-  what a single row taught. What is withheld is counted. A peer with nothing left to send abstains.
+- A model of fewer than ``min_cluster_size`` rows is not trained and not sent; the paper has no such rule.
 """
 
 from __future__ import annotations

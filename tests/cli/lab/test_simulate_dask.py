@@ -47,7 +47,7 @@ def test_results_are_kept_and_not_found_again(
     assert summary(whole.out) == summary(cli("simulate", "--seeds", "0:3", "--jobs", "1", "--json").out)
     assert len((tmp_path / "seeds.jsonl").read_text(encoding="utf-8").splitlines()) == 3
     # With nothing left to run, no scheduler is asked.
-    monkeypatch.setattr("p2pclust.tools.dask._ANSWER_S", 0.5)
+    monkeypatch.setattr("p2pclust.lab.workers._ANSWER_S", 0.5)
     again = cli("simulate", "--seeds", "0:3", "--scheduler", "tcp://127.0.0.1:9", *resumed)
     assert (again.code, again.out) == (0, whole.out)
 
@@ -73,7 +73,7 @@ def test_all_planted_bugs(address: str, cli: Cli, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("wrong", ["tcp://127.0.0.1:9", "nonsense://"])
 def test_no_scheduler_answers(wrong: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.tools.dask._ANSWER_S", 0.5)
+    monkeypatch.setattr("p2pclust.lab.workers._ANSWER_S", 0.5)
     ended = cli("simulate", "--seeds", "0:2", "--scheduler", wrong)
     assert ended.code == 2
     assert f"--scheduler {wrong}: no scheduler answers there" in " ".join(ended.err.split())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.data.shares import peer_names
+from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.topology import measure
 from p2pclust.overlay import KINDS, make_overlay, make_trace, read_overlay, read_trace
 from p2pclust.protocols.engine.random_streams import gossiping, linking

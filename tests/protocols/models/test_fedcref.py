@@ -29,7 +29,7 @@ from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_errors import KnownErrors
-from p2pclust.protocols.models.fedcref_note import Partition, without_gaps
+from p2pclust.protocols.models.fedcref_note import Note, without_gaps
 from p2pclust.protocols.models.refinement import agreement
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
@@ -547,13 +547,14 @@ class TestNumbers:
         agreed = at("refine", "paper").agreed
         groups = agreed.association.group_of[list(agreed.clusters.of(0))]
         assert (groups >= 0).any()
-        entered = Partition(0, np.array([0, 1, 2, 2, -1]), 0, agreed.iteration)
+        labels = np.array([0, 1, 2, 2, -1])
+        entered = Note(0, labels, 0, agreed.iteration, 3, 0, labels)
         assert entered.communities(agreed).tolist() == groups.tolist()
         assert entered.members(agreed).sum() == sum([1, 1, 2][q] for q in range(3) if groups[q] >= 0)
         # A twin of a community's model keeps rows for the community; of an iteration before, all is the peer's own.
-        refined = Partition(0, np.array([0, *agreed.n_groups + np.arange(3)]), agreed.n_groups, agreed.iteration)
+        refined = replace(entered, labels=np.array([0, *agreed.n_groups + np.arange(3)]), n_groups=agreed.n_groups)
         assert refined.communities(agreed).tolist() == [0, *groups.tolist()]
-        assert Partition(0, np.array([0, 1]), 2, agreed.iteration - 1).n_alone(agreed) == 2
+        assert Note(0, np.array([0, 1]), 2, agreed.iteration - 1, 3, 0, labels).n_alone(agreed) == 2
 
 
 class TestIsolated:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.workspace import Run
 from p2pclust.protocols.models.association import Association
-from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed, model_bytes, news
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed, news
 
 # Peers 0, 1 and 3 entered 2, 1 and 2 clusters; peer 2 was away.
 BEFORE = Agreed("verdicts", iteration=1, counts=np.array([2, 1, 0, 2]), rows=np.full(5, 20))
@@ -16,6 +17,10 @@ BEFORE = Agreed("verdicts", iteration=1, counts=np.array([2, 1, 0, 2]), rows=np.
 def run(roster: tuple[int, ...], rounds: int) -> Run:
     parameters = {"n_features": 2, "clusters": [[0]] * len(roster), "rounds": rounds}
     return Run("1.0.0", Job((Stage("fedavg", parameters),), 0), roster, roster[0])
+
+
+def model_bytes(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> int:
+    return int(news(before, after, runs, size)["model_bytes"])
 
 
 def test_models_are_fetched_by_who_told_verdicts() -> None:
@@ -36,7 +41,8 @@ def test_a_communitys_model_goes_to_those_who_did_not_train_it() -> None:
     models = np.zeros((3, 32), np.uint8)
     models[[0, 2]] = 1
     holders = np.array([[True, False, False], [True, False, False], [False, False, False], [False, False, True]])
-    before = replace(BEFORE, phase="refine", group_models=models, holders=holders)
+    done = np.zeros((1, len(HISTORY)))
+    before = replace(BEFORE, phase="refine", group_models=models, holders=holders, history=done)
     # The first one to peer 3, the third to peers 0 and 1; the second is none, and peer 2 is away.
     assert model_bytes(before, before, (), 10) == 30
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import pytest
 
-from p2pclust.data.damage import HOWS
 from p2pclust.errors import UsageError
+from p2pclust.lab.data.damage import HOWS
 from p2pclust.lab.scenario.file.fault_keys import FaultSpec
 from p2pclust.lab.scenario.file.faults import away_s, planned
 from p2pclust.lab.scenario.file.load import load_scenario

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from p2pclust.data.damage import HOWS
 from p2pclust.jobs.fields import Names, RandomVictims, TomlTable, Who, refuse
+from p2pclust.lab.data.damage import HOWS
 from p2pclust.lab.testbed.faults import LASTING, Do
 from p2pclust.lab.testbed.peer.lies import LIES
 

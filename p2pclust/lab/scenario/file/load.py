@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from p2pclust.data import DataSet, deal, load, split_columns
-from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import is_file
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs.data_keys import PartitionSpec
 from p2pclust.jobs.explain import explain
 from p2pclust.jobs.submission import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
+from p2pclust.lab.data.by_class import draw_by_class
 from p2pclust.lab.scenario.file.availability import describes_devices
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed import backend as backend_called

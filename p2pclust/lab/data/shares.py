@@ -41,8 +41,6 @@ class Holdings:
 def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.int64]], *, vertical: bool) -> Holdings:
     """Count the rows and classes of each peer; `shares` are row indices, or column indices of a `vertical` split.
 
-    Examples
-    --------
     >>> data = DataSet("d", np.zeros((4, 1)), np.array([7, 7, 8, 8]))
     >>> found = holdings(data, ("a", "b"), (np.array([0]), np.array([1, 2, 3])), vertical=False)
     >>> found.columns, found.counts.tolist(), found.held.tolist()
@@ -64,8 +62,6 @@ def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.in
 def peer_names(n_peers: int) -> tuple[str, ...]:
     """Return the names of peers, with at least two digits, so that they sort as they count.
 
-    Examples
-    --------
     >>> peer_names(2)
     ('peer-01', 'peer-02')
     """

@@ -6,10 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
 
 from p2pclust.data.columns import ABSENT, ReadColumn, named
-from p2pclust.data.table import TextRows
+from p2pclust.data.readers import SUFFIXES, numpy_arrays, read_numpy, text_rows
+from p2pclust.data.table import Choice, TextRows
 from p2pclust.errors import DataError
 
 _SPLITS: Final = re.compile(
@@ -44,13 +48,58 @@ class ColumnSurvey:
         return len(self.values) == 1
 
 
+def read_table(file: Path) -> TextRows:
+    """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
+
+    Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. Null and NaN are empty cells; true of a Parquet file is 1,
+    false 0. Raises DataError if it is missing, a folder, damaged, or of another kind.
+    """
+    suffix = file.suffix.lower()
+    if file.is_dir():
+        raise DataError(f"{file}: a folder: expected one file")
+    if suffix == ".parquet":
+        from p2pclust.data.parquet import opened_parquet  # noqa: PLC0415
+
+        with opened_parquet(file) as (opened, names):
+            table = opened.read()
+        columns = [[_text(value) for value in table.column(i).to_pylist()] for i in range(len(names))]
+    elif suffix not in SUFFIXES and file.exists():
+        raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
+    elif suffix in (".npz", ".npy"):
+        names, columns = _numpy_columns(file, named=suffix == ".npz")
+    else:
+        return text_rows(file, suffix)
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return TextRows(file, names, list(range(1, len(rows) + 1)), rows)
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _numpy_columns(file: Path, *, named: bool) -> tuple[list[str], list[list[str]]]:
+    data = read_numpy(file, Choice(missing_values={"fill": 0.0}), named=named)  # checks all but what is missing
+    X = numpy_arrays(file, ["X"])["X"]
+    absent = np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)
+    names = [*(data.feature_names or (f"x{i}" for i in range(1, data.n_features + 1)))]
+    columns = [
+        ["" if none else repr(value) for value, none in zip(values, missing, strict=True)]
+        for values, missing in zip(data.X.T.tolist(), absent.T.tolist(), strict=True)
+    ]
+    for name, values in (("y", data.y), ("group", data.group), ("id", data.id)):
+        if values is not None:
+            names.append(name)
+            columns.append([str(value) for value in values.tolist()])
+    return names, columns
+
+
 def survey(table: TextRows) -> tuple[ColumnSurvey, ...]:
     """Return what each column holds; one without a name in the header is called by its number, ``column3``.
 
     Raises DataError if two columns have one name.
 
-    Examples
-    --------
     >>> from pathlib import Path
     >>> rows = [["a", "1.5"], ["b", "off"], ["b", "2"], ["a", ""]]
     >>> site, watt = survey(TextRows(Path("d.csv"), ["site", "watt"], [2, 3, 4, 5], rows))
@@ -113,8 +162,6 @@ def probable_labels(columns: Sequence[ColumnSurvey]) -> tuple[str, ...]:
 def naming(column: ColumnSurvey) -> str:
     """Say of a column of whole numbers whether these name something, and so measure nothing, by what it is called.
 
-    Examples
-    --------
     >>> [naming(ColumnSurvey(name, "numbers", 0, 0, "", ("1", "2"))) for name in ("Meter ID", "row", "watt")]
     ['surely', 'perhaps', '']
     """

@@ -56,8 +56,6 @@ _GENERATED = {
 def listing() -> list[Item]:
     """Return every data set that can be named now or fetched, the sets of the G2 family that are not here as one.
 
-    Examples
-    --------
     >>> [item.name for item in listing() if item.here == "built in"]
     ['breast_cancer', 'digits', 'iris', 'wine']
     """

@@ -52,8 +52,6 @@ def draw_by_class(
     is the same at all peers that see it, rounded to whole rows. Raises DataError if the classes have too few rows for
     what is asked, and UsageError if a number is out of range.
 
-    Examples
-    --------
     >>> y = np.repeat(["a", "b", "c", "d"], 30)
     >>> peers = draw_by_class(y, 3, np.random.Generator(np.random.PCG64(0)), rows_per_class=10)
     >>> [len(peer.rows) for peer in peers]

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.columns import ABSENT, named
-from p2pclust.data.shares import peer_names
-from p2pclust.data.survey import ColumnSurvey, naming, survey
 from p2pclust.data.table import TextRows
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.data.shares import peer_names
+from p2pclust.lab.data.survey import ColumnSurvey, naming, survey
 from p2pclust.tools.files import replacing
 from p2pclust.tools.spelling import did_you_mean
 
@@ -233,8 +233,6 @@ def _devices(
 def _device_names(values: Sequence[str]) -> list[str]:
     """Return a device's name for each value: small letters, digits, "-" and "_", no name twice.
 
-    Examples
-    --------
     >>> _device_names(["Hall 3", "hall-3", "7"])
     ['hall-3', 'hall-3-2', '7']
     """

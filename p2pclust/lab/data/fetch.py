@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.catalogue import ENTRIES, Entry, Remote, canonical, find
-from p2pclust.data.convert import convert
 from p2pclust.data.readers import write_npz
 from p2pclust.data.registry import BUILT_IN, cache_dir
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.data.convert import convert
 from p2pclust.tools.files import expanded, regular
 from p2pclust.tools.spelling import did_you_mean
 

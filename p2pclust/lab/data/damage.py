@@ -23,8 +23,6 @@ def damaged(X: NDArray[np.float64], how: str, seed: int | Sequence[int]) -> NDAr
     The seed decides which values are missing, the order of columns, and the row from which a sensor is stuck. Rows of a
     single column have no other order.
 
-    Examples
-    --------
     >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> damaged(rows, "shuffle", 0).tolist()
     [[2.0, 1.0], [4.0, 3.0]]
