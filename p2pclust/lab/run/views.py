@@ -14,7 +14,7 @@ from p2pclust.tools.spelling import counted
 AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Span:
     """A span of time and what it is; without an end it has not ended."""
 
@@ -102,12 +102,12 @@ class TermEnd:
     """One term, or several consecutive ones that no peer won."""
 
     number: str  # of the term, or of the first and the last of several
-    aggregator: str  # empty if no peer was elected; then both times are missing
-    start: float | None
-    end: float | None
-    rounds: int  # how many were closed in it
-    finished: bool  # whether the job finished with a result in it
-    why: str  # it ended
+    aggregator: str = ""  # empty if no peer was elected; then both times are missing
+    start: float | None = None
+    end: float | None = None
+    rounds: int = 0  # how many were closed in it
+    finished: bool = False  # whether the job finished with a result in it
+    why: str = ""  # it ended
 
 
 @dataclass(frozen=True)

@@ -159,11 +159,11 @@ def _write(
     from p2pclust.lab.scenario.page.run_pages import write_run_page  # noqa: PLC0415
     from p2pclust.lab.scenario.page.story import RunStory  # noqa: PLC0415
 
-    owned = [job.pop("own_centers", {}) for job in measured["jobs"]]
+    folder.write_centers(out, run.features, measured["jobs"])
+    for job in measured["jobs"]:
+        job.pop("own_centers", None)  # they are in files only
     result: dict[str, Any] = plain(measured)
     folder.write_json(out / "result.json", result)
-    folder.write_centers(out, run.features, result["jobs"])
-    folder.write_own_centers(out, owned)
     folder.write_labels(out, run.jobs, found.jobs, run.shares)
     devices, overlay = run.scenario.fleet.members, load.starting_overlay(run.scenario)
     groups = {device.name: device.group for device in devices}
