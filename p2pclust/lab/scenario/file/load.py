@@ -23,10 +23,15 @@ from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.overlay import LinkChange, Overlay, make_overlay, make_trace, read_trace
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.peer.operate.device import memory_bytes
 from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
+from p2pclust.tools.workers import n_cores
 
+#: What two cores held, and what a small job takes: see "Sizing" in docs/operations.md.
+_PEERS_PER_CORE: Final = 60
+_PEER_BYTES: Final = 30e6
 _HOW_READ: Final = ("label_column", "group_column", "columns", "missing_values", "id_column")
 
 
@@ -194,6 +199,15 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     for job in scenario.jobs:
         if job.secured:
             Treatment(**job.secured).secured_for(n_peers).secure_sums.check(n_peers)
+
+
+def too_many_processes(scenario: Scenario) -> str:
+    """Return a warning if this machine cannot hold a process for each device, else an empty string."""
+    n_peers = len(scenario.fleet.members)
+    most = int(min(_PEERS_PER_CORE * n_cores(), memory_bytes(None) / _PEER_BYTES))
+    if n_peers <= most:
+        return ""
+    return f"{n_peers} processes will not fit on this machine, which holds about {most}: --backend simulated runs them"
 
 
 def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
