@@ -92,29 +92,24 @@ def _tiles(story: RunStory) -> list[Tile]:
 def _sections(story: RunStory) -> list[Section]:
     drawn = canvas.can_draw()
     missing = f"This page has {canvas.INSTALL}; then run the scenario again."
-    made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn), _expected(story)]
+    made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn)]
+    verdicts = []
+    for item in story.result["expectations"]:
+        found = str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
+        verdicts.append(Verdict(bool(item["held"]), item["what"], found))
+    made.append(Section("What was expected", verdicts=verdicts, half=True) if verdicts else None)
     made.append(_timeline(story) if drawn else None)
     for number in range(len(story.jobs)):
         made += [*job_sections(JobStory(story, number)), attacks_section(JobStory(story, number))]
-    made += [_cost(story, drawn=drawn), _left_out(story), _details(story)]
+    made.append(_cost(story, drawn=drawn))
+    if rows := [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]:
+        text = (
+            "These rows have a missing value, and the scenario says to leave such rows out. They are not counted "
+            "anywhere."
+        )
+        made.append(Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows]))
+    made.append(_details(story))
     return [section for section in made if section is not None]
-
-
-def _left_out(story: RunStory) -> Section | None:
-    rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
-    text = (
-        "These rows have a missing value, and the scenario says to leave such rows out. They are not counted anywhere."
-    )
-    return Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows]) if rows else None
-
-
-def _expected(story: RunStory) -> Section | None:
-    expectations = story.result["expectations"]
-    verdicts = []
-    for item in expectations:
-        found = str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
-        verdicts.append(Verdict(bool(item["held"]), item["what"], found))
-    return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
 
 
 # -- the fleet ----------------------------------------------------------------------------------------------------------

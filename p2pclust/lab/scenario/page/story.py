@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
 
 from p2pclust.data import DataSet
+from p2pclust.errors import PluginError
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.pictures.canvas import Drawing
 from p2pclust.lab.run.events import RunEvent
@@ -117,8 +119,10 @@ class JobStory:
 
     @cached_property
     def rows(self) -> JobRows | None:
-        """The rows with their clusters."""
-        return rows_of(self.job, self.came, self.run.shares) if self.done else None
+        """The rows with their clusters; None if there is no result, or the code of a plug-in fails."""
+        with suppress(PluginError):  # which the result names
+            return rows_of(self.job, self.came, self.run.shares) if self.done else None
+        return None
 
     @cached_property
     def terms(self) -> list[TermEnd]:
