@@ -207,7 +207,9 @@ class LivePage:
         """Answer only those who may ask; every answer has the headers that keep the page to itself."""
         if not names_this_host(request.headers.get("Host", ""), self._address.host):
             answer: web.StreamResponse = web.Response(status=403, text="use the address that the command printed\n")
-        elif self._token and not self._known(request):
+        elif self._token and not secrets.compare_digest(
+            request.cookies.get(self._cookie, "").encode(), self._token.encode()
+        ):
             answer = self._admit(request)
         else:
             try:
@@ -217,9 +219,6 @@ class LivePage:
         if not answer.prepared:
             answer.headers.update(_HEADERS)
         return answer
-
-    def _known(self, request: web.Request) -> bool:
-        return secrets.compare_digest(request.cookies.get(self._cookie, "").encode(), self._token.encode())
 
     @property
     def _cookie(self) -> str:

@@ -132,12 +132,6 @@ def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str
     return parts
 
 
-def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
-    """Return each device's neighbours at the start, by name; None for a full mesh that does not change."""
-    overlay = starting_overlay(scenario)
-    return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
-
-
 def starting_overlay(scenario: Scenario) -> Overlay | None:
     """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
 
