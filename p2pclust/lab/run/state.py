@@ -142,7 +142,6 @@ class RunState:
 
     @property
     def terms(self) -> list[Term]:
-        """The terms of all jobs, by their starts."""
         found = [term for of_job in self._terms.values() for term in of_job]
         return sorted(found, key=lambda term: (term.start, term.job))
 
@@ -158,7 +157,6 @@ class RunState:
 
     @property
     def groups(self) -> list[GroupView]:
-        """Every class of devices, in the order of its first peer."""
         found = []
         for name in dict.fromkeys(peer.group for peer in self.peers.values()):
             own = [peer.status for peer in self.peers.values() if peer.group == name]

@@ -160,12 +160,10 @@ class JobView:
 
     @property
     def n_peers(self) -> int:
-        """The size of the job roster."""
         return len(self.roster)
 
     @property
     def protocol(self) -> str:
-        """The protocol of the job's main stage."""
         from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - imports NumPy
 
         return self.stages[main_stage(self.stages)] if self.stages else ""

@@ -110,7 +110,6 @@ class CheckedRun:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features of the first peer."""
         return next(iter(self.shares.values())).feature_names
 
 
@@ -130,7 +129,6 @@ def checked_run(scenario: Scenario) -> CheckedRun:
 def _record(
     backend: Backend, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
 ) -> tuple[FleetResult, list[RunEvent]]:
-    """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
     events: list[RunEvent] = []
     with folder.event_log(file) as log:

@@ -48,7 +48,6 @@ class Cell:
 
     @cached_property
     def digest(self) -> str:
-        """Its name: 32 hexadecimal digits."""
         known = [__version__, _EDITION, self.measure, self.kind, self.options, self.peers, self.seed]
         text = _canonical([*known, self.axes, self.settings])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -65,7 +64,6 @@ class Cell:
 
     @cached_property
     def fixed(self) -> Mapping[str, Any]:
-        """The settings."""
         found: dict[str, Any] = json.loads(self.settings)
         return found
 
@@ -152,7 +150,6 @@ def scenario_of(cell: Cell) -> Scenario:
 
 
 def _placed(choice: OverlayChoice, sweep: Sweep) -> tuple[str, tuple[int, ...]]:
-    """Return the options of an overlay as a cell keeps them, and its sizes."""
     if choice.kind != "file":
         return _canonical(choice.options), sweep.grid.peers
     overlay = make_overlay("file", (), random_streams.linking(0), path=str(sweep.base / choice.options["path"]))
@@ -195,7 +192,6 @@ def _canonical(value: Any) -> str:
 
 
 def _worded(name: str, value: Any) -> str:
-    """Return a value of an axis in words; empty for the default."""
     if (name, value) in (("loss", 0.0), ("latency_ms", 1.0), ("aggregator", "elected"), ("collect", "default")):
         return ""
     if name == "who":

@@ -93,7 +93,6 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
 
 
 def _why_different(column: str, rows: Sequence[Row]) -> str:
-    """Explain differences to the pooled result below a plot of them."""
     reasons = list(dict.fromkeys(row["why_different"] for row in rows if row.get("why_different")))
     if column != "relative_difference" or not reasons:
         return ""

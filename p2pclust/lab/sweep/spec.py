@@ -36,7 +36,6 @@ def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _seeds(value: object) -> object:
-    """Seeds are listed, or written "A:B": from A up to, but without, B."""
     if not isinstance(value, str):
         return _listed(value)
     found = re.fullmatch(r"(\d{1,9}):(\d{1,9})", value)
@@ -46,7 +45,6 @@ def _seeds(value: object) -> object:
 
 
 def _overlays(value: object) -> object:
-    """A kind without options is written as its name."""
     items = _listed(value)
     assert isinstance(items, list | tuple)
     return [{"kind": item} if isinstance(item, str) else item for item in items]
@@ -80,12 +78,10 @@ class OverlayChoice(OverlaySpec):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was given of the kind's own."""
         return {key: value for key, value in super().options.items() if key != "name"}
 
     @property
     def label(self) -> str:
-        """Its name in the table and in plots."""
         return self.name or (Path(self.path).stem if self.path else self.kind)
 
     @model_validator(mode="after")
@@ -195,7 +191,6 @@ class Sweep(TomlTable):
 
     @property
     def base(self) -> Path:
-        """The folder of the sweep file."""
         return self._base
 
     @model_validator(mode="after")

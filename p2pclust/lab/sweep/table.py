@@ -95,23 +95,18 @@ def opened(path: Path) -> Iterator[FinishedCells]:
             exclusive_lock(file.fileno())
         except OSError as error:
             raise UsageError(f"{path}: another sweep writes it: wait for it, or choose another --out") from error
-        yield FinishedCells(file, _read(file, path))
-
-
-def _read(file: BinaryIO, path: Path) -> dict[str, dict[str, Any]]:
-    file.seek(0)
-    found: dict[str, dict[str, Any]] = {}
-    whole = 0
-    for number, line in enumerate(file, start=1):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            entry = json.loads(line)
-            found[entry["cell"]] = dict(entry["values"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(
-                f"{path}: line {number} is not a sweep's: choose another --out, or take that line out"
-            ) from error
-        whole += len(line)
-    file.truncate(whole)
-    return found
+        file.seek(0)
+        found: dict[str, dict[str, Any]] = {}
+        whole = 0
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                entry = json.loads(line)
+                found[entry["cell"]] = dict(entry["values"])
+            except (ValueError, TypeError, KeyError) as error:
+                wrong = f"{path}: line {number} is not a sweep's: choose another --out, or take that line out"
+                raise UsageError(wrong) from error
+            whole += len(line)
+        file.truncate(whole)
+        yield FinishedCells(file, found)

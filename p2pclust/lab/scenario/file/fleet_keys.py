@@ -26,7 +26,6 @@ class Device:
 
     @property
     def group(self) -> str:
-        """The name of its group."""
         return self.spec.name
 
 
@@ -127,7 +126,6 @@ class DeviceSpec(TomlTable):
 
     @property
     def costs(self) -> Battery | None:
-        """What its devices use, for the backends."""
         costs = self.battery or self.energy
         return None if costs is None else Battery(**costs.model_dump())
 
@@ -162,7 +160,6 @@ class FleetTable(TomlTable):
 
     @property
     def names(self) -> list[str]:
-        """The name of every peer, in the order of the file."""
         return [device.name for device in self.members]
 
     @model_validator(mode="after")
@@ -184,7 +181,6 @@ class FleetTable(TomlTable):
 
 
 def _names(spec: DeviceSpec) -> tuple[str, ...]:
-    """Return the names of a group's devices, with at least two digits so that they sort in order."""
     if spec.count is None:
         return (spec.name,)
     digits = max(2, len(str(spec.count)))

@@ -225,7 +225,6 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
 
 
 def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
-    """Check what depends on the data: the sizes of bounds and first centers, and the number of clusters."""
     bounds = scenario.data.bounds
     if bounds is not None and len(bounds) not in (1, n_features):
         raise DataError(f"[data]: bounds has {len(bounds)} pairs: expected 1, or {n_features} for as many features")
@@ -238,7 +237,6 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
 
 
 def _anchor_files(document: dict[str, Any], folder: Path) -> None:
-    """Make relative paths of data files relative to the scenario's folder."""
     fleet = document.get("fleet")
     overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
     for table, keys in ((overlay, ("path", "trace")), (fleet, ("availability",))):

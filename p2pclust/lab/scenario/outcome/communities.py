@@ -47,7 +47,6 @@ def own_numbers(spec: ScenarioJob, shares: Mapping[str, DataSet]) -> dict[str, i
 
 
 def _known(what: str, shares: Mapping[str, DataSet]) -> dict[str, NDArray[Any]]:
-    """Return the true labels of every peer; refuse data without labels."""
     known = {name: share.y for name, share in shares.items() if share.y is not None}
     for name in shares:
         if name not in known:

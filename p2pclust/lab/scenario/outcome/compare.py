@@ -37,7 +37,6 @@ class ComparedFigure:
 
     @property
     def differs(self) -> bool:
-        """Whether the values differ."""
         first, least = self.values[0], _ROUNDING.get(self.what, 0.0)
         if least and all(isinstance(value, int | float) and abs(value) <= least for value in self.values):
             return False
@@ -45,7 +44,6 @@ class ComparedFigure:
 
     @property
     def numbers(self) -> list[float]:
-        """The values that are numbers."""
         return [value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)]
 
     @property
@@ -131,7 +129,14 @@ def compare(results: Sequence[Result]) -> list[ComparedFigure]:
         keys = dict.fromkeys(key for parameters in asked for key in parameters)
         lines += _lines(f"{part}, as asked for", asked, [(key, key, "") for key in keys])
         lines += _lines(part, entries, _OF_JOB)
-    lines += [*_lines("cost", results, _OF_COST), *_expectations(results)]
+    lines += _lines("cost", results, _OF_COST)
+    known = [
+        [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
+        for result in results
+    ]
+    verdicts = [{item["what"]: bool(item["held"]) for item in items} for items in known]
+    for what in dict.fromkeys(what for held in verdicts for what in held):  # of any run: they may differ
+        lines.append(ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)))
     return [line for line in lines if any(value not in (None, "") for value in line.values)]
 
 
@@ -141,17 +146,6 @@ def _lines(part: str, of: Sequence[Result], measures: Sequence[_Measure]) -> lis
         get = value_at(where) if isinstance(where, str) else where
         found.append(ComparedFigure(part, what, tuple(_plain(get(one)) for one in of), unit))
     return found
-
-
-def _expectations(results: Sequence[Result]) -> list[ComparedFigure]:
-    """Return a line for each expectation of any run; runs may have different expectations."""
-    known = [
-        [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
-        for result in results
-    ]
-    verdicts = [{item["what"]: bool(item["held"]) for item in items} for items in known]
-    every = dict.fromkeys(what for held in verdicts for what in held)
-    return [ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
 
 
 def _dict(entry: Result, key: str) -> Mapping[str, Any]:
@@ -174,7 +168,6 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def _over_peers(reduced: Callable[[list[float]], float], key: str) -> Callable[[Result], float | None]:
-    """Return a measure over all peers: None if no peer has the value."""
     return lambda result: reduced(values) if (values := of_peers(result, key)) else None
 
 

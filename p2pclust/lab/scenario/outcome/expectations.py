@@ -80,7 +80,6 @@ def _lost(result: Result) -> int | None:
 
 
 def _identical(result: Result) -> bool | None:
-    """Return whether in every job all peers that finished hold the same bits; None if no peer finished one."""
     digests = [job.get("digests") for job in result.get("jobs", ())]
     if not digests or not all(digests):
         return None
@@ -238,7 +237,6 @@ def _all_hold(spec: ValueSpec, value: Any) -> bool:
 
 
 def _incomparable(spec: ValueSpec, value: Any) -> str:
-    """Return why a value could not be compared, or an empty string."""
     if value is None:
         return "this run does not have it"
     if not isinstance(value, bool | int | float | str):

@@ -47,7 +47,6 @@ def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed
 
 
 def _course(job: Result, peers: Result) -> Iterator[JobLine]:
-    """Return how the job went, and which peers took no part in some round."""
     if job["rounds"] is not None:
         limit = next((name for name in _LIMITS if name in job["parameters"]), "its last round")
         how = job["stops"] if job["converged"] else f"{limit} was reached"
@@ -132,7 +131,6 @@ def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
 
 
 def _damaged(job: Result) -> Iterator[JobLine]:
-    """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
     for one in job.get("damaged", ()):
         seen = f"named: {one['named']}" if one["named"] else "no peer could detect it"
         since = f"from round {one['round']} on, " if one["round"] else ""

@@ -56,7 +56,6 @@ class Done:
 
     @cached_property
     def locals_(self) -> list[Local]:
-        """The data as the protocols have them, in roster order."""
         if not self.job.by_columns:
             return [Local(share.X) for share in self.shares.values()]
         return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
@@ -78,7 +77,6 @@ class Done:
 
     @property
     def liars(self) -> tuple[str, ...]:
-        """The peers that a fault let lie."""
         return tuple(dict.fromkeys(one.peer for one in self.damage if one.lie))
 
     @property
@@ -193,7 +191,6 @@ def _why_apart(done: Done) -> str:
 
 
 def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
-    """Score the labels of all rows of the honest peers that contributed to the clustering, if true labels are known."""
     shares = list(done.shares.values())
     there = [peer for peer in there if list(done.shares)[peer] not in done.liars]
     truth = [y for peer in there if (y := shares[peer].y) is not None]

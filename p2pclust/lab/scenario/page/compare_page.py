@@ -55,7 +55,6 @@ def _bars(line: ComparedFigure, names: Sequence[str]) -> Drawing:
 
 
 def _curves(runs: Mapping[str, Result]) -> list[Picture]:
-    """Return pictures of how far the centers moved and of what each peer sent, with one line for each run."""
     pictures, names = [], [*runs]
     n_jobs = max(len(result["jobs"]) for result in runs.values())
     for number in range(n_jobs):

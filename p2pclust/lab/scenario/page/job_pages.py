@@ -47,7 +47,6 @@ def job_sections(story: JobStory) -> list[Section]:
 
 
 def _terms(story: JobStory) -> Section | None:
-    """Return every term with the reason why it ended; None if one peer aggregated from start to finish."""
     terms = story.terms
     if not terms or (len(terms) == 1 and terms[0].finished):
         return None

@@ -50,7 +50,6 @@ class JobRows:
 
     @cached_property
     def classes(self) -> list[str]:
-        """The names of the true classes, in order."""
         return [] if self.y is None else [str(kind) for kind in np.unique(self.y).tolist()]
 
     @cached_property

@@ -49,7 +49,6 @@ class RunStory:
 
     @cached_property
     def run(self) -> RunState:
-        """The state at the end."""
         links = None if self.overlay is None else self.overlay.links
         stages = [[stage.protocol for stage in job.stages] for job in self.jobs]
         return RunState.of(self.events, self.names, stages=stages, links=links, strangers=self.strangers)
@@ -77,17 +76,14 @@ class JobStory:
 
     @property
     def job(self) -> Job:
-        """The job document."""
         return self.run.jobs[self.number]
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """The job's entry in ``result.json``."""
         return cast("Mapping[str, Any]", self.run.result["jobs"][self.number])
 
     @property
     def found(self) -> JobResult | None:
-        """The job's result; None if the job was not submitted."""
         return self.run.found.jobs[self.number] if self.number < len(self.run.found.jobs) else None
 
     @property
@@ -98,7 +94,6 @@ class JobStory:
 
     @property
     def state(self) -> JobState:
-        """The last state of a job that has one."""
         assert self.came.state is not None
         return self.came.state
 
@@ -114,7 +109,6 @@ class JobStory:
 
     @property
     def done(self) -> bool:
-        """Whether there is a result."""
         return self.found is not None and self.found.state is not None and self.found.state.status == "done"
 
     @cached_property
