@@ -10,7 +10,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
@@ -80,7 +80,7 @@ def snapshot(scene: Scene, run: RunState, **said: Any) -> dict[str, Any]:
     if scene.testbed and job.centers_of:
         shown["plane"] = _plane(scene, job)
     if job.association is not None:
-        shown["graph"] = asdict(replace(job.association, phase=job.phase))
+        shown["graph"] = job.association | {"phase": job.phase}
     return shown
 
 

@@ -469,7 +469,10 @@ class RunState:
             return ""
         before = job.stage
         job.stage = job.stages[min(told.stage, len(job.stages) - 1)] if job.stages else ""
-        job.begin_round(told.round)
+        # A new aggregator repeats this round, and later ones, of an earlier one.
+        job.shift_of = {number: shift for number, shift in job.shift_of.items() if number < told.round}
+        job.objective_of = {number: value for number, value in job.objective_of.items() if number < told.round}
+        job.waits_for, job.waiting = None, ""
         job.tried.clear()
         job.round, job.contributors, job.phase = told.round, tuple(told.contributors), told.phase or ""
         for peer in self.peers.values():

@@ -24,7 +24,7 @@ from p2pclust.jobs.explain import explain
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.sweep.columns import AXES, MEASURES
-from p2pclust.lab.sweep.spec import OverlayChoice, Sweep, SweptFault
+from p2pclust.lab.sweep.spec import Sweep, SweptFault
 from p2pclust.overlay.overlay import Overlay, make_overlay
 from p2pclust.protocols.engine import random_streams
 
@@ -98,10 +98,19 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
         If a file of the grid cannot be used.
     """
     grid, own = sweep.grid, [axis for axis in MEASURES[sweep.measure].axes if axis not in ("overlay", "peers", "seed")]
-    settings = _canonical(_settings(sweep))
+    shared: dict[str, Any] = {"fleet": sweep.fleet.model_dump()}
+    if sweep.data is not None:
+        shared |= {"data": sweep.data, "job": sweep.job}
+    if sweep.measure == "recovery":
+        shared["fault"] = (sweep.fault or SweptFault()).model_dump()
+    settings = _canonical({"tolerance": sweep.tolerance or 1e-6} if sweep.measure == "mixing" else shared)
     found = []
     for choice in grid.overlay:
-        options, sizes = _placed(choice, sweep)
+        options, sizes = _canonical(choice.options), grid.peers
+        if choice.kind == "file":
+            path = str(sweep.base / choice.options["path"])
+            overlay = make_overlay("file", (), random_streams.linking(0), path=path)
+            options, sizes = _canonical({"names": overlay.names, "links": overlay.links}), (overlay.n_peers,)
         for peers, *values, seed in itertools.product(sizes, *(getattr(grid, axis) for axis in own), grid.seed):
             axes = tuple(zip(own, values, strict=True))
             found.append(Cell(sweep.measure, choice.label, choice.kind, options, peers, seed, axes, settings))
@@ -147,24 +156,6 @@ def scenario_of(cell: Cell) -> Scenario:
             "jobs": [{"protocol": cell.axis("protocol"), **collect, **fixed["job"]}],
         }
     )
-
-
-def _placed(choice: OverlayChoice, sweep: Sweep) -> tuple[str, tuple[int, ...]]:
-    if choice.kind != "file":
-        return _canonical(choice.options), sweep.grid.peers
-    overlay = make_overlay("file", (), random_streams.linking(0), path=str(sweep.base / choice.options["path"]))
-    return _canonical({"names": overlay.names, "links": overlay.links}), (overlay.n_peers,)
-
-
-def _settings(sweep: Sweep) -> dict[str, Any]:
-    if sweep.measure == "mixing":
-        return {"tolerance": sweep.tolerance or 1e-6}
-    found: dict[str, Any] = {"fleet": sweep.fleet.model_dump()}
-    if sweep.data is not None:
-        found |= {"data": sweep.data, "job": sweep.job}
-    if sweep.measure == "recovery":
-        found["fault"] = (sweep.fault or SweptFault()).model_dump()
-    return found
 
 
 def _check_job(cell: Cell, where: str) -> None:

@@ -122,9 +122,8 @@ def _of_rows(done: Done) -> dict[str, Any]:
     centers = summaries.raw_centers(done.state)
     # Over all rows that were used, also the damaged ones.
     ranges = _ranges([*locals_, *(rows for _, _, rows in done.later if not rows.problem)])
-    entry |= {"centers": centers.tolist(), "harm": None}
-    if done.later:
-        entry["harm"] = done.attempt(lambda: _harm(done, centers))
+    harm = done.attempt(lambda: _harm(done, centers)) if done.later else None
+    entry |= {"centers": centers.tolist(), "harm": harm}
     entry |= done.attempt(lambda: _against_pooling(done, centers, ranges)) or {}
     rows = [locals_[peer] for peer in there]
     if best := done.attempt(lambda: best_pooled(done.job, done.state, rows)):
@@ -211,11 +210,10 @@ def _scores(truth: Sequence[NDArray[Any]], own: Sequence[NDArray[Any]]) -> dict[
 
 
 def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
-    whole = (
-        runner.pooled if runner.clustering_stage(done.job)[1].lossless else lambda *run: runner.pooled_run(*run).centers
-    )
+    run = (done.job, done.locals_, done.state.log, (), done.groups)
+    lossless = runner.clustering_stage(done.job)[1].lossless
     try:
-        sound = whole(done.job, done.locals_, done.state.log, (), done.groups)
+        sound = runner.pooled(*run) if lossless else runner.pooled_run(*run).centers
     except UsageError:
         return None  # with undamaged rows a peer that contributed would have abstained
     ranges = _ranges(done.locals_)
