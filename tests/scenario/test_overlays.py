@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.file.load import check_backend, load_scenario, make_links, make_moves
+from p2pclust.lab.scenario.file.load import check_backend, load_scenario, make_moves, starting_overlay
 from p2pclust.overlay import LinkChange
 
 TEXT = """
@@ -37,26 +37,27 @@ def scenario_of(tmp_path: Path) -> Callable[..., str]:
 
 
 def test_neighbours_by_name(scenario_of: Callable[..., str]) -> None:
-    links = make_links(load_scenario(scenario_of('kind = "ring"')))
-    assert links is not None
-    assert links["peer-01"] == ("peer-02", "peer-06")
-    assert make_links(load_scenario(scenario_of('kind = "full"'))) is None
+    overlay = starting_overlay(load_scenario(scenario_of('kind = "ring"')))
+    assert overlay is not None
+    assert overlay.neighbours("peer-01") == ("peer-02", "peer-06")
+    assert starting_overlay(load_scenario(scenario_of('kind = "full"'))) is None
 
 
 def test_the_seed_draws_it(scenario_of: Callable[..., str]) -> None:
     file = scenario_of('kind = "regular"', "neighbours = 3")
-    drawn = [make_links(load_scenario(file, seed=seed)) for seed in (1, 1, 2, 3, 4)]
-    assert drawn[0] == drawn[1]
-    assert any(links != drawn[0] for links in drawn[2:])
+    drawn = [starting_overlay(load_scenario(file, seed=seed)) for seed in (1, 1, 2, 3, 4)]
+    links = [None if overlay is None else overlay.links for overlay in drawn]
+    assert links[0] == links[1]
+    assert any(other != links[0] for other in links[2:])
 
 
 def test_a_file_lies_beside_the_scenario(scenario_of: Callable[..., str], tmp_path: Path) -> None:
     names = [f"peer-{i:02d}" for i in range(1, 7)]
     pairs = [f"{a} {b}" for a, b in pairwise(names)]
     (tmp_path / "line.edges").write_text("\n".join(pairs), encoding="utf-8")
-    links = make_links(load_scenario(scenario_of('kind = "file"', 'path = "line.edges"')))
-    assert links is not None
-    assert [len(links[name]) for name in names] == [1, 2, 2, 2, 2, 1]
+    overlay = starting_overlay(load_scenario(scenario_of('kind = "file"', 'path = "line.edges"')))
+    assert overlay is not None
+    assert [len(overlay.neighbours(name)) for name in names] == [1, 2, 2, 2, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_what_cannot_be_of_these_devices_is_refused(
     scenario_of: Callable[..., str], lines: list[str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        make_links(load_scenario(scenario_of(*lines)))
+        starting_overlay(load_scenario(scenario_of(*lines)))
 
 
 def test_in_one_process_there_are_no_links(scenario_of: Callable[..., str]) -> None:
@@ -102,9 +103,9 @@ def test_a_trace_lies_beside_the_scenario_and_begins_at_its_links(
     for kind in ("line", "full"):
         scenario = load_scenario(scenario_of(f'kind = "{kind}"', 'trace = "walk.csv"'))
         assert make_moves(scenario) == (LinkChange(1.5, "peer-01", "peer-02", False),)
-        links = make_links(scenario)
-        assert links is not None
-        assert "peer-02" in links["peer-01"]
+        overlay = starting_overlay(scenario)
+        assert overlay is not None
+        assert "peer-02" in overlay.neighbours("peer-01")
         with pytest.raises(UsageError, match="no links"):
             check_backend(scenario, "in-process")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from p2pclust.errors import UsageError
-from p2pclust.lab.sweep.places import check_place, peer_at
+from p2pclust.lab.sweep.places import peer_at
+from p2pclust.lab.sweep.spec import Grid
 from p2pclust.overlay.overlay import Overlay
 
 #: Two triangles, a b c and e f g, with d between them; h hangs at g.
@@ -53,5 +54,5 @@ def test_drawn() -> None:
 
 @pytest.mark.parametrize("place", ["middle", "betweenness:0", "closeness", "closeness:-1", "betweenness:x", ""])
 def test_what_is_no_place(place: str) -> None:
-    with pytest.raises(UsageError, match="expected central, peripheral, random, cut-vertex"):
-        check_place(place)
+    with pytest.raises(ValidationError, match="expected elected, or central, peripheral, random, cut-vertex"):
+        Grid.model_validate({"overlay": "ring", "aggregator": place})

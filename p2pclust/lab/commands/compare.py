@@ -12,7 +12,7 @@ from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun
+    from p2pclust.lab.scenario.outcome.compare import ComparedFigure
 
 
 def compare(
@@ -39,7 +39,7 @@ def compare(
     from p2pclust.lab.scenario.outcome.compare import read_runs  # noqa: PLC0415
 
     runs = read_runs(results)
-    lines = [line for line in compared(runs) if line.differs or not differing]
+    lines = [line for line in compared([*runs.values()]) if line.differs or not differing]
     if out is not None:
         from p2pclust.lab.pictures import canvas  # noqa: PLC0415
         from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
@@ -52,12 +52,12 @@ def compare(
         if not canvas.can_draw():
             note(f"{out.name} has {canvas.INSTALL}")
     if as_json:
-        put_json({"runs": [run.name for run in runs], "lines": [line.to_dict() for line in lines]})
+        put_json({"runs": [*runs], "lines": [line.to_dict() for line in lines]})
     else:
-        _print(runs, lines)
+        _print([*runs], lines)
 
 
-def _print(runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
+def _print(names: Sequence[str], lines: Sequence[ComparedFigure]) -> None:
     from rich.table import Table  # noqa: PLC0415 - half of all imports that --help would need
     from rich.text import Text  # noqa: PLC0415
 
@@ -66,14 +66,14 @@ def _print(runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None
     console = stdout()
     made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     made.add_column("", no_wrap=True)
-    for run in runs:
-        made.add_column(run.name, overflow="fold", min_width=min(len(run.name), 24))
+    for name in names:
+        made.add_column(name, overflow="fold", min_width=min(len(name), 24))
     made.add_column("differs", no_wrap=True)
     part = ""
     for line in lines:
         if line.part != part:
             part = line.part
-            made.add_row(*[""] * (len(runs) + 2)) if made.row_count else None
+            made.add_row(*[""] * (len(names) + 2)) if made.row_count else None
             made.add_row(Text(part, style="bold underline"))
         style = "bold yellow" if line.differs else "dim"
         values = [Text(shown(value, line.unit), style=style) for value in line.values]

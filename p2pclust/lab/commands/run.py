@@ -78,7 +78,7 @@ def run(
     """
     from p2pclust.lab.commands.examples import list_examples  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.lab.scenario.file.load import load_scenario, too_many_processes  # noqa: PLC0415
     from p2pclust.lab.scenario.outcome.folder import default_directory  # noqa: PLC0415
 
     if schema:
@@ -94,6 +94,8 @@ def run(
     # Only the name of the directory depends on the wall clock.
     directory = out or default_directory(scenario.stem, datetime.now())
     check_folder(directory, overwrite=overwrite)
+    if backend in (BackendName.PROCESSES, BackendName.NAMESPACES) and (warning := too_many_processes(checked)):
+        note(f"warning: {warning}", "yellow")
     events = directory / "events.jsonl"
     try:
         console = stderr() if as_json else stdout()

@@ -7,6 +7,7 @@ here, before they are sent and after they were received.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from p2pclust.transport.links import Counters, Lane, Links, Receive
 from p2pclust.transport.roster import Roster
 
 
+@dataclass(eq=False)
 class BreakableLinks:
     """Links of one peer that can be cut or made lossy; implements `p2pclust.transport.links.Links`.
 
@@ -32,14 +34,13 @@ class BreakableLinks:
     [('c', [b'heard'], <Lane.CONTROL: 0>)]
     """
 
-    def __init__(self, receive: Receive, rng: np.random.Generator) -> None:
-        self._receive = receive
-        self._rng = rng
-        self._links: Links
-        self.counters = Counters()
-        self.deaf: frozenset[str] = frozenset()
-        self.mute: frozenset[str] = frozenset()
-        self.loss = 0.0
+    receive: Receive
+    rng: np.random.Generator
+    counters: Counters = field(default_factory=Counters)
+    deaf: frozenset[str] = frozenset()
+    mute: frozenset[str] = frozenset()
+    loss: float = 0.0
+    _links: Links = field(init=False, repr=False)
 
     def wrap(self, links: Links) -> BreakableLinks:
         """Use these links, and their counters: a message that is lost after it was sent counts as sent."""
@@ -73,10 +74,10 @@ class BreakableLinks:
         if source in self.deaf or self._loses():
             self.counters.drop("not received: lost on the way")
         else:
-            self._receive(source, frames, lane)
+            self.receive(source, frames, lane)
 
     def _loses(self) -> bool:
-        return self.loss > 0 and float(self._rng.random()) < self.loss
+        return self.loss > 0 and float(self.rng.random()) < self.loss
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
         """Return True if the peer's port refuses; never across a cut."""

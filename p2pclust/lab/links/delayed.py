@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from p2pclust.lab.links.shaping import Line, Shape, pair_of_lines
@@ -22,6 +23,7 @@ _LEARNING = 0.1  # weight of the last wake-up's lateness
 _MOST_LATE_S = 0.01  # more than that was a pause, and does not predict the next wake-up
 
 
+@dataclass
 class Delayed:
     """One direction of our own link.
 
@@ -30,25 +32,21 @@ class Delayed:
     message that comes out, `on_lost` the numbers of messages and bytes that were lost.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, line: Line[tuple[str, list[bytes], Lane]], counters: Counters,
-        release: Release, on_lost: Callable[[int, int], None] = lambda messages, n_bytes: None,
-    ) -> None:  # fmt: skip
-        self._loop = loop
-        self.line = line
-        self._counters = counters
-        self._release = release
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = math.inf  # the instant of the timer
-        self._late_s = 0.0005
-        self._on_lost = on_lost
-        self._lost = (0, 0)
+    loop: asyncio.AbstractEventLoop
+    line: Line[tuple[str, list[bytes], Lane]]
+    counters: Counters
+    release: Release
+    on_lost: Callable[[int, int], None] = lambda messages, n_bytes: None
+    _timer: asyncio.TimerHandle | None = None
+    _due: float = math.inf  # the instant of the timer
+    _late_s: float = 0.0005
+    _lost: tuple[int, int] = (0, 0)
 
     def push(self, n_bytes: int, lane: Lane, peer: str, frames: list[bytes], rate_before: float) -> bool:
         """Put a message onto the line; return False if its queue is full."""
-        taken = self.line.push(self._loop.time(), n_bytes, lane, peer, (peer, frames, lane), rate_before)
+        taken = self.line.push(self.loop.time(), n_bytes, lane, peer, (peer, frames, lane), rate_before)
         if not taken:
-            self._counters.drop("lost: the queue of the shaped link is full")
+            self.counters.drop("lost: the queue of the shaped link is full")
         self._plan()
         return taken
 
@@ -57,7 +55,7 @@ class Delayed:
         self._stop()
         for message in self.line.flush():
             if flush:
-                self._release(*message)
+                self.release(*message)
 
     def _plan(self) -> None:
         at = self.line.next_at
@@ -65,7 +63,7 @@ class Delayed:
             self._stop()
             self._due = at
             if at < math.inf:
-                self._timer = self._loop.call_at(at - self._late_s, self._look)
+                self._timer = self.loop.call_at(at - self._late_s, self._look)
 
     def _stop(self) -> None:
         self._due = math.inf
@@ -74,7 +72,7 @@ class Delayed:
             self._timer = None
 
     def _look(self) -> None:
-        now, due = self._loop.time(), self._due
+        now, due = self.loop.time(), self._due
         assert self._timer is not None
         late_s = now - self._timer.when()
         if late_s < _MOST_LATE_S:
@@ -84,11 +82,11 @@ class Delayed:
         if self.line.lost > self._lost[0]:
             messages, n_bytes = self.line.lost - self._lost[0], self.line.lost_bytes - self._lost[1]
             self._lost = (self.line.lost, self.line.lost_bytes)
-            self._counters.drop("lost: on the shaped link", messages)
-            self._on_lost(messages, n_bytes)
+            self.counters.drop("lost: on the shaped link", messages)
+            self.on_lost(messages, n_bytes)
         self._plan()
         for message in arrived:
-            self._release(*message)
+            self.release(*message)
 
 
 class OwnLink:

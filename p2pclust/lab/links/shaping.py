@@ -206,7 +206,6 @@ class Line(Generic[T]):
         return None
 
     def _settle(self, now: float) -> None:
-        """Let the messages that are over the line by now travel."""
         while (head := self._on_the_line()) is not None:
             ends = self._began + head.left / self.way.rate
             if ends > now:

@@ -128,6 +128,7 @@ class AnswerReader:
             yield RunEvent(t, asked, "waiting", WaitsForMajority(named, None, present, of))
 
 
+@dataclass
 class FleetFollower:
     """Asks peers, one at a time, and gives what they answer to a page.
 
@@ -135,15 +136,16 @@ class FleetFollower:
     `job`, the id of a job or of its series, only that one is shown, else the newest.
     """
 
-    def __init__(
-        self, clients: Sequence[Connection], shown: FollowedRun, now: Callable[[], float], job: str = ""
-    ) -> None:  # fmt: skip
-        self._clients, self._shown, self._now = clients, shown, now
-        self._reader = AnswerReader(job)
-        self._at = 0  # which client is asked
-        self._turn = 0  # of the others
-        self._silent: dict[Connection, float] = {}  # those that did not answer, and when
-        self._began = now()
+    clients: Sequence[Connection]
+    shown: FollowedRun
+    now: Callable[[], float]
+    job: str = ""
+    _at: int = 0  # which client is asked
+    _turn: int = 0  # of the others
+    _silent: dict[Connection, float] = field(default_factory=dict)  # those that did not answer, and when
+
+    def __post_init__(self) -> None:
+        self._reader, self._began = AnswerReader(self.job), self.now()
 
     def follow(self, stop: threading.Event) -> None:
         """Ask until `stop` is set."""
@@ -152,32 +154,32 @@ class FleetFollower:
                 self.ask()
                 self.ask_another()
         finally:
-            for client in self._clients:
+            for client in self.clients:
                 client.close()
 
     def ask(self) -> None:
         """Ask the peer that answered last, and if it does not, each of the others once."""
         why = ""
-        for _ in self._clients:
-            client = self._clients[self._at]
+        for _ in self.clients:
+            client = self.clients[self._at]
             try:
                 answer = client.ask("status", within_s=_ANSWER_S)
-                found = self._reader.events(self._now() - self._began, answer)
+                found = self._reader.events(self.now() - self._began, answer)
                 events = [event for one in found for event in self._known(client, one)]
             except P2PClustError as error:
                 why = why or str(error)
                 client.close()
-                self._at = (self._at + 1) % len(self._clients)
+                self._at = (self._at + 1) % len(self.clients)
                 continue
             self._take(events)
-            self._shown.say(asked=str(answer["peer"]), trouble="")
+            self.shown.say(asked=str(answer["peer"]), trouble="")
             return
-        self._shown.say(asked="", trouble=f"no peer answers: {why}")
+        self.shown.say(asked="", trouble=f"no peer answers: {why}")
 
     def ask_another(self) -> None:
         """Ask one of the other peers what only it knows; each in turn, and one that was silent not again for a while."""
-        self._turn = (self._turn + 1) % len(self._clients)
-        client, now = self._clients[self._turn], self._now()
+        self._turn = (self._turn + 1) % len(self.clients)
+        client, now = self.clients[self._turn], self.now()
         if self._turn == self._at or now - self._silent.get(client, -_AGAIN_S) < _AGAIN_S:
             return
         try:
@@ -190,7 +192,7 @@ class FleetFollower:
 
     def _take(self, events: Iterable[RunEvent]) -> None:
         for event in events:
-            with self._shown.changing() as run:
+            with self.shown.changing() as run:
                 run.take(event)
 
     def _known(self, client: Connection, event: RunEvent) -> list[RunEvent]:
@@ -205,18 +207,15 @@ class FleetFollower:
             state, main = JobState.decode(fetch(client, event.job, "state")), job_of(found["mathematics"]).main
         except P2PClustError:  # the peer moved on, or cannot read it now: the round is shown without
             return [event]
-        return [*elected, replace(event, what=_completed(event.what, state, main))]
-
-
-def _completed(closed: Combined, state: JobState, main: int) -> Combined:
-    """Add what a state says of the rounds before it."""
-    if state.log:
-        there = [closed.contributors[index] for index in state.log[-1].contributors]
-        closed = replace(closed, contributors=there, round=state.round - 1)
-    if "objectives" in state.arrays:
-        closed = replace(closed, objective=float(state.arrays["objectives"].min()))
-    shifts = summaries.shifts(state)
-    # Of the clustering, which may be over: the rounds of the stage after it come last.
-    last = state.round - (0 if state.stage == main else state.stage_round)
-    history = {last - len(shifts) + at: shift for at, shift in enumerate(shifts) if shift is not None}
-    return replace(closed, shifts=history) if history else closed
+        closed = event.what
+        if state.log:
+            there = [closed.contributors[index] for index in state.log[-1].contributors]
+            closed = replace(closed, contributors=there, round=state.round - 1)
+        if "objectives" in state.arrays:
+            closed = replace(closed, objective=float(state.arrays["objectives"].min()))
+        shifts = summaries.shifts(state)
+        # Of the clustering, which may be over: the rounds of the stage after it come last.
+        last = state.round - (0 if state.stage == main else state.stage_round)
+        if history := {last - len(shifts) + at: shift for at, shift in enumerate(shifts) if shift is not None}:
+            closed = replace(closed, shifts=history)
+        return [*elected, replace(event, what=closed)]

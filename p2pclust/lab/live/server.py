@@ -84,7 +84,6 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
         if self.host == "localhost":
             return True
         try:
@@ -104,19 +103,16 @@ class Address:
         raise UsageError(f"--serve {self.host}:{self.port}: cannot listen there ({why}): choose another address")
 
     def url(self, port: int) -> str:
-        """Return the address to open in a browser; for a wildcard, that of this machine."""
-        host = _own_number() if self.host in ("0.0.0.0", "::") else self.host
+        """Return the address to open in a browser; for a wildcard, a number of this machine that others may reach."""
+        host = self.host
+        if host in ("0.0.0.0", "::"):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.connect(("192.0.2.1", 9))  # reserved for documents; nothing is sent
+                    host = str(probe.getsockname()[0])
+                except OSError:
+                    host = "127.0.0.1"
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-
-
-def _own_number() -> str:
-    """Return a number of this machine that others may reach; loopback if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # reserved for documents; nothing is sent
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
 
 
 class LivePage:
@@ -141,17 +137,14 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """The address to open, with the token if there is one."""
         return self._address.url(self.port) + (f"?token={self._token}" if self._token else "")
 
     def __enter__(self) -> LivePage:
-        """Start to serve."""
         self._thread.start()
         self._began.wait(_START_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Send every browser the last snapshot, and end."""
         self._loop.call_soon_threadsafe(self._end)
         self._thread.join(_START_S)
 
@@ -207,7 +200,9 @@ class LivePage:
         """Answer only those who may ask; every answer has the headers that keep the page to itself."""
         if not names_this_host(request.headers.get("Host", ""), self._address.host):
             answer: web.StreamResponse = web.Response(status=403, text="use the address that the command printed\n")
-        elif self._token and not self._known(request):
+        elif self._token and not secrets.compare_digest(
+            request.cookies.get(self._cookie, "").encode(), self._token.encode()
+        ):
             answer = self._admit(request)
         else:
             try:
@@ -217,9 +212,6 @@ class LivePage:
         if not answer.prepared:
             answer.headers.update(_HEADERS)
         return answer
-
-    def _known(self, request: web.Request) -> bool:
-        return secrets.compare_digest(request.cookies.get(self._cookie, "").encode(), self._token.encode())
 
     @property
     def _cookie(self) -> str:

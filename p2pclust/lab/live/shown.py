@@ -10,14 +10,14 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
 from p2pclust.lab.run.state import RunState
-from p2pclust.lab.run.views import JobView, PeerView
+from p2pclust.lab.run.views import JobView
 
 _MOST_POINTS: Final = 300  # of one line in a chart
 _MOST_MARKS: Final = 120
@@ -50,7 +50,11 @@ def snapshot(scene: Scene, run: RunState, **said: Any) -> dict[str, Any]:
         "asked": "", "player": None, **said,
         "devices": [
             {name: getattr(peer, name) for name in _OF_PEER}
-            | {"role": _role(peer, waited), "at": scene.places.get(peer.name)}
+            | {
+                "role": "aggregates" if peer.term is not None and peer.status not in ("lost", "down", "left")
+                else "waited" if peer.name in waited else "",
+                "at": scene.places.get(peer.name),
+            }
             for peer in run.peers.values()
         ],
         "links": None if run.links is None else sorted(
@@ -76,7 +80,7 @@ def snapshot(scene: Scene, run: RunState, **said: Any) -> dict[str, Any]:
     if scene.testbed and job.centers_of:
         shown["plane"] = _plane(scene, job)
     if job.association is not None:
-        shown["graph"] = asdict(replace(job.association, phase=job.phase))
+        shown["graph"] = job.association | {"phase": job.phase}
     return shown
 
 
@@ -95,12 +99,6 @@ def thinned(number: int, most: int) -> list[int]:
     return kept if not kept or kept[-1] == number - 1 else [*kept, number - 1]
 
 
-def _role(peer: PeerView, waited: set[str]) -> str:
-    if peer.term is not None and peer.status not in ("lost", "down", "left"):
-        return "aggregates"
-    return "waited" if peer.name in waited else ""
-
-
 def _line(by_round: Mapping[int, float]) -> tuple[list[int], list[float]]:
     rounds = sorted(number for number, value in by_round.items() if math.isfinite(value))
     kept = [rounds[place] for place in thinned(len(rounds), _MOST_POINTS)]
@@ -108,7 +106,6 @@ def _line(by_round: Mapping[int, float]) -> tuple[list[int], list[float]]:
 
 
 def _plane(scene: Scene, job: JobView) -> dict[str, Any]:
-    """Return the centers' paths in the two columns in which they are farthest apart, and the box of all centers."""
     rounds = list(job.centers_of.values())
     kept = [rounds[number] for number in thinned(len(rounds), _MOST_PATH)]
     paths = [[centers[own] for centers in kept if own < len(centers)] for own in range(len(kept[-1]))]
@@ -202,7 +199,6 @@ class Replay(FollowedRun):
 
     @property
     def end(self) -> float:
-        """The time of the last event."""
         return self._times[-1] if self._times else 0.0
 
     def tick(self) -> None:

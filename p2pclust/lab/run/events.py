@@ -181,10 +181,8 @@ class RunEvent:
 
     @property
     def job(self) -> str:
-        """The job that it is about; empty if none."""
         return str(getattr(self.what, "job", ""))
 
     @property
     def within(self) -> bool:
-        """Whether it is about a job within a job."""
         return getattr(self.what, "within", None) is not None

@@ -6,11 +6,11 @@ The terminal and the live page show it while events arrive; pictures and tables 
 from __future__ import annotations
 
 import itertools
+import math
 import signal
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from p2pclust.hosts.events import Combined
 from p2pclust.lab.run import events
@@ -43,18 +43,33 @@ _LINES: Final[Mapping[str, str]] = {
 }
 
 ASLEEP: Final = "asleep"
-_BACK: Final = ("resume", "join")
-_TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data", "lie")  # ends at another moment, or never
-_WAS: Final = ("kill", "restart", "pause", "cut", "slow")
-#: What a fault does, in words, and the status of its victim from then on, if that changes.
-_FAULTS: Final[Mapping[str, tuple[str, str]]] = {
-    "kill": ("killed", "lost"), "drain": ("has an empty battery", "lost"), "restart": ("killed, to come back", "down"),
-    "pause": ("paused", "paused"), "resume": ("resumed", "alive"), "join": ("joins", ""), "leave": ("leaves", ""),
-    "cut": ("cut off", ""), "heal": ("no longer cut off", ""), "slow": ("slowed down", ""),
-    "drop": ("loses messages", ""), "corrupt-data": ("works with damaged rows", ""), "lie": ("lies about its rows", ""),
-    "revoke": ("is revoked", "lost"),
-}  # fmt: skip
-_GOES: Final = ("kill", "drain", "restart", "pause", "leave", "revoke")
+
+
+class _Fault(NamedTuple):
+    """What a fault does, in words, and why its victim aggregates no longer; empty if that may continue."""
+
+    done: str
+    why: str
+    kind: str = ""  # goes: away, back, or in trouble until another moment or for good
+    status: str = ""  # of the victim from then on, if that changes
+
+
+_FAULTS: Final[Mapping[str, _Fault]] = {
+    "kill": _Fault("killed", "was killed", "away", "lost"),
+    "drain": _Fault("has an empty battery", "has an empty battery", "away", "lost"),
+    "restart": _Fault("killed, to come back", "was killed", "away", "down"),
+    "pause": _Fault("paused", "was paused", "away", "paused"),
+    "resume": _Fault("resumed", "", "back", "alive"),
+    "join": _Fault("joins", "", "back"),
+    "leave": _Fault("leaves", "leaves", "away"),
+    "revoke": _Fault("is revoked", "is revoked", "away", "lost"),
+    "cut": _Fault("cut off", "was cut off", "trouble"),
+    "heal": _Fault("no longer cut off", ""),
+    "slow": _Fault("slowed down", "was slowed down", "trouble"),
+    "drop": _Fault("loses messages", "loses messages", "trouble"),
+    "corrupt-data": _Fault("works with damaged rows", "works with damaged rows", "trouble"),
+    "lie": _Fault("lies about its rows", "lies about its rows", "trouble"),
+}
 
 Link = tuple[str, str]
 
@@ -101,7 +116,6 @@ class RunState:
         #: By peer, when it first reported that it refused a stranger.
         self.refusals: dict[str, float] = {}
         self._terms: dict[str, list[Term]] = {}  # by job
-        self._open: dict[str, Term] = {}  # by job
         self._short: dict[str, str] = {}  # by job: how many peers were in reach since the last election
         self._sees: dict[str, set[str]] = {name: set() for name in names}
         self._all_linked = False
@@ -119,21 +133,15 @@ class RunState:
 
     def closed(self) -> RunState:
         """End all spans and terms that are open; nothing happens after it."""
-
-        def ended(spans: list[Span]) -> list[Span]:
-            return [replace(span, end=min(span.end, self.t)) for span in spans]
-
-        for peer in self.peers.values():
-            peer.away, peer.troubled = ended(peer.away), ended(peer.troubled)
-        self.linked = {link: ended(spans) for link, spans in self.linked.items()}
-        self.waits = ended(self.waits)
-        for job in list(self._open):
+        of_peers = [spans for peer in self.peers.values() for spans in (peer.away, peer.troubled)]
+        for spans in (*of_peers, *self.linked.values(), self.waits):
+            _end(spans, self.t)
+        for job in self._terms:
             self._end_term(job, self.t)
         return self
 
     @property
     def terms(self) -> list[Term]:
-        """The terms of all jobs, by their starts."""
         found = [term for of_job in self._terms.values() for term in of_job]
         return sorted(found, key=lambda term: (term.start, term.job))
 
@@ -149,7 +157,6 @@ class RunState:
 
     @property
     def groups(self) -> list[GroupView]:
-        """Every class of devices, in the order of its first peer."""
         found = []
         for name in dict.fromkeys(peer.group for peer in self.peers.values()):
             own = [peer.status for peer in self.peers.values() if peer.group == name]
@@ -226,7 +233,7 @@ class RunState:
         peer.lives += 1
         peer.status, peer.noticed, peer.silent = "alive", False, False
         peer.began, peer.gone = event.t if peer.began is None else peer.began, None
-        _end_last(peer.away, event.t)
+        _end(peer.away[-1:], event.t)
         return "" if peer.lives == 1 else f"{peer.name} is back, from its disk"
 
     def _on_left(self, event: RunEvent, _: events.DeviceNews) -> None:
@@ -273,34 +280,31 @@ class RunState:
         return f"{len(self.peers)} peers linked to each other"
 
     def _on_fault(self, event: RunEvent, told: events.FaultStruck) -> str:
-        done, status = _FAULTS.get(told.do, (told.do, ""))
+        fault = _FAULTS.get(told.do, _Fault(told.do, told.do))
         peer, who = self._peer(event.peer), list(told.who) or [event.peer]
-        peer.status = status or peer.status
-        line = f"{', '.join(who)} {done}{told.moment}"
-        if told.do in _GOES:
-            self._goes(peer, event.t, done)
-        elif told.do in _BACK:
-            _end_last(peer.away, event.t)
-        for victim in map(self._peer, who):
+        peer.status = fault.status or peer.status
+        if fault.kind == "away":
+            self._goes(peer, event.t, fault.done)
+        elif fault.kind == "back":
+            _end(peer.away[-1:], event.t)
+        again = ", and started again later" if told.do == "restart" else ""
+        for name in who:
+            troubled = self._peer(name).troubled
             if told.do == "heal":
-                _relieve(victim, "cut", event.t)
-            elif told.do in _TROUBLE and not any(span.what == done and span.end > event.t for span in victim.troubled):
-                victim.troubled.append(Span(event.t, what=done))
-        if told.do not in (*_BACK, "heal"):
-            struck = f"was {_FAULTS['kill' if told.do == 'restart' else told.do][0]}" if told.do in _WAS else done
-            again = ", and started again later" if told.do == "restart" else ""
-            for name in who:
-                self._stopped(event, f"{name} {struck}{told.moment}{again}", name)
-        return line
+                _relieve(troubled, "cut", event.t)
+            elif fault.kind == "trouble" and not any(one.what == fault.done and one.end > event.t for one in troubled):
+                troubled.append(Span(event.t, what=fault.done))
+            if fault.why:
+                self._stopped(event, f"{name} {fault.why}{told.moment}{again}", name)
+        return f"{', '.join(who)} {fault.done}{told.moment}"
 
     def _on_recovered(self, event: RunEvent, told: events.DeviceNews) -> None:
         # Only one of the peers that were cut off together is named.
         for peer in self.peers.values() if told.reason == "cut" else [self._peer(event.peer)]:
-            _relieve(peer, told.reason, event.t)
+            _relieve(peer.troubled, told.reason, event.t)
 
     def _on_asleep(self, event: RunEvent, told: events.DeviceNews) -> None:
-        """Follow the sleep of a device, which is part of its day and needs no line."""
-        peer = self._peer(event.peer)
+        peer = self._peer(event.peer)  # sleep is part of a device's day and needs no line
         if peer.status in ("alive", "asleep"):
             peer.status = "asleep"
         self._goes(peer, event.t, f"{ASLEEP}: {told.reason}")
@@ -312,24 +316,24 @@ class RunState:
             peer.status = "alive"
         # A device's plan continues after its peer has died.
         if peer.away and peer.away[-1].what.startswith(ASLEEP):
-            _end_last(peer.away, event.t)
+            _end(peer.away[-1:], event.t)
 
     def _on_resumed(self, event: RunEvent, _: events.DeviceNews) -> str:
         peer = self._peer(event.peer)
         peer.status = "alive"
-        _end_last(peer.away, event.t)
+        _end(peer.away[-1:], event.t)
         return f"{event.peer} resumed"
 
     def _goes(self, peer: PeerView, t: float, what: str) -> None:
         """Begin a span without a peer; a dead aggregator's term ends, that of a paused or sleeping one may continue."""
         asleep = what.startswith(ASLEEP)
         if not asleep and peer.away and peer.away[-1].what.startswith(ASLEEP):
-            _end_last(peer.away, t)  # it failed while asleep: the sleep ends here
+            _end(peer.away[-1:], t)  # it failed while asleep: the sleep ends here
         if not peer.away or peer.away[-1].end <= t:
             peer.away.append(Span(t, what=what))
-        if not asleep and what != _FAULTS["pause"][0]:
-            for job in [job for job, term in self._open.items() if term.peer == peer.name]:
-                self._end_term(job, t)
+        if not asleep and what != _FAULTS["pause"].done:
+            for job in self._terms:
+                self._end_term(job, t, peer.name)
 
     def _on_enrolled(self, event: RunEvent, _: events.DeviceNews) -> None:
         self.peers.setdefault(event.peer, PeerView(event.peer))
@@ -355,8 +359,7 @@ class RunState:
         return f"{event.peer} refuses a stranger with the key {told.print}: {told.hint}" if first else ""
 
     def _on_roster(self, event: RunEvent, told: reports.RosterTaken) -> str:
-        """Show each fleet roster once, at the first peer that has it."""
-        first = told.serial > self._roster_serial
+        first = told.serial > self._roster_serial  # each fleet roster is shown once
         self._roster_serial = max(told.serial, self._roster_serial)
         gone = f", {', '.join(told.revoked)} is not on it" if told.revoked else ""
         return f"{event.peer} has fleet roster {told.serial}{gone}" if first else ""
@@ -374,7 +377,7 @@ class RunState:
         link = _pair(event.peer, told.to)
         spans = self.linked.get(link, [])
         if not told.up:
-            _end_last(spans, event.t)
+            _end(spans[-1:], event.t)
         elif not spans or spans[-1].end <= event.t:
             self.linked[link] = [*spans, Span(event.t)]
         if self.links is not None:
@@ -409,10 +412,8 @@ class RunState:
         for before in terms[-1:]:
             before.until = event.t
         self._end_term(told.job, event.t)
-        term = Term(told.job, told.term, event.peer, event.t, within=event.within, round=told.round)
-        term.short = self._short.pop(told.job, "")
-        self._open[told.job] = term
-        terms.append(term)
+        short = self._short.pop(told.job, "")
+        terms.append(Term(told.job, told.term, event.peer, event.t, within=event.within, round=told.round, short=short))
         job = self.by_id.get(told.job)
         if job is None:
             return ""
@@ -424,9 +425,11 @@ class RunState:
         votes = f" ({told.votes} of {told.of} votes)" if told.of else ""
         return f"{event.peer} aggregates term {told.term}{votes}"
 
-    def _end_term(self, job: str, t: float) -> None:
-        if (term := self._open.pop(job, None)) is not None:
-            term.end = max(t, term.start)
+    def _end_term(self, job: str, t: float, peer: str = "") -> None:
+        """End the open term of a job, if there is one; with `peer`, only if that one aggregates."""
+        for term in self._terms.get(job, ())[-1:]:
+            if term.end == math.inf and peer in ("", term.peer):
+                term.end = max(t, term.start)
 
     def _stopped(self, event: RunEvent, why: str, name: str = "", job: str = "") -> None:
         """Note why a peer aggregates no longer, in the terms that it could have gone on with."""
@@ -454,7 +457,7 @@ class RunState:
         job.ticks[told.round] = told.ticks
 
     def _on_combined(self, event: RunEvent, told: Combined) -> str:
-        _end_last(self.waits, event.t)
+        _end(self.waits[-1:], event.t)
         for term in self._terms.get(told.job, ())[-2:]:  # a deposed aggregator may close a round late
             if term.number == told.term and told.round > term.last:
                 term.rounds, term.last = term.rounds + 1, told.round
@@ -466,7 +469,10 @@ class RunState:
             return ""
         before = job.stage
         job.stage = job.stages[min(told.stage, len(job.stages) - 1)] if job.stages else ""
-        job.begin_round(told.round)
+        # A new aggregator repeats this round, and later ones, of an earlier one.
+        job.shift_of = {number: shift for number, shift in job.shift_of.items() if number < told.round}
+        job.objective_of = {number: value for number, value in job.objective_of.items() if number < told.round}
+        job.waits_for, job.waiting = None, ""
         job.tried.clear()
         job.round, job.contributors, job.phase = told.round, tuple(told.contributors), told.phase or ""
         for peer in self.peers.values():
@@ -492,9 +498,8 @@ class RunState:
         return line
 
     def _on_finished(self, event: RunEvent, told: reports.JobFinished) -> str:
-        _end_last(self.waits, event.t)
-        if told.job in self._open and self._open[told.job].peer == event.peer:
-            self._end_term(told.job, event.t)
+        _end(self.waits[-1:], event.t)
+        self._end_term(told.job, event.t, event.peer)
         job = self.by_id.get(told.job)
         if job is None:
             return ""
@@ -506,7 +511,6 @@ class RunState:
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
     def _on_ended(self, event: RunEvent, told: events.JobOver) -> str:
-        """Follow the end of a job of a standing fleet, as one peer reports it."""
         job = self.by_id.get(told.job)
         if job is None:
             return ""
@@ -558,9 +562,7 @@ class RunState:
                 first, last = before + 1, term.number - 1
                 split = "no candidate had the votes of a majority: the votes were split, or too few peers answered"
                 why = f"no peer was elected: {term.short}" if term.short else split
-                found.append(
-                    TermEnd(str(first) if first == last else f"{first} to {last}", "", None, None, 0, False, why)
-                )
+                found.append(TermEnd(str(first) if first == last else f"{first} to {last}", why=why))
             won, end, why = later is None and done, min(term.until, self.t), "the run was over"
             if won:
                 end = min(self.by_id[job].finished.values(), default=end) if job in self.by_id else end
@@ -572,19 +574,17 @@ class RunState:
             found.append(TermEnd(str(term.number), term.peer, term.start, end, term.rounds, won, why))
             before = term.number
         if own and not done and (short := self._short.get(job)):
-            found.append(TermEnd(f"after {before}", "", None, None, 0, False, f"no peer could be elected: {short}"))
+            found.append(TermEnd(f"after {before}", why=f"no peer could be elected: {short}"))
         return found
 
 
-def _end_last(spans: list[Span], t: float) -> None:
-    """End the last of these spans, if it has not ended."""
-    if spans and spans[-1].end > t:
-        spans[-1] = replace(spans[-1], end=t)
+def _end(spans: Iterable[Span], t: float) -> None:
+    for span in spans:
+        span.end = min(span.end, t)
 
 
-def _relieve(peer: PeerView, do: str, t: float) -> None:
-    what = _FAULTS.get(do, (do, ""))[0]
-    peer.troubled = [replace(one, end=min(one.end, t)) if one.what == what else one for one in peer.troubled]
+def _relieve(troubled: Sequence[Span], do: str, t: float) -> None:
+    _end([span for span in troubled if do in _FAULTS and span.what == _FAULTS[do].done], t)
 
 
 def _pair(a: str, b: str) -> Link:

@@ -14,7 +14,7 @@ from p2pclust.tools.spelling import counted
 AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Span:
     """A span of time and what it is; without an end it has not ended."""
 
@@ -102,24 +102,12 @@ class TermEnd:
     """One term, or several consecutive ones that no peer won."""
 
     number: str  # of the term, or of the first and the last of several
-    aggregator: str  # empty if no peer was elected; then both times are missing
-    start: float | None
-    end: float | None
-    rounds: int  # how many were closed in it
-    finished: bool  # whether the job finished with a result in it
-    why: str  # it ended
-
-
-@dataclass(frozen=True)
-class AssociationView:
-    """The association graph of a FedCRef job, as far as it has formed; clusters are numbered over all peers."""
-
-    iteration: int
-    peers: tuple[str, ...]  # for each cluster the peer that it is of
-    links: tuple[tuple[int, int], ...] = ()
-    groups: tuple[tuple[int, ...], ...] = ()
-    isolated: tuple[int, ...] = ()
-    phase: str = ""
+    aggregator: str = ""  # empty if no peer was elected; then both times are missing
+    start: float | None = None
+    end: float | None = None
+    rounds: int = 0  # how many were closed in it
+    finished: bool = False  # whether the job finished with a result in it
+    why: str = ""  # it ended
 
 
 @dataclass
@@ -139,7 +127,8 @@ class JobView:
     shift_of: dict[int, float] = field(default_factory=dict)
     objective_of: dict[int, float] = field(default_factory=dict)
     graph: dict[str, int] = field(default_factory=dict)  # counts of the association graph; FedCRef only
-    association: AssociationView | None = None
+    #: Its members: for each cluster, numbered over all peers, the peer that it is of; the links, groups and isolated ones.
+    association: dict[str, Any] | None = None
     phase: str = ""
     roster: tuple[str, ...] = ()
     contributors: tuple[str, ...] = ()  # to the last round that was closed
@@ -160,22 +149,13 @@ class JobView:
 
     @property
     def n_peers(self) -> int:
-        """The size of the job roster."""
         return len(self.roster)
 
     @property
     def protocol(self) -> str:
-        """The protocol of the job's main stage."""
         from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - imports NumPy
 
         return self.stages[main_stage(self.stages)] if self.stages else ""
-
-    def begin_round(self, number: int) -> None:
-        """Forget what an earlier aggregator reported of this round and of later ones: a new one repeats them."""
-        for of_rounds in (self.shift_of, self.objective_of):
-            for repeated in [round_ for round_ in of_rounds if round_ >= number]:
-                del of_rounds[repeated]
-        self.waits_for, self.waiting = None, ""
 
     def show_centers(self, number: int, centers: Sequence[Sequence[float]]) -> None:
         """Keep the centers of a round in two columns; those of later rounds are of an aggregator that is gone.
@@ -197,15 +177,12 @@ class JobView:
         """Follow the association graph of a job that has one; return the part of a line that describes it."""
         if told.phase is None:
             return ""
-        parts: dict[str, Any] = {"groups": told.groups, "isolated": told.isolated, "links": told.links}
+        parts: dict[str, Any] = {"links": told.links, "groups": told.groups, "isolated": told.isolated}
         if isinstance(told.clusters, Sequence):
             lists = {name: [] if part is None or isinstance(part, int) else part for name, part in parts.items()}
             owned = zip(self.roster, told.clusters, strict=False)
-            peers = tuple(name for name, count in owned for _ in range(count))
-            self.association = AssociationView(
-                told.iteration, peers, tuple((a, b) for a, b in lists["links"]),
-                tuple(map(tuple, lists["groups"])), tuple(lists["isolated"]), told.phase,
-            )  # fmt: skip
+            peers = [name for name, count in owned for _ in range(count)]
+            self.association = {"iteration": told.iteration, "peers": peers, **lists}
         known = {name: part if isinstance(part, int) else len(part) for name, part in parts.items() if part is not None}
         if not known:
             return ""

@@ -47,24 +47,21 @@ def audit_scenario(
             raise UsageError(
                 f"audit: the noise of job {number} cannot be drawn again: its promise is epsilon and delta"
             )
+    if out is None:
+        spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
+        return _attacked(run, backend(backend_name).carry_out(spec, lambda event: None), patience_s)
     audited: list[AuditedJob] = []
 
     def attack(run: CheckedRun, found: FleetResult) -> Sequence[AuditedJob]:
         audited.extend(_attacked(run, found, patience_s))
         return audited
 
-    if out is None:
-        attack(
-            run,
-            backend(backend_name).carry_out(fleet_spec(scenario, run.shares, run.jobs, run.given), lambda event: None),
-        )
-    else:
-        carry_out(scenario, backend_name, out=out, name=name, attack=attack)
+    carry_out(scenario, backend_name, out=out, name=name, attack=attack)
     return audited
 
 
 def _attacked(run: CheckedRun, found: FleetResult, patience_s: float) -> list[AuditedJob]:
-    audited = []
+    audited, overlay = [], starting_overlay(run.scenario)
     spec = fleet_spec(run.scenario, run.shares, run.jobs, run.given)
     rows = {peer.name: peer.local() for peer in spec.peers}
     for number, job in enumerate(run.jobs):
@@ -72,25 +69,19 @@ def _attacked(run: CheckedRun, found: FleetResult, patience_s: float) -> list[Au
         if done is None or done.state is None:
             raise FleetError(f"job {number + 1} did not finish, so it was not attacked: {found.failure}")
         if exchanges_models(job):
-            findings = audit_job(Audit(job, [rows[name] for name in done.roster], ()))
+            audit = Audit(job, [rows[name] for name in done.roster], ())
         else:
-            findings = audit_job(_audit_of(run, found, number, done, patience_s))
-        audited.append(AuditedJob(number + 1, run.scenario.jobs[number].protocol, done.roster, findings))
+            shares = {name: run.shares[name] for name in done.roster}
+            damage = damage_in(found.damage, found.jobs, number)
+            held = Done(job, done.state, shares, run.given, damage, Evidence())
+            collect = run.scenario.jobs[number].collect or ("star" if overlay is None else "tree")
+            audit = Audit(
+                job, held.locals_, done.state.log, later=held.later, observer=_OBSERVERS[collect],
+                parents=_parents(done, overlay) if collect == "tree" else (), patience_s=patience_s,
+                secured=done.state.secured is not None, groups=held.groups,
+            )  # fmt: skip
+        audited.append(AuditedJob(number + 1, run.scenario.jobs[number].protocol, done.roster, audit_job(audit)))
     return audited
-
-
-def _audit_of(run: CheckedRun, found: FleetResult, number: int, done: JobResult, patience_s: float) -> Audit:
-    assert done.state is not None
-    shares = {name: run.shares[name] for name in done.roster}
-    damage = damage_in(found.damage, found.jobs, number)
-    rows = Done(run.jobs[number], done.state, shares, run.given, damage, Evidence())
-    overlay = starting_overlay(run.scenario)
-    collect = run.scenario.jobs[number].collect or ("star" if overlay is None else "tree")
-    return Audit(
-        run.jobs[number], rows.locals_, done.state.log, later=rows.later, observer=_OBSERVERS[collect],
-        parents=_parents(done, overlay) if collect == "tree" else (), patience_s=patience_s,
-        secured=done.state.secured is not None, groups=rows.groups,
-    )  # fmt: skip
 
 
 def _parents(done: JobResult, overlay: Overlay | None) -> list[int]:

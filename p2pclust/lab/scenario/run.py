@@ -76,14 +76,18 @@ def carry_out(
     if on_ready is not None:
         on_ready(spec)
     left_out = evaluate.rows_left_out(scenario, run.shares)
-    first = [_scene(scenario, spec, run.features, backend_name, name).event(), *map(_left_out_event, left_out)]
+    first: list[LogLine] = [_scene(scenario, spec, run.features, backend_name, name).event()]
+    first += [
+        {"t": 0.0, "peer": one["device"] or "", "verb": "rows-left-out", "file": one["file"], "rows": one["rows"]}
+        for one in left_out
+    ]
     found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
     title = scenario.title
     result = {"scenario": name or title, "title": title, "backend": backend_name, "seed": scenario.seed}
-    result |= _result(run, found, evidence, left_out)
+    result |= _result(run, found, evidence, events, left_out)
     judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
     if scenario.faults:  # a run without a planned fault has not tested what it was meant to test
         struck = not result["unfired_faults"]
@@ -106,7 +110,6 @@ class CheckedRun:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features of the first peer."""
         return next(iter(self.shares.values())).feature_names
 
 
@@ -123,14 +126,9 @@ def checked_run(scenario: Scenario) -> CheckedRun:
     return CheckedRun(scenario, shares, jobs, load.given_centers(scenario, shares))
 
 
-def _left_out_event(one: Mapping[str, Any]) -> LogLine:
-    return {"t": 0.0, "peer": one["device"] or "", "verb": "rows-left-out", "file": one["file"], "rows": one["rows"]}
-
-
 def _record(
     backend: Backend, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
 ) -> tuple[FleetResult, list[RunEvent]]:
-    """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
     events: list[RunEvent] = []
     with folder.event_log(file) as log:
@@ -159,11 +157,11 @@ def _write(
     from p2pclust.lab.scenario.page.run_pages import write_run_page  # noqa: PLC0415
     from p2pclust.lab.scenario.page.story import RunStory  # noqa: PLC0415
 
-    owned = [job.pop("own_centers", {}) for job in measured["jobs"]]
+    folder.write_centers(out, run.features, measured["jobs"])
+    for job in measured["jobs"]:
+        job.pop("own_centers", None)  # they are in files only
     result: dict[str, Any] = plain(measured)
     folder.write_json(out / "result.json", result)
-    folder.write_centers(out, run.features, result["jobs"])
-    folder.write_own_centers(out, owned)
     folder.write_labels(out, run.jobs, found.jobs, run.shares)
     devices, overlay = run.scenario.fleet.members, load.starting_overlay(run.scenario)
     groups = {device.name: device.group for device in devices}
@@ -186,11 +184,12 @@ def fleet_spec(
     peers = _peers(scenario, shares, given or {}, rests)
     requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
     faults = planned(scenario, next(iter(shares.values())).n_features)
-    moves = load.make_moves(scenario)
+    moves, overlay = load.make_moves(scenario), load.starting_overlay(scenario)
     timing = scenario.fleet.timing
     give_up_s = scenario.fleet.give_up_s or _give_up_s(requests, faults, timing, moves, rests.values())
     return FleetSpec(
-        peers, requests, timing=timing, seed=scenario.seed, overlay=load.make_links(scenario),
+        peers, requests, timing=timing, seed=scenario.seed,
+        overlay=None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names},
         partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET, trace=moves, faults=faults,
         give_up_s=give_up_s,
     )  # fmt: skip
@@ -253,8 +252,9 @@ def _give_up_s(
 
 
 def _result(
-    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], events: Sequence[RunEvent],
+    left_out: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:  # fmt: skip
     jobs, shares = run.jobs, run.shares
     entries = [
         evaluate.job_entry(
@@ -263,7 +263,7 @@ def _result(
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
     for entry in entries:
-        entry["suspects"] += evaluate.suspects_by_report(map(RunEvent.of, found.events), entry["job"])
+        entry["suspects"] += evaluate.suspects_by_report(events, entry["job"])
     entries += [evaluate.empty_entry(job) for job in jobs[len(entries) :]]
     doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):

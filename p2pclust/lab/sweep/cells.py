@@ -24,7 +24,7 @@ from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.sweep.columns import AXES, MEASURES
-from p2pclust.lab.sweep.spec import OverlayChoice, Sweep, SweptFault
+from p2pclust.lab.sweep.spec import Sweep, SweptFault
 from p2pclust.overlay.overlay import Overlay, make_overlay
 from p2pclust.protocols.engine import random_streams
 
@@ -48,7 +48,6 @@ class Cell:
 
     @cached_property
     def digest(self) -> str:
-        """Its name: 32 hexadecimal digits."""
         known = [__version__, _EDITION, self.measure, self.kind, self.options, self.peers, self.seed]
         text = _canonical([*known, self.axes, self.settings])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -65,7 +64,6 @@ class Cell:
 
     @cached_property
     def fixed(self) -> Mapping[str, Any]:
-        """The settings."""
         found: dict[str, Any] = json.loads(self.settings)
         return found
 
@@ -100,10 +98,19 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
         If a file of the grid cannot be used.
     """
     grid, own = sweep.grid, [axis for axis in MEASURES[sweep.measure].axes if axis not in ("overlay", "peers", "seed")]
-    settings = _canonical(_settings(sweep))
+    shared: dict[str, Any] = {"fleet": sweep.fleet.model_dump()}
+    if sweep.data is not None:
+        shared |= {"data": sweep.data, "job": sweep.job}
+    if sweep.measure == "recovery":
+        shared["fault"] = (sweep.fault or SweptFault()).model_dump()
+    settings = _canonical({"tolerance": sweep.tolerance or 1e-6} if sweep.measure == "mixing" else shared)
     found = []
     for choice in grid.overlay:
-        options, sizes = _placed(choice, sweep)
+        options, sizes = _canonical(choice.options), grid.peers
+        if choice.kind == "file":
+            path = str(sweep.base / choice.options["path"])
+            overlay = make_overlay("file", (), random_streams.linking(0), path=path)
+            options, sizes = _canonical({"names": overlay.names, "links": overlay.links}), (overlay.n_peers,)
         for peers, *values, seed in itertools.product(sizes, *(getattr(grid, axis) for axis in own), grid.seed):
             axes = tuple(zip(own, values, strict=True))
             found.append(Cell(sweep.measure, choice.label, choice.kind, options, peers, seed, axes, settings))
@@ -151,25 +158,6 @@ def scenario_of(cell: Cell) -> Scenario:
     )
 
 
-def _placed(choice: OverlayChoice, sweep: Sweep) -> tuple[str, tuple[int, ...]]:
-    """Return the options of an overlay as a cell keeps them, and its sizes."""
-    if choice.kind != "file":
-        return _canonical(choice.options), sweep.grid.peers
-    overlay = make_overlay("file", (), random_streams.linking(0), path=str(sweep.base / choice.options["path"]))
-    return _canonical({"names": overlay.names, "links": overlay.links}), (overlay.n_peers,)
-
-
-def _settings(sweep: Sweep) -> dict[str, Any]:
-    if sweep.measure == "mixing":
-        return {"tolerance": sweep.tolerance or 1e-6}
-    found: dict[str, Any] = {"fleet": sweep.fleet.model_dump()}
-    if sweep.data is not None:
-        found |= {"data": sweep.data, "job": sweep.job}
-    if sweep.measure == "recovery":
-        found["fault"] = (sweep.fault or SweptFault()).model_dump()
-    return found
-
-
 def _check_job(cell: Cell, where: str) -> None:
     try:
         scenario = scenario_of(cell)
@@ -195,7 +183,6 @@ def _canonical(value: Any) -> str:
 
 
 def _worded(name: str, value: Any) -> str:
-    """Return a value of an axis in words; empty for the default."""
     if (name, value) in (("loss", 0.0), ("latency_ms", 1.0), ("aggregator", "elected"), ("collect", "default")):
         return ""
     if name == "who":

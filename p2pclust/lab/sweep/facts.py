@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,31 +29,34 @@ _SPREAD_S = 600.0
 _DELAY_S = (0.0001, 0.0005)
 
 
+@dataclass(eq=False)
 class _FirstTimes(Observer):
     """Record when something first holds of each peer."""
 
-    def __init__(self, n_peers: int, holds: Callable[[Core], bool]) -> None:
-        self._n_peers = n_peers
-        self._holds = holds
-        self.times: dict[str, float] = {}
+    n_peers: int
+    holds: Callable[[Core], bool]
+    times: dict[str, float] = field(default_factory=dict)
 
     def stepped(self, world: World, peer: Peer) -> None:
-        if peer.name not in self.times and peer.core is not None and self._holds(peer.core):
+        if peer.name not in self.times and peer.core is not None and self.holds(peer.core):
             self.times[peer.name] = world.now
 
     def complete(self) -> bool:
-        return len(self.times) == self._n_peers
+        return len(self.times) == self.n_peers
 
 
 def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     """Return the columns of a cell of this measure. Raise FleetError if the peers do not find each other."""
     timing = preset(cell.fixed["fleet"]["timing"])
-    latency_s = cell.axis("latency_ms") / 1000
+    latency_s, loss = cell.axis("latency_ms") / 1000, cell.axis("loss")
     rng = random_streams.gossiping(cell.seed)
     publisher = overlay.names[int(rng.integers(overlay.n_peers))]
     meeting = _FirstTimes(overlay.n_peers, lambda core: core.membership.all_here())
     ears = _FirstTimes(overlay.n_peers, lambda core: core.facts.get(publisher, _KEY) is not None)
-    world = _world(cell, overlay, rng, (meeting,))
+    network = Network(Conditions(_DELAY_S), rng.spawn(1)[0], dict.fromkeys(overlay.names, (latency_s, loss)))
+    near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in overlay.names}
+    rows = {name: Local(np.zeros((1, 1))) for name in overlay.names}
+    world = World(rows, network, timing, Limits(), rng.spawn(1)[0], (meeting,), overlay=near)
     for name in world.peers:
         world.start(name)
     if not world.run_until(_MEET_S, meeting.complete):
@@ -80,15 +84,6 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         "link_delays": _quotient(seconds, one_link_s),
         "deltas": _deltas(world) - deltas_before,
     }
-
-
-def _world(cell: Cell, overlay: Overlay, rng: np.random.Generator, observers: tuple[Observer, ...]) -> World:
-    link = (cell.axis("latency_ms") / 1000, cell.axis("loss"))
-    network = Network(Conditions(_DELAY_S), rng.spawn(1)[0], dict.fromkeys(overlay.names, link))
-    near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in overlay.names}
-    rows = {name: Local(np.zeros((1, 1))) for name in overlay.names}
-    timing = preset(cell.fixed["fleet"]["timing"])
-    return World(rows, network, timing, Limits(), rng.spawn(1)[0], observers, overlay=near)
 
 
 def _quotient(seconds: float | None, unit_s: float) -> float | None:

@@ -43,7 +43,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     spec = fleet_spec(scenario, shares, [job])
     # Places are drawn in the order of the axes, each from its own part of one stream.
     aggregating, dying = random_streams.gossiping(cell.seed).spawn(_PLACES)[:2]
-    leader = "" if cell.axis("aggregator") == "elected" else peer_at(overlay, cell.axis("aggregator"), aggregating)
+    named = "" if cell.axis("aggregator") == "elected" else peer_at(overlay, cell.axis("aggregator"), aggregating)
     who = dict(cell.axes).get("who", "nobody")
     victim = "" if who in ("nobody", "aggregator") else peer_at(overlay, who, dying)
     if who not in ("nobody", "aggregator") and not victim:
@@ -55,7 +55,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         faults = (Fault(fault["do"], names, fault["round"], phase, for_s=fault["for_s"]),)
     near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in sorted(overlay.names)}
     first = spec.jobs[0]
-    request = replace(first, treatment=replace(first.treatment, aggregator=leader))
+    request = replace(first, treatment=replace(first.treatment, aggregator=named))
     try:
         found = backend("simulated").carry_out(
             replace(spec, jobs=(request,), overlay=near, faults=faults), lambda event: None
@@ -63,8 +63,22 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     except FleetError:
         return _nothing(cell, "unlinked")
     (done,) = found.jobs
-    values = _ended(done, found) | _exactness(job, done, shares) | _traffic(overlay, found, done, job)
-    values |= _leadership(overlay, done)
+    # How near the result is to the pooled one, and to true labels; None for what this job does not have.
+    entry = {} if done.state is None else job_entry(job, done, shares)
+    pooled, metrics = entry.get("pooled") or {}, entry.get("metrics", {})
+    leader = done.terms[-1][1] if done.terms else None
+    values = _ended(done, found) | _traffic(overlay, found, done, job)
+    values |= {
+        "relative_difference": pooled.get("relative_difference"),
+        "why_different": pooled.get("why"),
+        "gap": (entry.get("gap") or {}).get("center_distance"),
+        "ari": metrics.get("ari"),
+        "accuracy": metrics.get("accuracy"),
+        "communities": len(entry["communities"]) if "communities" in entry else None,
+        "led_by": leader,
+        "led_betweenness": None if leader is None else round(betweenness(overlay)[leader], 12),
+        "led_closeness": None if leader is None else round(closeness(overlay)[leader], 12),
+    }
     if cell.measure == "recovery":
         struck = [event["peer"] for event in found.events if event["verb"] == "fault"]
         values["victim"] = struck[0] if struck else victim
@@ -72,8 +86,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
 
 
 def _nothing(cell: Cell, outcome: str) -> dict[str, Any]:
-    empty: dict[str, Any] = dict.fromkeys(MEASURES[cell.measure].columns)
-    return empty | {"outcome": outcome}
+    return {**dict.fromkeys(MEASURES[cell.measure].columns), "outcome": outcome}
 
 
 def _ended(done: JobResult, found: FleetResult) -> dict[str, Any]:
@@ -93,20 +106,6 @@ def _ended(done: JobResult, found: FleetResult) -> dict[str, Any]:
         "rounds": None if state is None else state.round,
         "job_seconds": round(done.seconds, 6) if done.digests else None,
         "terms": len(done.terms),
-    }
-
-
-def _exactness(job: Job, done: JobResult, shares: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how near the result is to the pooled one, and to true labels; None for what this job does not have."""
-    entry = {} if done.state is None else job_entry(job, done, shares)
-    metrics, communities = entry.get("metrics", {}), entry.get("communities")
-    return {
-        "relative_difference": (entry.get("pooled") or {}).get("relative_difference"),
-        "why_different": (entry.get("pooled") or {}).get("why"),
-        "gap": (entry.get("gap") or {}).get("center_distance"),
-        "ari": metrics.get("ari"),
-        "accuracy": metrics.get("accuracy"),
-        "communities": None if communities is None else len(communities),
     }
 
 
@@ -152,14 +151,3 @@ def _crossings(links: Links, done: JobResult, job: Job) -> float | None:
         return None
     crossed = sum(link.contributions.get((done.job_id, number), 0) for link in links.values() for number in whole)
     return crossed / len(whole) if crossed else None
-
-
-def _leadership(overlay: Overlay, done: JobResult) -> dict[str, Any]:
-    if not done.terms:
-        return {"led_by": None, "led_betweenness": None, "led_closeness": None}
-    name = done.terms[-1][1]
-    return {
-        "led_by": name,
-        "led_betweenness": round(betweenness(overlay)[name], 12),
-        "led_closeness": round(closeness(overlay)[name], 12),
-    }

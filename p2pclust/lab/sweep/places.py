@@ -8,22 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.errors import UsageError
 from p2pclust.lab.topology.matrices import betweenness, closeness, hops
 from p2pclust.lab.topology.measures import cut_vertices, second_eigenvalue
 from p2pclust.overlay.overlay import Overlay
 
-#: The names of places.
-PLACES = ("central", "peripheral", "random", "cut-vertex", "betweenness:K", "closeness:K")
-
-_RANKED = re.compile(r"(betweenness|closeness):(\d{1,4}|last)")
-
-
-def check_place(place: str) -> None:
-    """Raise UsageError for a place that is not one of `PLACES`, with a number from 1, or "last", for K."""
-    ranked = _RANKED.fullmatch(place)
-    if place not in ("central", "peripheral", "random", "cut-vertex") and (ranked is None or ranked[2] == "0"):
-        raise UsageError(f"expected {', '.join(PLACES)}, where K counts from 1 or is last")
+#: The places, and what they are in words.
+PLACE = re.compile(r"central|peripheral|random|cut-vertex|(betweenness|closeness):(?!0$)(\d{1,4}|last)")
+PLACES = "central, peripheral, random, cut-vertex, betweenness:K, closeness:K, where K counts from 1 or is last"
 
 
 def peer_at(overlay: Overlay, place: str, rng: np.random.Generator) -> str:

@@ -93,7 +93,6 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
 
 
 def _why_different(column: str, rows: Sequence[Row]) -> str:
-    """Explain differences to the pooled result below a plot of them."""
     reasons = list(dict.fromkeys(row["why_different"] for row in rows if row.get("why_different")))
     if column != "relative_difference" or not reasons:
         return ""
@@ -138,12 +137,9 @@ def _shown(value: Any) -> str:
 
 
 def _overlays(cells: Sequence[Cell]) -> list[Picture]:
-    smallest: dict[str, Cell] = {}
-    for cell in cells:
-        if cell.overlay not in smallest or cell.peers < smallest[cell.overlay].peers:
-            smallest[cell.overlay] = cell
     found = []
-    for name, cell in list(smallest.items())[:_OVERLAYS_MAX]:
+    for name in list(dict.fromkeys(cell.overlay for cell in cells))[:_OVERLAYS_MAX]:
+        cell = min((cell for cell in cells if cell.overlay == name), key=lambda cell: cell.peers)
         if cell.peers <= _PICTURED_MAX:
             image = data_address(overlay_figure(cell.make_overlay()), "svg")
             found.append(Picture(image, f"{name}, {cell.peers} peers", f"the overlay {name}", _PICTURE_WIDTH))

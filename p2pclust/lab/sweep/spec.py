@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +16,7 @@ from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.scenario.file.fleet_keys import PEERS_MAX
 from p2pclust.lab.sweep.columns import AXES, MEASURES, columns_of
-from p2pclust.lab.sweep.places import check_place
+from p2pclust.lab.sweep.places import PLACE, PLACES
 from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.tools.spelling import did_you_mean
@@ -37,7 +36,6 @@ def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _seeds(value: object) -> object:
-    """Seeds are listed, or written "A:B": from A up to, but without, B."""
     if not isinstance(value, str):
         return _listed(value)
     found = re.fullmatch(r"(\d{1,9}):(\d{1,9})", value)
@@ -47,7 +45,6 @@ def _seeds(value: object) -> object:
 
 
 def _overlays(value: object) -> object:
-    """A kind without options is written as its name."""
     items = _listed(value)
     assert isinstance(items, list | tuple)
     return [{"kind": item} if isinstance(item, str) else item for item in items]
@@ -64,11 +61,8 @@ def _one_of(*names: str) -> AfterValidator:
 
 def _place_or(*others: str) -> AfterValidator:
     def check(value: str) -> str:
-        if value not in others:
-            try:
-                check_place(value)
-            except UsageError as error:
-                raise wrong_value(f"expected {', '.join(others)}, or {str(error).removeprefix('expected ')}") from None
+        if value not in others and not PLACE.fullmatch(value):
+            raise wrong_value(f"expected {', '.join(others)}, or {PLACES}")
         return value
 
     return AfterValidator(check)
@@ -84,12 +78,10 @@ class OverlayChoice(OverlaySpec):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was given of the kind's own."""
         return {key: value for key, value in super().options.items() if key != "name"}
 
     @property
     def label(self) -> str:
-        """Its name in the table and in plots."""
         return self.name or (Path(self.path).stem if self.path else self.kind)
 
     @model_validator(mode="after")
@@ -199,7 +191,6 @@ class Sweep(TomlTable):
 
     @property
     def base(self) -> Path:
-        """The folder of the sweep file."""
         return self._base
 
     @model_validator(mode="after")
@@ -210,33 +201,27 @@ class Sweep(TomlTable):
             for axis in AXES
             if axis in self.grid.model_fields_set and axis not in has
         ]
-        with_job = "protocol" in has
-        for key, wanted in (("data", with_job), ("job", with_job)):
-            if (getattr(self, key) is not None) != wanted:
-                problems.append(f"[{key}] is {'needed' if wanted else 'not'} for measure = {self.measure!r}")
+        wanted = "protocol" in has
+        problems += [
+            f"[{key}] is {'needed' if wanted else 'not'} for measure = {self.measure!r}"
+            for key, given in (("data", self.data), ("job", self.job))
+            if (given is not None) != wanted
+        ]
         if self.fault is not None and self.measure != "recovery":
             problems.append(f"[fault] is for measure = 'recovery', not {self.measure!r}")
         if self.tolerance is not None and self.measure != "mixing":
             problems.append(f"tolerance is for measure = 'mixing', not {self.measure!r}")
         known = columns_of(self.measure)
         for number, plot in enumerate(self.plots):
-            problems += [
-                f"[plots.{number}]: {key} = {getattr(plot, key)!r}: no such column{_near(getattr(plot, key), known)}"
-                for key in ("x", "y", "by")
-                if getattr(plot, key) not in known
-            ]
-            problems += [
-                f"[plots.{number}]: where: no column {key!r}{_near(key, known)}"
-                for key in plot.where
-                if key not in known
-            ]
-        if problems:
-            raise wrong_table(problems)
+            named = {key: f"{key} = {getattr(plot, key)!r}: no such column" for key in ("x", "y", "by")}
+            of_plot = [(getattr(plot, key), words) for key, words in named.items()]
+            of_plot += [(key, f"where: no column {key!r}") for key in plot.where]
+            for name, words in of_plot:
+                if name not in known:
+                    near = did_you_mean(name, known, f": expected one of {', '.join(known)}", cutoff=0.75)
+                    problems.append(f"[plots.{number}]: {words}{near}")
+        fields.refuse(problems)
         return self
-
-
-def _near(name: object, known: Iterable[str]) -> str:
-    return did_you_mean(name, known, f": expected one of {', '.join(known)}", cutoff=0.75)
 
 
 def load_sweep(path: str | Path) -> Sweep:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib.util
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.outcome.folder import write_text
+from p2pclust.lab.scenario.outcome.folder import write_table
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import columns_of
 from p2pclust.tools.files import replacing
@@ -35,12 +33,8 @@ def rows_of(cells: Sequence[Cell], finished: Mapping[str, Mapping[str, Any]]) ->
 
 def write_csv(path: Path, measure: str, rows: Sequence[Row]) -> None:
     """Write them as CSV: floats with all digits, true and false, nothing where nothing is known."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = columns_of(measure)
-    writer.writerow(columns)
-    writer.writerows([_plain(columns[name].type, row[name]) for name in columns] for row in rows)
-    write_text(path, text.getvalue())
+    write_table(path, [columns, *([_plain(columns[name].type, row[name]) for name in columns] for row in rows)])
 
 
 def can_write_parquet() -> bool:
@@ -101,23 +95,18 @@ def opened(path: Path) -> Iterator[FinishedCells]:
             exclusive_lock(file.fileno())
         except OSError as error:
             raise UsageError(f"{path}: another sweep writes it: wait for it, or choose another --out") from error
-        yield FinishedCells(file, _read(file, path))
-
-
-def _read(file: BinaryIO, path: Path) -> dict[str, dict[str, Any]]:
-    file.seek(0)
-    found: dict[str, dict[str, Any]] = {}
-    whole = 0
-    for number, line in enumerate(file, start=1):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            entry = json.loads(line)
-            found[entry["cell"]] = dict(entry["values"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(
-                f"{path}: line {number} is not a sweep's: choose another --out, or take that line out"
-            ) from error
-        whole += len(line)
-    file.truncate(whole)
-    return found
+        file.seek(0)
+        found: dict[str, dict[str, Any]] = {}
+        whole = 0
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                entry = json.loads(line)
+                found[entry["cell"]] = dict(entry["values"])
+            except (ValueError, TypeError, KeyError) as error:
+                wrong = f"{path}: line {number} is not a sweep's: choose another --out, or take that line out"
+                raise UsageError(wrong) from error
+            whole += len(line)
+        file.truncate(whole)
+        yield FinishedCells(file, found)

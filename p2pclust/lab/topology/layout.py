@@ -94,9 +94,12 @@ def _tree(overlay: Overlay) -> Floats:
 
 def _hierarchical(overlay: Overlay) -> Floats:
     """Gateways on a circle, each with its peers in a fan outside of it."""
-    # The gateways come first; every other peer has one link, to one of these.
+    # The gateways come first, each linked to all before it; every other peer has one link, to one of these.
     place_of = {name: place for place, name in enumerate(overlay.names)}
-    n_gateways = _gateways(overlay)
+    n_gateways = next(
+        (n for n, name in enumerate(overlay.names) if not {*overlay.names[:n]} <= {*overlay.neighbours(name)}),
+        overlay.n_peers,
+    )
     fans: list[list[int]] = [[] for _ in range(n_gateways)]
     for place in range(n_gateways, overlay.n_peers):
         fans[place_of[overlay.neighbours(overlay.names[place])[0]]].append(place)
@@ -106,15 +109,6 @@ def _hierarchical(overlay: Overlay) -> Floats:
         parts = (gateway + (np.arange(len(fan)) + 0.5) / max(1, len(fan))) / n_gateways
         places[fan] = _around(parts)
     return places
-
-
-def _gateways(overlay: Overlay) -> int:
-    """Return how many gateways there are: the first peers, as many as are linked to all before them."""
-    linked = set(overlay.links)
-    for number, name in enumerate(overlay.names):
-        if any((min(name, other), max(name, other)) not in linked for other in overlay.names[:number]):
-            return number
-    return overlay.n_peers
 
 
 def _hypercube(overlay: Overlay) -> Floats:

@@ -79,14 +79,18 @@ def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
     second = second_eigenvalue(overlay)
     robust = node_connectivity(overlay)
     rounds = gossip_rounds(overlay, rng)
-    n_peers, degrees = overlay.n_peers, overlay.degrees
+    n_peers, degrees, links = overlay.n_peers, overlay.degrees, sparse(overlay)
+    # Twice the links among each peer's neighbours.
+    among = np.asarray((links @ links).multiply(links).sum(axis=1)).reshape(-1)
+    laplacian = np.linalg.eigvalsh(np.diag(degrees.astype(np.float64)) - adjacency(overlay))
     return Measures(
         kind=overlay.kind, peers=n_peers, links=overlay.n_links,
         degree_least=int(degrees.min()), degree_mean=float(degrees.mean()), degree_greatest=int(degrees.max()),
         diameter=int(farthest.max()), radius=int(farthest.min()),
         average_path=float(away.sum() / max(1, n_peers * (n_peers - 1))),
-        clustering=_clustering(overlay),
-        algebraic_connectivity=_algebraic_connectivity(overlay), second_eigenvalue=second, spectral_gap=1.0 - second,
+        clustering=float((among / np.maximum(degrees * (degrees - 1), 1)).mean()),
+        algebraic_connectivity=float(laplacian[1]) if n_peers > 1 else 0.0,
+        second_eigenvalue=second, spectral_gap=1.0 - second,
         edge_connectivity=edge_connectivity(overlay), node_connectivity=robust,
         cut_vertices=() if robust is not None and robust > 1 else cut_vertices(overlay),
         gossip_mean=float(rounds.mean()), gossip_95=float(np.quantile(rounds, 0.95, method="inverted_cdf")),
@@ -106,20 +110,6 @@ def cut_vertices(overlay: Overlay) -> tuple[str, ...]:
 
     found = frozenset(nx.articulation_points(overlay.graph()))
     return tuple(name for name in overlay.names if name in found)
-
-
-def _clustering(overlay: Overlay) -> float:
-    links = sparse(overlay)
-    # Twice the links among each peer's neighbours.
-    among = np.asarray((links @ links).multiply(links).sum(axis=1)).reshape(-1)
-    pairs = overlay.degrees * (overlay.degrees - 1)
-    return float((among / np.maximum(pairs, 1)).mean())
-
-
-def _algebraic_connectivity(overlay: Overlay) -> float:
-    if overlay.n_peers == 1:
-        return 0.0
-    return float(np.linalg.eigvalsh(np.diag(overlay.degrees.astype(np.float64)) - adjacency(overlay))[1])
 
 
 def second_eigenvalue(overlay: Overlay) -> float:

@@ -74,6 +74,20 @@ def test_on_a_terminal_a_run_says_that_it_draws(
     assert [line for line in aside.getvalue().splitlines() if "drawing" in line] == said
 
 
+@pytest.mark.parametrize(
+    ("backend", "peers", "warned"), [("processes", 121, 1), ("processes", 120, 0), ("simulated", 121, 0)]
+)
+def test_more_processes_than_the_machine_holds_are_warned_of_before_they_start(
+    cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch, backend: str, peers: int, warned: int
+) -> None:
+    monkeypatch.setattr("p2pclust.lab.scenario.file.load.n_cores", lambda: 2)
+    monkeypatch.setattr("p2pclust.lab.scenario.file.load.memory_bytes", lambda own: 8e9)
+    monkeypatch.setattr("p2pclust.lab.commands.run._carry_out", lambda *_, **__: {"failure": "", "expectations": []})
+    ended = cli("run", small, "--backend", backend, "--set", f"fleet.peers={peers}")
+    line = "warning: 121 processes will not fit on this machine, which holds about 120: --backend simulated runs them\n"
+    assert (ended.code, ended.err) == (0, line * warned)
+
+
 def test_what_was_kept_back_and_what_is_coarse_are_told(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("u\n0\n1\n", encoding="utf-8")
     (tmp_path / "many.csv").write_text("u\n0\n1\n2\n3\n4\n5\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun, compare, read_runs
+from p2pclust.lab.scenario.outcome.compare import ComparedFigure, compare, read_runs
 from p2pclust.lab.scenario.page.compare_page import write_comparison
 
 
@@ -30,7 +30,7 @@ def a_result(**job: Any) -> dict[str, Any]:
 
 
 def lines_of(*results: dict[str, Any]) -> dict[str, ComparedFigure]:
-    return {line.what: line for line in compare([ComparedRun(str(n), result) for n, result in enumerate(results)])}
+    return {line.what: line for line in compare(results)}
 
 
 def test_what_differs_is_told_and_by_how_much() -> None:
@@ -56,7 +56,7 @@ def test_jobs_and_expectations_that_only_some_have() -> None:
     two = a_result()
     two["jobs"] *= 2
     two["expectations"] = [{"what": "at most 5 rounds in each job", "held": False, "value": 12}]
-    lines = compare([ComparedRun("one", a_result()), ComparedRun("two", two)])
+    lines = compare([a_result(), two])
     assert [line.values for line in lines if (line.part, line.what) == ("job 2", "rounds")] == [(None, 12)]
     told = {line.what: line.values for line in lines if line.part == "expected"}
     assert told == {"at least 1 peers finished": (True, None), "at most 5 rounds in each job": (None, False)}
@@ -78,8 +78,8 @@ def test_results_are_read_from_folders_and_files(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(json.dumps(a_result()), encoding="utf-8")
     runs = read_runs([tmp_path / "one", tmp_path / "two" / "result.json"])
-    assert [run.name for run in runs] == ["one", "two"]
-    assert runs[0].result == a_result()
+    assert [*runs] == ["one", "two"]
+    assert runs["one"] == a_result()
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_a_folder_without_a_result_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_without_pictures_has_the_table(tmp_path: Path) -> None:
-    runs = [ComparedRun("one <1>", a_result()), ComparedRun("two", a_result(rounds=24))]
-    write_comparison(tmp_path / "c.html", runs, compare(runs))
+    runs = {"one <1>": a_result(), "two": a_result(rounds=24)}
+    write_comparison(tmp_path / "c.html", runs, compare([*runs.values()]))
     text = (tmp_path / "c.html").read_text(encoding="utf-8")
     assert "<th>one &lt;1&gt;</th>" in text
     assert "<td>job: rounds</td><td>12</td><td>24</td><td>× 2</td>" in text
@@ -118,10 +118,7 @@ def test_the_page_without_pictures_has_the_table(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.pictures
 def test_the_page_draws_what_differs(tmp_path: Path) -> None:
-    runs = [
-        ComparedRun("one", a_result()),
-        ComparedRun("two", a_result(rounds=24, history=[1.0, 0.5], parameters={"n_clusters": 4})),
-    ]
-    write_comparison(tmp_path / "c.html", runs, compare(runs))
+    runs = {"one": a_result(), "two": a_result(rounds=24, history=[1.0, 0.5], parameters={"n_clusters": 4})}
+    write_comparison(tmp_path / "c.html", runs, compare([*runs.values()]))
     labels = re.findall(r'aria-label="([^"]*)"', (tmp_path / "c.html").read_text(encoding="utf-8"))
     assert labels == ["rounds", "how far the centers moved", "bytes sent by each peer"]

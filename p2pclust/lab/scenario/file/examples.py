@@ -105,7 +105,6 @@ def copy_example(name: str, to: Path) -> tuple[Path, ...]:
 
 
 def _named_files(value: Any, folder: Path) -> list[str]:
-    """Return the relative names of files in the folder that stand in a document."""
     if isinstance(value, str):
         return [value] if not Path(value).is_absolute() and Path(value).suffix and (folder / value).is_file() else []
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()

@@ -36,14 +36,16 @@ class At(TomlTable):
 
     @model_validator(mode="after")
     def _one_moment(self) -> At:
-        if sum(moment is not None for moment in (self.round, self.seconds, self.job, self.rate_per_minute)) != 1:
-            refuse(["expected one of round, seconds, job, or rate_per_minute"])
-        if self.phase is not None and self.round is None:
-            refuse(["phase is for a fault at a round, not at another moment"])
-        if self.rate_per_minute is None and (self.from_s is not None or self.until_s is not None):
-            refuse(["from_s and until_s are for rate_per_minute"])
-        if self.rate_per_minute is not None and (self.until_s is None or self.until_s <= (self.from_s or 0.0)):
-            refuse(["rate_per_minute needs until_s, later than from_s (0 if it is not given)"])
+        moments, rated = (self.round, self.seconds, self.job, self.rate_per_minute), self.rate_per_minute is not None
+        wrong = {
+            "expected one of round, seconds, job, or rate_per_minute": sum(one is not None for one in moments) != 1,
+            "phase is for a fault at a round, not at another moment": self.phase is not None and self.round is None,
+            "from_s and until_s are for rate_per_minute":
+                not rated and (self.from_s is not None or self.until_s is not None),
+            "rate_per_minute needs until_s, later than from_s (0 if it is not given)":
+                rated and (self.until_s is None or self.until_s <= (self.from_s or 0.0)),
+        }  # fmt: skip
+        refuse([problem for problem, here in wrong.items() if here][:1])
         return self
 
 
@@ -75,14 +77,24 @@ class FaultSpec(TomlTable):
 
     @model_validator(mode="after")
     def _possible(self) -> FaultSpec:
-        problems = [*self._foreign_keys(), *self._impossible_moments()]
-        if self.do != "heal" and "who" not in self.model_fields_set:
-            problems.append("key 'who' is missing")
-        if self.do == "resume" and (self.who == "aggregator" or isinstance(self.who, RandomVictims)):
-            problems.append("resume needs who = a device or a group: another peer is the aggregator by then")
-        if self.do in ("join", "heal") and self.who == "aggregator":
-            problems.append(f"{self.do} needs who = a device or a group, not the aggregator")
-        refuse(problems)
+        do, at_round, of_aggregator = self.do, self.at.round is not None, self.who == "aggregator"
+        moment = "expected at = { seconds = ... }"
+        wrong = {
+            f"a peer cannot revoke itself at a round: {moment}": at_round and do == "revoke",
+            f"phase {self.phase!r} is the aggregator's: expected who = 'aggregator', or another phase":
+                at_round and self.phase != "adopting" and not of_aggregator,
+            f"a paused peer cannot resume itself at a round: {moment}": at_round and do == "resume",
+            f"a device cannot join itself at a round: {moment} or {{ job = ... }}": at_round and do == "join",
+            f"{do} at a rate has no meaning: {moment}":
+                do in ("resume", "join", "heal") and self.at.rate_per_minute is not None,
+            "there is no aggregator before a job: expected another moment, or another device":
+                of_aggregator and self.at.job is not None,
+            "key 'who' is missing": do != "heal" and "who" not in self.model_fields_set,
+            "resume needs who = a device or a group: another peer is the aggregator by then":
+                do == "resume" and (of_aggregator or isinstance(self.who, RandomVictims)),
+            f"{do} needs who = a device or a group, not the aggregator": do in ("join", "heal") and of_aggregator,
+        }  # fmt: skip
+        refuse([*self._foreign_keys(), *(problem for problem, here in wrong.items() if here)])
         return self
 
     def _foreign_keys(self) -> list[str]:
@@ -102,20 +114,4 @@ class FaultSpec(TomlTable):
             problems.append(f"how = {self.how!r}: expected one of {', '.join(known)}")
         if (self.apart_from or self.one_way) and self.do not in ("cut", "heal"):
             problems.append(f"{'from' if self.apart_from else 'one_way'} is for cut and heal, not {self.do}")
-        return problems
-
-    def _impossible_moments(self) -> list[str]:
-        problems = []
-        if self.at.round is not None and self.do == "revoke":
-            problems.append("a peer cannot revoke itself at a round: expected at = { seconds = ... }")
-        if self.at.round is not None and self.phase != "adopting" and self.who != "aggregator":
-            problems.append(f"phase {self.phase!r} is the aggregator's: expected who = 'aggregator', or another phase")
-        if self.do == "resume" and self.at.round is not None:
-            problems.append("a paused peer cannot resume itself at a round: expected at = { seconds = ... }")
-        if self.do == "join" and self.at.round is not None:
-            problems.append("a device cannot join itself at a round: expected at = { seconds = ... } or { job = ... }")
-        if self.do in ("resume", "join", "heal") and self.at.rate_per_minute is not None:
-            problems.append(f"{self.do} at a rate has no meaning: expected at = {{ seconds = ... }}")
-        if self.who == "aggregator" and self.at.job is not None:
-            problems.append("there is no aggregator before a job: expected another moment, or another device")
         return problems

@@ -26,7 +26,6 @@ class Device:
 
     @property
     def group(self) -> str:
-        """The name of its group."""
         return self.spec.name
 
 
@@ -48,14 +47,13 @@ class LinkSpec(TomlTable):
 
     @model_validator(mode="after")
     def _fits_together(self) -> LinkSpec:
-        problems = []
-        if self.jitter_ms > self.latency_ms:
-            problems.append(
-                f"jitter_ms = {self.jitter_ms:g}: expected at most latency_ms, which is {self.latency_ms:g}"
-            )
-        if self.mbit is not None and (self.up_mbit is not None or self.down_mbit is not None):
-            problems.append("mbit is for both directions: leave it out, or up_mbit and down_mbit")
-        refuse(problems)
+        apart = self.up_mbit is not None or self.down_mbit is not None
+        wrong = {
+            f"jitter_ms = {self.jitter_ms:g}: expected at most latency_ms, which is {self.latency_ms:g}":
+                self.jitter_ms > self.latency_ms,
+            "mbit is for both directions: leave it out, or up_mbit and down_mbit": self.mbit is not None and apart,
+        }  # fmt: skip
+        refuse([problem for problem, here in wrong.items() if here])
         return self
 
 
@@ -128,16 +126,16 @@ class DeviceSpec(TomlTable):
 
     @property
     def costs(self) -> Battery | None:
-        """What its devices use, for the backends."""
         costs = self.battery or self.energy
         return None if costs is None else Battery(**costs.model_dump())
 
     @model_validator(mode="after")
     def _one_supply(self) -> DeviceSpec:
-        mains = "a device on mains has no battery: leave one of them out, or use energy = { ... } for its costs"
-        both = "battery already has the device's costs: leave energy out"
-        if self.battery is not None:
-            refuse([*([mains] if self.mains else []), *([both] if self.energy is not None else [])])
+        wrong = {
+            "a device on mains has no battery: leave one of them out, or use energy = { ... } for its costs": self.mains,
+            "battery already has the device's costs: leave energy out": self.energy is not None,
+        }
+        refuse([problem for problem, here in wrong.items() if here and self.battery is not None])
         return self
 
 
@@ -162,29 +160,27 @@ class FleetTable(TomlTable):
 
     @property
     def names(self) -> list[str]:
-        """The name of every peer, in the order of the file."""
         return [device.name for device in self.members]
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> FleetTable:
-        if (self.peers is None) == (not self.devices):
-            refuse(["expected either peers = N, or [[fleet.devices]]"])
         called = Counter(name for spec in self.devices for name in dict.fromkeys([spec.name, *_names(spec)]))
         twice = next((name for name, count in called.items() if count > 1), None)
-        if twice is not None:
-            refuse([f"two devices or groups are called {twice!r}: give each its own name"])
-        strangers = [spec.name for spec in self.devices if not spec.enrolled]
-        if strangers and len(strangers) == len(self.devices):
-            refuse(["no device is enrolled: expected a fleet beside the strangers"])
-        if strangers and (self.overlay.kind != "full" or self.overlay.trace is not None):
-            refuse([f"{strangers[0]}: enrolled: an overlay cannot have strangers: leave the overlay out"])
-        if len(self.members) > PEERS_MAX:
-            refuse([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
+        strangers, n_members = [spec.name for spec in self.devices if not spec.enrolled], len(self.members)
+        sparse = self.overlay.kind != "full" or self.overlay.trace is not None
+        wrong = {
+            "expected either peers = N, or [[fleet.devices]]": (self.peers is None) == (not self.devices),
+            f"two devices or groups are called {twice!r}: give each its own name": twice is not None,
+            "no device is enrolled: expected a fleet beside the strangers": 0 < len(strangers) == len(self.devices),
+            f"{''.join(strangers[:1])}: enrolled: an overlay cannot have strangers: leave the overlay out":
+                strangers and sparse,
+            f"{n_members} devices: expected at most {PEERS_MAX}": n_members > PEERS_MAX,
+        }  # fmt: skip
+        refuse([problem for problem, here in wrong.items() if here][:1])
         return self
 
 
 def _names(spec: DeviceSpec) -> tuple[str, ...]:
-    """Return the names of a group's devices, with at least two digits so that they sort in order."""
     if spec.count is None:
         return (spec.name,)
     digits = max(2, len(str(spec.count)))

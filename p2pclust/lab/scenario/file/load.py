@@ -23,10 +23,15 @@ from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.overlay import LinkChange, Overlay, make_overlay, make_trace, read_trace
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.peer.operate.device import memory_bytes
 from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
+from p2pclust.tools.workers import n_cores
 
+#: What two cores held, and what a small job takes: see "Sizing" in docs/operations.md.
+_PEERS_PER_CORE: Final = 60
+_PEER_BYTES: Final = 30e6
 _HOW_READ: Final = ("label_column", "group_column", "columns", "missing_values", "id_column")
 
 
@@ -127,12 +132,6 @@ def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str
     return parts
 
 
-def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
-    """Return each device's neighbours at the start, by name; None for a full mesh that does not change."""
-    overlay = starting_overlay(scenario)
-    return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
-
-
 def starting_overlay(scenario: Scenario) -> Overlay | None:
     """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
 
@@ -196,6 +195,15 @@ def check_backend(scenario: Scenario, backend: str) -> None:
             Treatment(**job.secured).secured_for(n_peers).secure_sums.check(n_peers)
 
 
+def too_many_processes(scenario: Scenario) -> str:
+    """Return a warning if this machine cannot hold a process for each device, else an empty string."""
+    n_peers = len(scenario.fleet.members)
+    most = int(min(_PEERS_PER_CORE * n_cores(), memory_bytes(None) / _PEER_BYTES))
+    if n_peers <= most:
+        return ""
+    return f"{n_peers} processes will not fit on this machine, which holds about {most}: --backend simulated runs them"
+
+
 def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
     scheme, spec = scenario.data.scheme, scenario.data.partition or PartitionSpec()
     if scheme == "vertical":
@@ -217,7 +225,6 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
 
 
 def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
-    """Check what depends on the data: the sizes of bounds and first centers, and the number of clusters."""
     bounds = scenario.data.bounds
     if bounds is not None and len(bounds) not in (1, n_features):
         raise DataError(f"[data]: bounds has {len(bounds)} pairs: expected 1, or {n_features} for as many features")
@@ -230,7 +237,6 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
 
 
 def _anchor_files(document: dict[str, Any], folder: Path) -> None:
-    """Make relative paths of data files relative to the scenario's folder."""
     fleet = document.get("fleet")
     overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
     for table, keys in ((overlay, ("path", "trace")), (fleet, ("availability",))):

@@ -7,14 +7,12 @@ several keys or positions: ``peers.*.bytes_sent``, ``peers.meter-*.finished``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from p2pclust.tools.spelling import nearest
 
-#: The keys of a result, of a job and of a peer. None: a value, or a structure that is not checked beforehand; a name in
-#: angle brackets: one entry for each of these.
+#: The keys of a job, of a peer, and of a result. None: a value, or a structure that is not checked beforehand.
 _JOB: dict[str, Any] = dict.fromkeys(
     (
         "protocol", "parameters", "kernel", "stops", "rounds", "converged", "centers", "declared", "note", "warnings",
@@ -36,32 +34,24 @@ _PEER = dict.fromkeys((
     "dropped", "failure", "energy_j", "battery_left_j",
 ))  # fmt: skip
 _KNOWN: dict[str, Any] = {
-    "scenario": None, "title": None, "backend": None, "seed": None, "jobs": {"<job>": _JOB}, "peers": {"<peer>": _PEER},
-    "left_out": None, "reading": None, "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")), "wall_seconds": None,
+    "scenario": None, "title": None, "backend": None, "seed": None, "jobs": None, "peers": None, "left_out": None,
+    "reading": None, "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")), "wall_seconds": None,
     "virtual_seconds": None, "failure": None, "unfired_faults": None,
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Found:
-    """The values at a path, in the order of the result, or the reason why there is none."""
+def look_up(result: Mapping[str, Any], path: str) -> tuple[list[Any], str]:
+    """Follow a path to one value, or to several if a step matches several, in the order of the result.
 
-    values: tuple[Any, ...]
-    why: str = ""
-
-
-def look_up(result: Mapping[str, Any], path: str) -> Found:
-    """Follow a path: to one value, or to several if a step matches several.
-
-    A path without a value is not an error: `why` says where it ends.
+    The second is why there is no value, and where the path ends.
 
     Examples
     --------
     >>> result = {"peers": {"a": {"lost": False}, "b": {"lost": True}}, "jobs": [{"pooled": None}]}
-    >>> look_up(result, "peers.*.lost").values
-    (False, True)
-    >>> look_up(result, "jobs.0.pooled.relative_difference").why
-    'jobs.0.pooled is missing in this run'
+    >>> look_up(result, "peers.*.lost")
+    ([False, True], '')
+    >>> look_up(result, "jobs.0.pooled.relative_difference")
+    ([], 'jobs.0.pooled is missing in this run')
     """
     here: list[tuple[str, Any]] = [("", result)]
     for step in path.split("."):
@@ -70,12 +60,12 @@ def look_up(result: Mapping[str, Any], path: str) -> Found:
             parts = dict(_entries(value))
             keys = _matching(parts, step)
             if not keys and not _is_wide(step):
-                return Found((), _why(where, value, step))
-            following += [(_longer(where, key), parts[key]) for key in keys]
+                return [], _why(where, value, step)
+            following += [(f"{where}.{key}".lstrip("."), parts[key]) for key in keys]
         if not following:
-            return Found((), f"nothing matches {step!r} in {here[0][0] or 'the result'}")
+            return [], f"nothing matches {step!r} in {here[0][0] or 'the result'}"
         here = following
-    return Found(tuple(value for _, value in here))
+    return [value for _, value in here], ""
 
 
 def value_at(path: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -86,7 +76,7 @@ def value_at(path: str) -> Callable[[Mapping[str, Any]], Any]:
     >>> value_at("metrics.ari")({"metrics": {"ari": 0.9}}), value_at("pooled.relative_difference")({"pooled": None})
     (0.9, None)
     """
-    return lambda result: next(iter(look_up(result, path).values), None)
+    return lambda result: next(iter(look_up(result, path)[0]), None)
 
 
 def _is_wide(step: str) -> bool:
@@ -95,10 +85,6 @@ def _is_wide(step: str) -> bool:
 
 def _matching(keys: Iterable[str], step: str) -> list[str]:
     return [key for key in keys if (fnmatchcase(key, step) if _is_wide(step) else key == step)]
-
-
-def _longer(where: str, step: str) -> str:
-    return f"{where}.{step}" if where else step
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
@@ -116,7 +102,10 @@ def _why(where: str, value: Any, step: str) -> str:
     if not known:
         inside = "is empty" if isinstance(value, Mapping | Sequence) and not isinstance(value, str) else "has no parts"
         return f"{where} {inside}: it has no {step!r}"
-    return f"{where or 'the result'} has no {step!r}{_meant(step, known)}"
+    if near := nearest(step, known):
+        return f"{where or 'the result'} has no {step!r}: did you mean {near!r}?"
+    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return f"{where or 'the result'} has no {step!r}: it has {shown}"
 
 
 def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
@@ -129,28 +118,16 @@ def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
     >>> wrong_path("peers.*.bytes_sent", ["a"], 1)
     ''
     """
-    known: Any = _KNOWN
+    here: Any = _KNOWN | {"jobs": [_JOB] * n_jobs, "peers": dict.fromkeys(devices, _PEER)}
     where = ""
     for step in path.split("."):
-        if known is None:
-            return ""
-        keys = list(known)
-        if keys == ["<job>"]:
-            keys = [str(number) for number in range(n_jobs)]
-        elif keys == ["<peer>"]:
-            keys = list(devices)
-        matching = _matching(keys, step)
+        parts = dict(_entries(here))
+        matching = _matching(parts, step)
         if not matching:
-            return f"{where or 'the result'} has no {step!r}{_meant(step, keys)}"
+            return _why(where, here, step)
         # If several match, follow one that has parts; all jobs are alike, and all peers.
-        inner = [known[key] if key in known else next(iter(known.values())) for key in matching]
-        known = next((one for one in inner if one is not None), None)
-        where = _longer(where, step)
+        here = next((parts[key] for key in matching if parts[key] is not None), None)
+        if here is None:
+            return ""
+        where = f"{where}.{step}".lstrip(".")
     return ""
-
-
-def _meant(step: str, known: Sequence[str]) -> str:
-    if near := nearest(step, known):
-        return f": did you mean {near!r}?"
-    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return f": it has {shown}"

@@ -36,7 +36,6 @@ class ScenarioJob(JobSpec):
 
     @property
     def own(self) -> dict[str, Any]:
-        """The protocol's own parameters that are given."""
         given = self.n_local_clusters not in (None, "classes")
         return {**super().own, **({"n_local_clusters": self.n_local_clusters} if given else {})}
 
@@ -89,24 +88,27 @@ class Scenario(TomlTable):
         problems += self._partition_problems()
         for index, fault in enumerate(self.faults):
             problems += [f"[faults.{index}]: {problem}" for problem in self._fault_problems(fault, n_peers)]
-        problems += self._latecomers()
-        for key in ("finished_at_least", "lost_at_most"):
-            wanted = getattr(self.expect, key)
-            if wanted is not None and wanted > n_peers:
-                problems.append(f"[expect]: {key} = {wanted}: expected at most the {n_peers} devices of the fleet")
-        problems += self._expectation_problems()
+        first: dict[str, str] = {}  # what happens to each device first
+        for fault in self.faults:
+            fixed = () if isinstance(fault.who, RandomVictims) or fault.who == "aggregator" else _listed(fault.who)
+            for name in self.called(fixed) if fault.do in ("join", "leave", "kill", "drain") else ():
+                first.setdefault(name, fault.do)
+        if 2 * (n_late := sum(do == "join" for do in first.values())) >= n_peers:
+            problems.append(f"[[faults]]: {n_late} of {n_peers} devices join late: expected a majority from the start")
+        problems += [
+            f"[expect]: {key} = {wanted}: expected at most the {n_peers} devices of the fleet"
+            for key in ("finished_at_least", "lost_at_most")
+            if (wanted := getattr(self.expect, key)) is not None and wanted > n_peers
+        ]
+        devices, left_out = self.fleet.names, self.expect.left_out or ()
+        problems += [f"[expect]: left_out = {name!r}: no such device" for name in left_out if name not in devices]
+        problems += [
+            f"[expect.values.{index}]: what = {value.what!r}: {why}"
+            for index, value in enumerate(self.expect.values)
+            if (why := wrong_path(value.what, devices, len(self.jobs)))
+        ]
         refuse(problems)
         return self
-
-    def _expectation_problems(self) -> list[str]:
-        """Return which expectations are about values that no result can have."""
-        devices = self.fleet.names
-        left_out = self.expect.left_out or ()
-        problems = [f"[expect]: left_out = {name!r}: no such device" for name in left_out if name not in devices]
-        for index, value in enumerate(self.expect.values):
-            if why := wrong_path(value.what, devices, len(self.jobs)):
-                problems.append(f"[expect.values.{index}]: what = {value.what!r}: {why}")
-        return problems
 
     def _partition_problems(self) -> list[str]:
         """Return which jobs need rows where columns are dealt out, or the other way round."""
@@ -154,18 +156,6 @@ class Scenario(TomlTable):
         near = nearest(name, known)
         meant = f"did you mean {near!r}? " if near else ""
         return f"{key} = {name!r}: no such device or group; {meant}groups are {', '.join(groups)}"
-
-    def _latecomers(self) -> list[str]:
-        """Return a problem if too many devices join late for the fleet to start."""
-        first: dict[str, str] = {}
-        for fault in self.faults:
-            fixed = () if isinstance(fault.who, RandomVictims) or fault.who == "aggregator" else _listed(fault.who)
-            for name in self.called(fixed) if fault.do in ("join", "leave", "kill", "drain") else ():
-                first.setdefault(name, fault.do)
-        n_late, n_peers = sum(do == "join" for do in first.values()), len(self.fleet.members)
-        if 2 * n_late < n_peers:
-            return []
-        return [f"[[faults]]: {n_late} of {n_peers} devices join late: expected a majority from the start"]
 
 
 def _listed(who: str | tuple[str, ...]) -> tuple[str, ...]:

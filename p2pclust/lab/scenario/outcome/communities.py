@@ -47,7 +47,6 @@ def own_numbers(spec: ScenarioJob, shares: Mapping[str, DataSet]) -> dict[str, i
 
 
 def _known(what: str, shares: Mapping[str, DataSet]) -> dict[str, NDArray[Any]]:
-    """Return the true labels of every peer; refuse data without labels."""
     known = {name: share.y for name, share in shares.items() if share.y is not None}
     for name in shares:
         if name not in known:
@@ -87,15 +86,23 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
 
 
 def labels_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Ints]:
-    """Return the labels of the peers that finished, shape (n,) each, by name; see :func:`ends_of_peers`."""
-    return {name: end["labels"] for name, end in ends_of_peers(job, found, shares).items()}
+    """Return the labels of the peers that finished and have some, shape (n,) each, by name; see :func:`ends_of_peers`."""
+    ends = ends_of_peers(job, found, shares).items()
+    return {name: np.asarray(end["labels"]) for name, end in ends if end.get("labels") is not None}
 
 
 def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Arrays]:
-    """Return the final arrays of each peer that finished, by name; labels are numbered 0, 1, 2, ... over all peers."""
+    """Return the final arrays of each peer that finished, by name; labels are numbered 0, 1, 2, ... over all peers.
+
+    Where peers hold columns, all of them have the same labels: only the first one is asked.
+    """
     assert found.state is not None
-    names = sorted(found.digests)
-    ends = [engine.conclude(job, found.state, Local(shares[name].X), found.workspace(name)) for name in names]
+    names = sorted(found.digests)[: 1 if job.by_columns else None]
+    locals_ = [Local(shares[name].X, ids=shares[name].shared_ids) for name in names]
+    ends = [
+        engine.conclude(job, found.state, local, found.workspace(name))
+        for name, local in zip(names, locals_, strict=True)
+    ]
     if not isinstance(job.protocols[-1], FedCRefProtocol):
         return dict(zip(names, ends, strict=True))
     return dict(zip(names, without_gaps(len(Agreed.of(found.state.arrays).alive), ends), strict=True))

@@ -27,14 +27,6 @@ _ROUNDING: Final = {"from the pooled result": 1e-9, "above the best of ten poole
 
 
 @dataclass(frozen=True)
-class ComparedRun:
-    """A result and its name in a comparison."""
-
-    name: str
-    result: Result
-
-
-@dataclass(frozen=True)
 class ComparedFigure:
     """One value of all runs."""
 
@@ -45,7 +37,6 @@ class ComparedFigure:
 
     @property
     def differs(self) -> bool:
-        """Whether the values differ."""
         first, least = self.values[0], _ROUNDING.get(self.what, 0.0)
         if least and all(isinstance(value, int | float) and abs(value) <= least for value in self.values):
             return False
@@ -53,7 +44,6 @@ class ComparedFigure:
 
     @property
     def numbers(self) -> list[float]:
-        """The values that are numbers."""
         return [value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)]
 
     @property
@@ -75,8 +65,8 @@ class ComparedFigure:
         return plain | {"differs": self.differs, "ratio": self.ratio}
 
 
-def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:
-    """Read results: output directories of ``p2pclust run``, or their ``result.json``.
+def read_runs(paths: Sequence[Path]) -> dict[str, Result]:
+    """Read results, by name: output directories of ``p2pclust run``, or their ``result.json``.
 
     Each is named by the shortest end of its folder's path that no other has. Raise UsageError if there are fewer than
     two, or one, which it names, is not a result.
@@ -84,11 +74,10 @@ def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:
     if len(paths) < 2:
         raise UsageError(f"{len(paths)} result: expected two or more")
     files = [path / "result.json" if path.is_dir() else path for path in paths]
-    results = [_read(file, path) for file, path in zip(files, paths, strict=True)]
-    return [ComparedRun(name, result) for name, result in zip(_names(files), results, strict=True)]
+    return dict(zip(_names(files), map(_read, files, paths), strict=True))
 
 
-def _read(file: Path, given: Path) -> dict[str, Any]:
+def _read(file: Path, given: Path) -> Result:
     try:
         result = json.loads(regular(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -122,16 +111,15 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [f"{''.join(parts[-1:])} ({number})" for number, parts in enumerate(folders, start=1)]
 
 
-def compare(runs: Sequence[ComparedRun]) -> list[ComparedFigure]:
+def compare(results: Sequence[Result]) -> list[ComparedFigure]:
     """Compare runs, in the order of a report; lines without any value are left out.
 
     Examples
     --------
-    >>> one, two = ({"jobs": [], "peers": {}, "seed": seed, "backend": "simulated"} for seed in (1, 2))
-    >>> [(line.what, line.values, line.differs) for line in compare([ComparedRun("one", one), ComparedRun("two", two)])][:2]
+    >>> runs = [{"jobs": [], "peers": {}, "seed": seed, "backend": "simulated"} for seed in (1, 2)]
+    >>> [(line.what, line.values, line.differs) for line in compare(runs)][:2]
     [('backend', ('simulated', 'simulated'), False), ('seed', (1, 2), True)]
     """
-    results = [run.result for run in runs]
     lines = _lines("run", results, _OF_RUN)
     n_jobs = max(len(result["jobs"]) for result in results)
     for number in range(n_jobs):
@@ -141,7 +129,14 @@ def compare(runs: Sequence[ComparedRun]) -> list[ComparedFigure]:
         keys = dict.fromkeys(key for parameters in asked for key in parameters)
         lines += _lines(f"{part}, as asked for", asked, [(key, key, "") for key in keys])
         lines += _lines(part, entries, _OF_JOB)
-    lines += [*_lines("cost", results, _OF_COST), *_expectations(results)]
+    lines += _lines("cost", results, _OF_COST)
+    known = [
+        [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
+        for result in results
+    ]
+    verdicts = [{item["what"]: bool(item["held"]) for item in items} for items in known]
+    for what in dict.fromkeys(what for held in verdicts for what in held):  # of any run: they may differ
+        lines.append(ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)))
     return [line for line in lines if any(value not in (None, "") for value in line.values)]
 
 
@@ -151,16 +146,6 @@ def _lines(part: str, of: Sequence[Result], measures: Sequence[_Measure]) -> lis
         get = value_at(where) if isinstance(where, str) else where
         found.append(ComparedFigure(part, what, tuple(_plain(get(one)) for one in of), unit))
     return found
-
-
-def _expectations(results: Sequence[Result]) -> list[ComparedFigure]:
-    """Return a line for each expectation of any run; runs may have different expectations."""
-    verdicts: list[dict[str, bool]] = []
-    for result in results:
-        items = [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
-        verdicts.append({item["what"]: bool(item["held"]) for item in items})
-    every = dict.fromkeys(what for held in verdicts for what in held)
-    return [ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
 
 
 def _dict(entry: Result, key: str) -> Mapping[str, Any]:
@@ -183,7 +168,6 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def _over_peers(reduced: Callable[[list[float]], float], key: str) -> Callable[[Result], float | None]:
-    """Return a measure over all peers: None if no peer has the value."""
     return lambda result: reduced(values) if (values := of_peers(result, key)) else None
 
 

@@ -83,6 +83,12 @@ def _recorded(
     roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
     features = next((share.feature_names for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
+    damaged = []
+    for one in damage:
+        reasons = [record.abstained.get(roster.index(one.peer), "") for record in state.log[one.round :]]
+        # Reasons about rows begin with the row, and those about lies with the word; others are about other rounds.
+        named = next((reason for reason in reasons if reason.startswith(("row ", IMPLAUSIBLE))), None)
+        damaged.append({"peer": one.peer, "how": one.how, "round": one.round, "named": named})
     privacy = None
     if "deviations" in state.arrays:  # one standard deviation of each center due to noise, in the data's units
         deviations = (state.arrays["deviations"] * state.arrays["scale"]).tolist()
@@ -101,7 +107,7 @@ def _recorded(
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)], "tolerance": found.tolerance,
         "reached": found.reached, "ticks": list(found.ticks),
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
-        "damaged": [_damaged(one, state, roster) for one in damage],
+        "damaged": damaged,
         "warnings": {roster[peer]: warning for peer, warning in warnings.items()},
     }  # fmt: skip
 
@@ -145,15 +151,6 @@ def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) 
             one = dataclasses.replace(one, round=0) if earlier else one  # noqa: PLW2901
             found = [other for other in found if (other.peer, other.round) != (one.peer, one.round)] + [one]
     return sorted(found, key=lambda one: one.round)
-
-
-def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str, Any]:
-    """Describe damaged rows, with the reason that the fleet gave for leaving them out, if it noticed them."""
-    peer = roster.index(damage.peer)
-    reasons = [record.abstained.get(peer, "") for record in state.log[damage.round :]]
-    # Reasons about rows begin with the row, and those about lies with the word; others are about other rounds.
-    named = next((reason for reason in reasons if reason.startswith(("row ", IMPLAUSIBLE))), None)
-    return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}
 
 
 def suspects_by_report(events: Iterable[RunEvent], job_id: str) -> list[dict[str, Any]]:

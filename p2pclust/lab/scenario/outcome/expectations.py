@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import ge, gt, le, lt
-from typing import Any
+from typing import Any, Final
 
 from p2pclust.lab.scenario.file.expect_keys import ExpectSpec, ValueSpec
 from p2pclust.lab.scenario.file.result_paths import look_up, value_at
@@ -18,6 +18,10 @@ from p2pclust.protocols.engine.reasons import NOT_DRAWN
 
 Result = Mapping[str, Any]
 Value = float | bool | str | None
+
+_OF_GOSSIP: Final = (
+    "with collect = 'gossip' sums are right up to a tolerance, and a replay adds up exactly: leave this key out"
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,10 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
         if wanted is not None:
             value = measure(result)
             shown = "" if wanted is True else "not " if wanted is False else f"{wanted:g}"
-            held, why = value is not None and holds(value, wanted), _why_unknown(key, value, result)
-            found.append(Expectation(words.format(shown), held, value, why))
+            # The replay of a job that gossips is not compared.
+            gossips = any(job.get("tolerance") is not None for job in result.get("jobs", ()))
+            why = _OF_GOSSIP if key == "replay_identical" and value is None and gossips else ""
+            found.append(Expectation(words.format(shown), value is not None and holds(value, wanted), value, why))
     if expect.left_out is not None:
         found.append(_left_out(expect.left_out, result))
     return found + [_judged(spec, result) for spec in expect.values]
@@ -74,19 +80,10 @@ def _lost(result: Result) -> int | None:
 
 
 def _identical(result: Result) -> bool | None:
-    """Return whether in every job all peers that finished hold the same bits; None if no peer finished one."""
     digests = [job.get("digests") for job in result.get("jobs", ())]
     if not digests or not all(digests):
         return None
     return all(len(set(of_job.values())) == 1 for of_job in digests)
-
-
-def _why_unknown(key: str, value: float | bool | None, result: Result) -> str:
-    """Return why no job that gossips has such a value, or an empty string."""
-    gossips = any(job.get("tolerance") is not None for job in result.get("jobs", ()))
-    if key != "replay_identical" or value is not None or not gossips:
-        return ""
-    return "with collect = 'gossip' sums are right up to a tolerance, and a replay adds up exactly: leave this key out"
 
 
 def _over_jobs(
@@ -110,8 +107,7 @@ def _terms(job: Result) -> int | None:
 
 
 def _all_terms(job: Result) -> int | None:
-    """Return the number of terms, which is 0 for a job that gossips."""
-    return None if job.get("rounds") is None else _terms(job) or 0
+    return None if job.get("rounds") is None else _terms(job) or 0  # a job that gossips has none
 
 
 def _communities(job: Result) -> int | None:
@@ -207,35 +203,27 @@ _REDUCED: dict[str, Callable[[Sequence[float]], float]] = {"max": max, "min": mi
 
 def _judged(spec: ValueSpec, result: Result) -> Expectation:
     words = " and ".join(f"{_HOLDS[name][0]} {_shown(wanted)}" for name, wanted in spec.comparisons)
-    found = look_up(result, spec.what)
-    several = len(found.values) > 1 or "*" in spec.what or "?" in spec.what
+    values, why = look_up(result, spec.what)
+    several = len(values) > 1 or "*" in spec.what or "?" in spec.what
     over = spec.over or ("all" if several else "")
     what = f"{over + ' of ' if over else ''}{spec.what} {'are' if over == 'all' else 'is'} {words}"
-    if found.why:
-        if over == "count":  # the count of missing values is 0
-            return Expectation(what, _all_hold(spec, 0), 0, found.why)
-        return Expectation(what, False, None, found.why)
+    if over == "count":  # the count of missing values is 0
+        count = sum(value not in (None, False) for value in values)
+        return Expectation(what, _all_hold(spec, count), count, why)
+    if why:
+        return Expectation(what, False, None, why)
     if over in _REDUCED:
-        return _reduced(spec, over, what, found.values)
-    if over == "count":
-        count = sum(value not in (None, False) for value in found.values)
-        return Expectation(what, _all_hold(spec, count), count)
-    holding = [_all_hold(spec, value) for value in found.values]
+        if strange := [value for value in values if not _is_number(value)]:
+            return Expectation(what, False, None, f"{len(strange)} of {len(values)} values are not numbers")
+        value = math.nan if any(math.isnan(number) for number in values) else _REDUCED[over](values)
+        return Expectation(what, _all_hold(spec, value), value)
+    holding = [_all_hold(spec, value) for value in values]
     if not several:
-        value = found.values[0]
+        value = values[0]
         why = "" if holding[0] else _incomparable(spec, value)
         return Expectation(what, holding[0], value if isinstance(value, bool | int | float | str) else None, why)
     held = any(holding) if over == "any" else all(holding)
     return Expectation(what, held, f"{sum(holding)} of {len(holding)}")
-
-
-def _reduced(spec: ValueSpec, over: str, what: str, values: Sequence[Any]) -> Expectation:
-    numbers = [value for value in values if _is_number(value)]
-    if len(numbers) < len(values):
-        missing = len(values) - len(numbers)
-        return Expectation(what, False, None, f"{missing} of {len(values)} values are not numbers")
-    value = math.nan if any(math.isnan(number) for number in numbers) else _REDUCED[over](numbers)
-    return Expectation(what, _all_hold(spec, value), value)
 
 
 def _is_number(value: object) -> bool:
@@ -243,15 +231,12 @@ def _is_number(value: object) -> bool:
 
 
 def _all_hold(spec: ValueSpec, value: Any) -> bool:
-    return all(_holds(name, value, wanted) for name, wanted in spec.comparisons)
-
-
-def _holds(name: str, value: Any, wanted: Any) -> bool:
-    return (name == "equals" or _is_number(value)) and _HOLDS[name][1](value, wanted)
+    return all(
+        (name == "equals" or _is_number(value)) and _HOLDS[name][1](value, wanted) for name, wanted in spec.comparisons
+    )
 
 
 def _incomparable(spec: ValueSpec, value: Any) -> str:
-    """Return why a value could not be compared, or an empty string."""
     if value is None:
         return "this run does not have it"
     if not isinstance(value, bool | int | float | str):

@@ -14,16 +14,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.scenario.outcome.communities import labels_of_peers
-from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job
-from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.tools.files import replacing
 from p2pclust.tools.json_values import plain
@@ -91,27 +88,19 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def write_centers(directory: Path, feature_names: Sequence[str], jobs: Sequence[Mapping[str, Any]]) -> None:
     """Write the centers of each job: ``centers.csv``, then ``centers-2.csv`` and so on.
 
-    The header has the names of the features; one row per center, in the data's units, with all digits.
+    The header has the names of the features; one row per center, in the data's units, with all digits. Of a job in
+    which peers hold columns there are those that each peer exports: ``centers-PEER.csv``, ``centers-2-PEER.csv``.
     """
     for number, job in enumerate(jobs, start=1):
-        if job["centers"] is not None:
-            _write_centers(directory / f"{_numbered('centers', number)}.csv", feature_names, job["centers"])
-
-
-def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> None:
-    """Write the centers that each peer with columns exports of each job: ``centers-PEER.csv``, ``centers-2-PEER.csv``."""
-    for number, peers in enumerate(jobs, start=1):
-        for name, own in peers.items():
-            file = directory / f"{_numbered('centers', number)}-{name}.csv"
-            _write_centers(file, own["features"], own["centers"])
+        files = {"": (feature_names, job["centers"])} if job["centers"] is not None else {}
+        files |= {f"-{name}": (own["features"], own["centers"]) for name, own in job.get("own_centers", {}).items()}
+        for ending, (names, centers) in files.items():
+            rows = [[repr(float(value)) for value in center] for center in centers]
+            write_table(directory / f"{_numbered('centers', number)}{ending}.csv", [names, *rows])
 
 
 def _numbered(stem: str, number: int) -> str:
     return stem if number == 1 else f"{stem}-{number}"
-
-
-def _write_centers(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
-    write_table(path, [feature_names, *([repr(float(value)) for value in center] for center in centers)])
 
 
 def write_table(path: Path, rows: Iterable[Iterable[object]]) -> None:
@@ -141,31 +130,23 @@ def write_labels(
     for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
         if came.state is None or came.state.status != "done":
             continue
-        labelled: list[tuple[str, DataSet, NDArray[Any]]] = []
+        labels: Mapping[str, NDArray[Any]] = {}
         with one_thread(), suppress(PluginError):  # which the result names, see Done.attempt
-            labelled = list(_labelled(job, came, shares))
-        if labelled:
-            write_table(directory / f"{_numbered('labels', number)}.csv", _table(labelled))
+            labels = labels_of_peers(job, came, shares)
+        if labels:
+            held = {name: shares[name] for name in labels}
+            write_table(directory / f"{_numbered('labels', number)}.csv", _table(held, labels, job.by_columns))
 
 
-def _labelled(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:
-    assert found.state is not None
-    if job.has_workspace:
-        yield from ((name, shares[name], own) for name, own in labels_of_peers(job, found, shares).items())
-        return
-    for name in sorted(found.digests)[: 1 if job.by_columns else None]:
-        share = shares[name]
-        own = engine.conclude(job, found.state, Local(share.X, ids=share.shared_ids)).get("labels")
-        if own is not None:
-            yield "all" if job.by_columns else name, share, np.asarray(own)
-
-
-def _table(labelled: Sequence[tuple[str, DataSet, NDArray[Any]]]) -> Iterator[list[object]]:
-    with_class = any(share.y is not None for _, share, _ in labelled)
-    with_file = any(share.file is not None for _, share, _ in labelled)
+def _table(
+    held: Mapping[str, DataSet], labels: Mapping[str, NDArray[Any]], by_columns: bool
+) -> Iterator[list[object]]:  # fmt: skip
+    with_class = any(share.y is not None for share in held.values())
+    with_file = any(share.file is not None for share in held.values())
     yield ["device", *(["file"] * with_file), "row", "label", *(["class"] * with_class)]
-    for name, share, own in labelled:
+    for name, share in held.items():
         files = share.file.tolist() if share.file is not None else [""] * share.n_rows
         classes = share.y.tolist() if share.y is not None else [""] * share.n_rows
-        for file, row, label, kind in zip(files, share.row_names.tolist(), own.tolist(), classes, strict=True):
-            yield [name, *([file] * with_file), row, label, *([kind] * with_class)]
+        rows = zip(files, share.row_names.tolist(), labels[name].tolist(), classes, strict=True)
+        for file, row, label, kind in rows:
+            yield ["all" if by_columns else name, *([file] * with_file), row, label, *([kind] * with_class)]

@@ -28,7 +28,12 @@ class JobLine(NamedTuple):
 
 def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed: int = 3) -> Iterator[JobLine]:
     """Return the lines about one entry of ``jobs`` in ``result.json``, whose number counts from 1."""
-    yield JobLine(f"job {number}" if n_jobs > 1 else "job", _what(job))
+    parameters = job["parameters"]
+    words = f"{parameters['n_clusters']} clusters" if "n_clusters" in parameters else ""
+    if not words:  # the mode, or what else its parameters are
+        named = ["mode"] if "mode" in parameters else [name for name in parameters if name not in _OF_EVERY_JOB]
+        words = ", ".join(f"{name} {parameters[name]}" for name in named[:_PARAMETERS_SHOWN])
+    yield JobLine(f"job {number}" if n_jobs > 1 else "job", ", ".join(filter(None, [job["protocol"], words])))
     if job["failure"]:
         yield JobLine("failed", job["failure"], "red")
     yield from _course(job, peers)
@@ -42,7 +47,6 @@ def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed
 
 
 def _course(job: Result, peers: Result) -> Iterator[JobLine]:
-    """Return how the job went, and which peers took no part in some round."""
     if job["rounds"] is not None:
         limit = next((name for name in _LIMITS if name in job["parameters"]), "its last round")
         how = job["stops"] if job["converged"] else f"{limit} was reached"
@@ -95,17 +99,13 @@ def _found(job: Result) -> Iterator[JobLine]:
     for batch in changed:
         verdict = batch["verdict"].removeprefix(_DRIFT)
         yield JobLine("drift", f"batch {batch['batch']} of 0 to {len(job['drift']) - 1}: {verdict}")
-    if job["metrics"]:
-        yield _scores(job["metrics"])
-
-
-def _what(job: Result) -> str:
-    """Return the protocol with its number of clusters, its mode, or what else its parameters are."""
-    parameters = job["parameters"]
-    if "n_clusters" in parameters:
-        return f"{job['protocol']}, {parameters['n_clusters']} clusters"
-    named = ["mode"] if "mode" in parameters else [name for name in parameters if name not in _OF_EVERY_JOB]
-    return ", ".join([job["protocol"], *(f"{name} {parameters[name]}" for name in named[:_PARAMETERS_SHOWN])])
+    metrics = job["metrics"]
+    if "ari" in metrics:
+        own = f", {metrics['peer_accuracy']:.3f} in the mean over peers" if "peer_accuracy" in metrics else ""
+        yield JobLine("ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f}{own})")
+    elif metrics:
+        wrong = f"{100 * metrics['wrong_links']:.1f} % of links wrong"
+        yield JobLine("accuracy", f"{metrics['accuracy']:.3f} (mean over peers), {wrong}")
 
 
 def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
@@ -131,7 +131,6 @@ def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
 
 
 def _damaged(job: Result) -> Iterator[JobLine]:
-    """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
     for one in job.get("damaged", ()):
         seen = f"named: {one['named']}" if one["named"] else "no peer could detect it"
         since = f"from round {one['round']} on, " if one["round"] else ""
@@ -140,11 +139,3 @@ def _damaged(job: Result) -> Iterator[JobLine]:
     if job.get("harm"):
         apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
         yield JobLine("harm", f"the centers lie {apart} from those of the sound rows (best matching)")
-
-
-def _scores(metrics: Result) -> JobLine:
-    if "ari" in metrics:
-        own = f", {metrics['peer_accuracy']:.3f} in the mean over peers" if "peer_accuracy" in metrics else ""
-        return JobLine("ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f}{own})")
-    wrong = f"{100 * metrics['wrong_links']:.1f} % of links wrong"
-    return JobLine("accuracy", f"{metrics['accuracy']:.3f} (mean over peers), {wrong}")

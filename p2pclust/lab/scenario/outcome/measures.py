@@ -56,7 +56,6 @@ class Done:
 
     @cached_property
     def locals_(self) -> list[Local]:
-        """The data as the protocols have them, in roster order."""
         if not self.job.by_columns:
             return [Local(share.X) for share in self.shares.values()]
         return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
@@ -78,7 +77,6 @@ class Done:
 
     @property
     def liars(self) -> tuple[str, ...]:
-        """The peers that a fault let lie."""
         return tuple(dict.fromkeys(one.peer for one in self.damage if one.lie))
 
     @property
@@ -124,9 +122,8 @@ def _of_rows(done: Done) -> dict[str, Any]:
     centers = summaries.raw_centers(done.state)
     # Over all rows that were used, also the damaged ones.
     ranges = _ranges([*locals_, *(rows for _, _, rows in done.later if not rows.problem)])
-    entry |= {"centers": centers.tolist(), "harm": None}
-    if done.later:
-        entry["harm"] = done.attempt(lambda: _harm(done, centers))
+    harm = done.attempt(lambda: _harm(done, centers)) if done.later else None
+    entry |= {"centers": centers.tolist(), "harm": harm}
     entry |= done.attempt(lambda: _against_pooling(done, centers, ranges)) or {}
     rows = [locals_[peer] for peer in there]
     if best := done.attempt(lambda: best_pooled(done.job, done.state, rows)):
@@ -193,7 +190,6 @@ def _why_apart(done: Done) -> str:
 
 
 def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
-    """Score the labels of all rows of the honest peers that contributed to the clustering, if true labels are known."""
     shares = list(done.shares.values())
     there = [peer for peer in there if list(done.shares)[peer] not in done.liars]
     truth = [y for peer in there if (y := shares[peer].y) is not None]
@@ -214,11 +210,10 @@ def _scores(truth: Sequence[NDArray[Any]], own: Sequence[NDArray[Any]]) -> dict[
 
 
 def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
-    whole = (
-        runner.pooled if runner.clustering_stage(done.job)[1].lossless else lambda *run: runner.pooled_run(*run).centers
-    )
+    run = (done.job, done.locals_, done.state.log, (), done.groups)
+    lossless = runner.clustering_stage(done.job)[1].lossless
     try:
-        sound = whole(done.job, done.locals_, done.state.log, (), done.groups)
+        sound = runner.pooled(*run) if lossless else runner.pooled_run(*run).centers
     except UsageError:
         return None  # with undamaged rows a peer that contributed would have abstained
     ranges = _ranges(done.locals_)

@@ -42,14 +42,12 @@ class CommunityStory(JobStory):
 
     @cached_property
     def protocol(self) -> FedCRefProtocol:
-        """The protocol of the job's last stage."""
         protocol = self.job.protocols[-1]
         assert isinstance(protocol, FedCRefProtocol), "only FedCRef jobs have this part"
         return protocol
 
     @cached_property
     def agreed(self) -> Agreed:
-        """The last state."""
         return Agreed.of(self.state.arrays)
 
     @cached_property
@@ -73,13 +71,11 @@ class CommunityStory(JobStory):
 
     @cached_property
     def truth(self) -> dict[str, NDArray[Any]]:
-        """The true labels of peers that finished, where they are known."""
         shares = self.run.shares.items()
         return {name: share.y for name, share in shares if share.y is not None and name in self.came.digests}
 
     @cached_property
     def classes(self) -> list[Any]:
-        """The true class of most rows of each cluster of the last exchange."""
         return cluster_classes(self.agreed.association, self.came, self.truth)
 
     @property
@@ -103,7 +99,6 @@ class CommunityStory(JobStory):
 
     @cached_property
     def labels(self) -> dict[str, Ints]:
-        """The labels of the rows of the peers that finished, by peer."""
         return labels_of_peers(self.job, self.came, self.run.shares)
 
     def label_of(self, group: int) -> int:
@@ -216,7 +211,11 @@ def _models(story: CommunityStory) -> Section | None:
     from p2pclust.clustering.stacks import reconstructions  # noqa: PLC0415 - torch is an extra
 
     X = np.stack([row for _, row in samples])
-    headings = [story.names[group] + _of_class(story, group) for group in shown]
+    headings = []
+    for group in shown:
+        own = [y[story.labels[name] == story.label_of(group)] for name, y in story.truth.items()]
+        kind = most_frequent(np.concatenate(own)) if own else None
+        headings.append(story.names[group] + ("" if kind is None else f"\n({str(kind)[:9]})"))
     figure = reconstruction_figure(X, [text for text, _ in samples], reconstructions(stack, X), headings)
     what = "class" if story.truth else "community"
     caption = (
@@ -231,12 +230,6 @@ def _models(story: CommunityStory) -> Section | None:
     alt = "rows and their reconstructions by each community's model"
     picture = Picture(data_address(figure), caption, alt, width_in_pixels(figure))
     return Section(f"{story.prefix}What each community's model draws", pictures=[picture])
-
-
-def _of_class(story: CommunityStory, group: int) -> str:
-    own = [y[story.labels[name] == story.label_of(group)] for name, y in story.truth.items()]
-    kind = most_frequent(np.concatenate(own)) if own else None
-    return "" if kind is None else f"\n({str(kind)[:9]})"
 
 
 def _samples(story: CommunityStory, shown: Sequence[int]) -> list[tuple[str, NDArray[np.float64]]]:

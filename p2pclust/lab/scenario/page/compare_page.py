@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from p2pclust.lab.pictures.bars import value_bars
 from p2pclust.lab.pictures.canvas import Drawing
 from p2pclust.lab.pictures.curves import curves_drawing
 from p2pclust.lab.pictures.palette import series_colour
-from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun, mark, of_peers, shown
+from p2pclust.lab.scenario.outcome.compare import ComparedFigure, Result, mark, of_peers, shown
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.lab.scenario.page.story import picture_of
 from p2pclust.tools.units import scaled
@@ -19,18 +19,17 @@ from p2pclust.tools.units import scaled
 _CHARTS: Final = 12
 
 
-def write_comparison(file: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
-    """Write the page of these runs and of the lines of their comparison."""
-    numbered = [f"{number}: {run.name}" for number, run in enumerate(runs, start=1)]
+def write_comparison(file: Path, runs: Mapping[str, Result], lines: Sequence[ComparedFigure]) -> None:
+    """Write the page of these runs, by name, and of the lines of their comparison."""
+    numbered = [f"{number}: {name}" for number, name in enumerate(runs, start=1)]
     sections: list[Section] = []
     if canvas.can_draw():
         bars = [line for line in lines if line.differs and line.measured][:_CHARTS]
-        drawn = [picture_of(_bars(line, [run.name for run in runs]), line.what, "") for line in bars]
+        drawn = [picture_of(_bars(line, [*runs]), line.what, "") for line in bars]
         sections.append(Section("What differs", "" if drawn else "No number differs.", drawn))
-        curves = _curves(runs)
-        if curves:
+        if curves := _curves(runs):
             sections.append(Section("How they went", pictures=curves))
-    table = [["", *(run.name for run in runs), "differs"]]
+    table = [["", *runs, "differs"]]
     table += [
         [f"{line.part}: {line.what}", *(shown(v, line.unit) for v in line.values), mark(line)]
         for line in lines
@@ -55,12 +54,11 @@ def _bars(line: ComparedFigure, names: Sequence[str]) -> Drawing:
     )  # fmt: skip
 
 
-def _curves(runs: Sequence[ComparedRun]) -> list[Picture]:
-    """Return pictures of how far the centers moved and of what each peer sent, with one line for each run."""
-    pictures, names = [], [run.name for run in runs]
-    n_jobs = max(len(run.result["jobs"]) for run in runs)
+def _curves(runs: Mapping[str, Result]) -> list[Picture]:
+    pictures, names = [], [*runs]
+    n_jobs = max(len(result["jobs"]) for result in runs.values())
     for number in range(n_jobs):
-        histories = [(run.result["jobs"][number:] or [{}])[0].get("history") or [] for run in runs]
+        histories = [(result["jobs"][number:] or [{}])[0].get("history") or [] for result in runs.values()]
         series = [[(float(n), float(shift)) for n, shift in enumerate(of, start=1) if shift] for of in histories]
         if sum(len(of_run) > 1 for of_run in series) > 1:
             what = "how far the centers moved" + (f", job {number + 1}" if n_jobs > 1 else "")
@@ -70,7 +68,7 @@ def _curves(runs: Sequence[ComparedRun]) -> list[Picture]:
                 f"Rounds of {', '.join(zeros)} that moved no center are not shown, because a logarithmic axis has no 0."
             )
             pictures.append(picture_of(drawing, what, said if zeros else ""))
-    sent = [sorted(of_peers(run.result, "bytes_sent"), reverse=True) for run in runs]
+    sent = [sorted(of_peers(result, "bytes_sent"), reverse=True) for result in runs.values()]
     if sum(any(of_run) for of_run in sent) > 1:
         ranked = [[(float(place), value / 1000) for place, value in enumerate(of_run, start=1)] for of_run in sent]
         drawing = curves_drawing(names, ranked, "bytes sent by each peer (kB), largest first", "peer")

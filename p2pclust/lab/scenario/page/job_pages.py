@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.attacks.findings import AttackResult
 from p2pclust.lab.pictures import canvas, palette, shares
 from p2pclust.lab.pictures.bars import value_bars
-from p2pclust.lab.pictures.canvas import Drawing
 from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.lab.scenario.outcome.lines import job_lines
@@ -50,7 +47,6 @@ def job_sections(story: JobStory) -> list[Section]:
 
 
 def _terms(story: JobStory) -> Section | None:
-    """Return every term with the reason why it ended; None if one peer aggregated from start to finish."""
     terms = story.terms
     if not terms or (len(terms) == 1 and terms[0].finished):
         return None
@@ -162,50 +158,33 @@ def _without(story: JobStory) -> str:
 
 
 def _labels(story: JobStory, rows: JobRows) -> Section | None:
-    made = [_confusion(story, rows), _certainty(rows)]
-    pictures = _holdings(rows) + [picture for picture in made if picture is not None]
+    pictures: list[Picture] = []
+    known, kinds = rows.y is not None and len(rows.classes) <= _CLASSES, [*rows.clusters, "none"]
+    if 1 < len(rows.names) <= LANES:
+        caption, alt = "The rows of each peer by kind. Similar bars mean similar peers.", "what each peer holds"
+        if known:
+            title, colours = "the classes that each peer was dealt", _of_classes(rows)
+            drawing = shares.holdings_drawing(title, rows.dealt, rows.classes, colours, rows.names)
+            pictures.append(picture_of(drawing, alt, caption))
+        title, colours = "the clusters of each peer's rows", _of_clusters(rows)
+        drawing = shares.holdings_drawing(title, rows.held, kinds, colours, rows.names)
+        pictures.append(picture_of(drawing, alt, "" if known else caption))
+    if known and len(rows.clusters) <= _CLASSES:
+        table = rows.confusion if rows.confusion[:, -1].any() else rows.confusion[:, :-1]
+        order, kind = shares.matched(table), "community" if story.job.has_workspace else "cluster"
+        columns = [kinds[number] for number in order.tolist()]
+        drawing = shares.confusion_drawing(table[:, order], rows.classes, columns, row="true class", column=kind)
+        caption = (
+            f"The rows of each class in each {kind}. Each {kind} is in the column of the class that it matches best. "
+            "A darker cell is a larger share of the class."
+        )
+        pictures.append(picture_of(drawing, f"{kind} against true class", caption))
+    if rows.sure is not None:
+        half = float(np.mean(rows.sure > 0.5))
+        caption = f"A line for each cluster. {half:.0%} of the rows have a membership above one half in their cluster."
+        drawing = shares.certainty_drawing(rows.sure, rows.labels[rows.drawn], rows.clusters, rows.hues)
+        pictures.append(picture_of(drawing, "how sure rows are of their cluster", caption))
     return Section(f"{story.prefix}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
-
-
-def _holdings(rows: JobRows) -> list[Picture]:
-    if not 1 < len(rows.names) <= LANES:
-        return []
-    drawings = []
-    if rows.y is not None and len(rows.classes) <= _CLASSES:
-        title = "the classes that each peer was dealt"
-        drawings.append(shares.holdings_drawing(title, rows.dealt, rows.classes, _of_classes(rows), rows.names))
-    title, kinds = "the clusters of each peer's rows", [*rows.clusters, "none"]
-    drawings.append(shares.holdings_drawing(title, rows.held, kinds, _of_clusters(rows), rows.names))
-    said = "The rows of each peer by kind. Similar bars mean similar peers."
-    alt = "what each peer holds"
-    return [picture_of(drawing, alt, "" if number else said) for number, drawing in enumerate(drawings)]
-
-
-def _confusion(story: JobStory, rows: JobRows) -> Picture | None:
-    if rows.y is None or len(rows.classes) > _CLASSES or len(rows.clusters) > _CLASSES:
-        return None
-    table, called = rows.confusion, [*rows.clusters, "none"]
-    if not table[:, -1].any():
-        table = table[:, :-1]
-    order = shares.matched(table)
-    kind = "community" if story.job.has_workspace else "cluster"
-    drawing = shares.confusion_drawing(
-        table[:, order], rows.classes, [called[n] for n in order.tolist()], row="true class", column=kind
-    )
-    caption = (
-        f"The rows of each class in each {kind}. Each {kind} is in the column of the class that it matches best. "
-        "A darker cell is a larger share of the class."
-    )
-    return picture_of(drawing, f"{kind} against true class", caption)
-
-
-def _certainty(rows: JobRows) -> Picture | None:
-    if rows.sure is None:
-        return None
-    half = float(np.mean(rows.sure > 0.5))
-    caption = f"A line for each cluster. {half:.0%} of the rows have a membership above one half in their cluster."
-    drawing = shares.certainty_drawing(rows.sure, rows.labels[rows.drawn], rows.clusters, rows.hues)
-    return picture_of(drawing, "how sure rows are of their cluster", caption)
 
 
 def _pooled(story: JobStory) -> Section | None:
@@ -271,43 +250,35 @@ def attacks_section(story: JobStory) -> Section | None:
     if story.number >= len(story.run.attacked):
         return None
     audited = story.run.attacked[story.number]
+    findings = audited.findings
     text = (
         "Attacks that a peer could do on what it got, done after the run and compared with the rows. A row came back "
         "exactly if each value is within a thousandth of its feature's range."
     )
     table = [["observer", "attack", "rows", "found", "devices"]]
-    table += [[one.observer, one.attack, f"{one.rows:,}", one.words, audited.most(one)] for one in audited.findings]
+    table += [[one.observer, one.attack, f"{one.rows:,}", one.words, audited.most(one)] for one in findings]
     pictures: list[Picture] = []
     if canvas.can_draw():
-        pictures.append(picture_of(_recovered(audited.findings), "share of rows that came back, by attack", ""))
-        if any(one.auc is not None for one in audited.findings):
+        sought = [(one, one.recovered) for one in findings if one.recovered is not None]
+        percent = [100.0 * recovered / max(one.rows, 1) for one, recovered in sought]
+        texts = [f"{recovered:,} of {one.rows:,}" for one, recovered in sought]
+        drawing = value_bars(
+            [f"{one.observer}: {one.attack}" for one, _ in sought], percent, texts,
+            [f"{one.observer}, {one.attack}: {text} rows" for (one, _), text in zip(sought, texts, strict=True)],
+            [palette.WRONG if recovered else palette.GOOD for _, recovered in sought],
+            across="rows that came back exactly (% of those attacked)", most=1.25 * max([*percent, 10.0]),
+        )  # fmt: skip
+        pictures.append(picture_of(drawing, "share of rows that came back, by attack", ""))
+        if guessed := [(one, one.auc) for one in findings if one.auc is not None]:
+            drawing = value_bars(
+                [f"{one.observer}: {one.attack}" for one, _ in guessed], [auc for _, auc in guessed],
+                [f"{auc:.2f}" for _, auc in guessed],
+                [f"{one.observer}, {one.attack}: {auc:.3f}" for one, auc in guessed],
+                [palette.CURVE] * len(guessed), across="area under the curve (dashed: a guess)", most=1.1,
+            )  # fmt: skip
+            drawing.axes.axvline(0.5, color=palette.INK, linestyle="--", linewidth=1)
             caption = (
                 "How often a row that a model was trained on looks more familiar to it than one that was withheld."
             )
-            alt = "how well models recognise members, by attack"
-            pictures.append(picture_of(_recognised(audited.findings), alt, caption))
+            pictures.append(picture_of(drawing, "how well models recognise members, by attack", caption))
     return Section(f"{story.prefix}What a curious peer could read", text, pictures, table=table)
-
-
-def _recovered(findings: Sequence[AttackResult]) -> Drawing:
-    """Draw a bar for each attack that looks for rows: the percentage of the rows that came back exactly."""
-    drawn = [(one, one.recovered) for one in findings if one.recovered is not None]
-    shares = [100.0 * recovered / max(one.rows, 1) for one, recovered in drawn]
-    texts = [f"{recovered:,} of {one.rows:,}" for one, recovered in drawn]
-    return value_bars(
-        [f"{one.observer}: {one.attack}" for one, _ in drawn], shares, texts,
-        [f"{one.observer}, {one.attack}: {text} rows" for (one, _), text in zip(drawn, texts, strict=True)],
-        [palette.WRONG if recovered else palette.GOOD for _, recovered in drawn],
-        across="rows that came back exactly (% of those attacked)", most=1.25 * max([*shares, 10.0]),
-    )  # fmt: skip
-
-
-def _recognised(findings: Sequence[AttackResult]) -> Drawing:
-    drawn = [(one, one.auc) for one in findings if one.auc is not None]
-    drawing = value_bars(
-        [f"{one.observer}: {one.attack}" for one, _ in drawn], [auc for _, auc in drawn],
-        [f"{auc:.2f}" for _, auc in drawn], [f"{one.observer}, {one.attack}: {auc:.3f}" for one, auc in drawn],
-        [palette.CURVE] * len(drawn), across="area under the curve (dashed: a guess)", most=1.1,
-    )  # fmt: skip
-    drawing.axes.axvline(0.5, color=palette.INK, linestyle="--", linewidth=1)
-    return drawing

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points
 from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.data import DataSet
-from p2pclust.errors import PluginError
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.pictures.palette import cluster_hues
 from p2pclust.lab.pictures.scatter import evenly
@@ -51,7 +50,6 @@ class JobRows:
 
     @cached_property
     def classes(self) -> list[str]:
-        """The names of the true classes, in order."""
         return [] if self.y is None else [str(kind) for kind in np.unique(self.y).tolist()]
 
     @cached_property
@@ -74,10 +72,14 @@ class JobRows:
             alike[int(np.argmax(np.where(mostly[kind], counts[kind], -1)))] = kind
         return cluster_hues(alike, len(self.classes))
 
+    @cached_property
+    def _places(self) -> Ints:
+        return np.where(self.labels < 0, len(self.clusters), self.labels)  # the last column is for no cluster
+
     @property
     def held(self) -> Ints:
         """How many rows of each cluster each peer has, shape (P, C + 1); the last column counts rows without a cluster."""
-        return self._by_cluster(self.peer, len(self.names))
+        return _counted(self.peer, self._places, len(self.names), len(self.clusters) + 1)
 
     @property
     def dealt(self) -> Ints:
@@ -87,11 +89,7 @@ class JobRows:
     @property
     def confusion(self) -> Ints:
         """How many rows of each class are in each cluster, shape (K, C + 1); the last column is for no cluster."""
-        return self._by_cluster(self.kinds, len(self.classes))
-
-    def _by_cluster(self, of: Ints, count: int) -> Ints:
-        numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
-        return _counted(of, numbers, count, len(self.clusters) + 1)
+        return _counted(self.kinds, self._places, len(self.classes), len(self.clusters) + 1)
 
 
 def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
@@ -102,15 +100,8 @@ def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
 def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Return the rows of a job that is done, or None if its peers end without labels.
 
-    `shares` has every peer's rows, or columns, by name.
+    `shares` has every peer's rows, or columns, by name. Raise PluginError if a protocol of the user fails.
     """
-    try:
-        return _rows_of(job, found, shares)
-    except PluginError:  # which the result names
-        return None
-
-
-def _rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     state = found.state
     assert state is not None
     if job.by_columns:
@@ -128,16 +119,12 @@ def _rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRo
         return None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
     rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
-    fuzzifier = _fuzzifier(job)
+    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return rows
     with one_thread(), np.errstate(all="ignore"):
         of_rows = memberships(Local(rows.X).points(state.arrays), state.arrays["centers"], fuzzifier)
     return replace(rows, sure=of_rows.max(axis=1))
-
-
-def _fuzzifier(job: Job) -> float | None:
-    return getattr(labelling_stage(job)[1], "fuzzifier", None)
 
 
 def worth_of(
@@ -149,7 +136,7 @@ def worth_of(
     because sums over different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
     """
     origin, scale = state.arrays["origin"], state.arrays["scale"]
-    fuzzifier = _fuzzifier(job)
+    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     with one_thread(), np.errstate(all="ignore"):
         X = (rows.X - origin) / scale
         if peers is None:

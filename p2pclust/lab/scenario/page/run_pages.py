@@ -92,29 +92,30 @@ def _tiles(story: RunStory) -> list[Tile]:
 def _sections(story: RunStory) -> list[Section]:
     drawn = canvas.can_draw()
     missing = f"This page has {canvas.INSTALL}; then run the scenario again."
-    made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn), _expected(story)]
+    made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn)]
+    verdicts = []
+    for item in story.result["expectations"]:
+        found = str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
+        verdicts.append(Verdict(bool(item["held"]), item["what"], found))
+    made.append(Section("What was expected", verdicts=verdicts, half=True) if verdicts else None)
     made.append(_timeline(story) if drawn else None)
     for number in range(len(story.jobs)):
         made += [*job_sections(JobStory(story, number)), attacks_section(JobStory(story, number))]
-    made += [_cost(story, drawn=drawn), _left_out(story), _details(story)]
+    made.append(_cost(story, drawn=drawn))
+    if rows := [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]:
+        text = (
+            "These rows have a missing value, and the scenario says to leave such rows out. They are not counted "
+            "anywhere."
+        )
+        made.append(Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows]))
+    lines = story.run.lines
+    log = [["seconds", "peer", "what"]]
+    log += [[f"{line.t:.3f}", line.peer, line.text] for line in itertools.islice(lines, _EVENTS)]
+    if len(lines) > _EVENTS:
+        log.append(["", "", f"and {len(lines) - _EVENTS} more, in events.jsonl"])
+    fold = f"{min(len(lines), _EVENTS)} events of {len(story.events)}"
+    made.append(Section("The log, shortened", folded_table=log, fold=fold))
     return [section for section in made if section is not None]
-
-
-def _left_out(story: RunStory) -> Section | None:
-    rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
-    text = (
-        "These rows have a missing value, and the scenario says to leave such rows out. They are not counted anywhere."
-    )
-    return Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows]) if rows else None
-
-
-def _expected(story: RunStory) -> Section | None:
-    expectations = story.result["expectations"]
-    verdicts = []
-    for item in expectations:
-        found = str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
-        verdicts.append(Verdict(bool(item["held"]), item["what"], found))
-    return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
 
 
 # -- the fleet ----------------------------------------------------------------------------------------------------------
@@ -136,7 +137,15 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     load: Counter[tuple[str, str]] = Counter()
     for (a, b), traffic in story.found.links.items():
         load[(a, b) if a < b else (b, a)] += traffic.total_bytes
-    drawing = roles_drawing(overlay, story.groups, story.run, load=load, tips=_tips(story))
+    tips = {}
+    for name, share in story.shares.items():
+        peer = story.result["peers"][name]
+        what = "lost" if peer["lost"] else "finished" if peer["finished"] else "did not finish"
+        if name in story.strangers and not peer["finished"]:
+            what = "a stranger that could not join"
+        sent = f", sent {size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
+        tips[name] = f"{name} ({story.groups[name]}): {share.n_rows} rows, {what}{sent}"
+    drawing = roles_drawing(overlay, story.groups, story.run, load=load, tips=tips)
     changing = _changing(story.run)
     caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
     caption += f"Move the slider to see {changing} at one moment. " if changing else ""
@@ -152,7 +161,6 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
 
 
 def _changing(run: RunState) -> str:
-    """Return what changes as the slider moves; empty if nothing changes."""
     terms = [term for term in run.terms if not term.within]
     away = any(peer.away for peer in run.peers.values())
     parts = ["who aggregated"] if len(terms) > 1 or (terms and away) else []
@@ -174,18 +182,6 @@ def _failed(story: RunStory) -> str:
             text += f": refused by {peer} ({t:.2f} s)" + (f" and {counted(others, 'others')}" if others else "")
         text += "."
     return text.strip()
-
-
-def _tips(story: RunStory) -> dict[str, str]:
-    found = {}
-    for name, share in story.shares.items():
-        peer = story.result["peers"][name]
-        what = "lost" if peer["lost"] else "finished" if peer["finished"] else "did not finish"
-        if name in story.strangers and not peer["finished"]:
-            what = "a stranger that could not join"
-        sent = f", sent {size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
-        found[name] = f"{name} ({story.groups[name]}): {share.n_rows} rows, {what}{sent}"
-    return found
 
 
 def _timeline(story: RunStory) -> Section | None:
@@ -241,19 +237,6 @@ def _cost(story: RunStory, *, drawn: bool) -> Section | None:
         table.append([name, story.groups[name], *(_number(measure.values[name]) for measure in known)])
     fold = "the same as a table" if drawn else "a row for each peer"
     return Section("What it cost each device", text, pictures, folded_table=table, fold=fold)
-
-
-# -- the log ------------------------------------------------------------------------------------------------------------
-
-
-def _details(story: RunStory) -> Section:
-    lines = story.run.lines
-    rows = [["seconds", "peer", "what"]]
-    rows += [[f"{line.t:.3f}", line.peer, line.text] for line in itertools.islice(lines, _EVENTS)]
-    if len(lines) > _EVENTS:
-        rows.append(["", "", f"and {len(lines) - _EVENTS} more, in events.jsonl"])
-    fold = f"{min(len(lines), _EVENTS)} events of {len(story.events)}"
-    return Section("The log, shortened", folded_table=rows, fold=fold)
 
 
 def _number(value: float | None) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
 
 from p2pclust.data import DataSet
+from p2pclust.errors import PluginError
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.pictures.canvas import Drawing
 from p2pclust.lab.run.events import RunEvent
@@ -47,7 +49,6 @@ class RunStory:
 
     @cached_property
     def run(self) -> RunState:
-        """The state at the end."""
         links = None if self.overlay is None else self.overlay.links
         stages = [[stage.protocol for stage in job.stages] for job in self.jobs]
         return RunState.of(self.events, self.names, stages=stages, links=links, strangers=self.strangers)
@@ -75,17 +76,14 @@ class JobStory:
 
     @property
     def job(self) -> Job:
-        """The job document."""
         return self.run.jobs[self.number]
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """The job's entry in ``result.json``."""
         return cast("Mapping[str, Any]", self.run.result["jobs"][self.number])
 
     @property
     def found(self) -> JobResult | None:
-        """The job's result; None if the job was not submitted."""
         return self.run.found.jobs[self.number] if self.number < len(self.run.found.jobs) else None
 
     @property
@@ -96,7 +94,6 @@ class JobStory:
 
     @property
     def state(self) -> JobState:
-        """The last state of a job that has one."""
         assert self.came.state is not None
         return self.came.state
 
@@ -112,13 +109,14 @@ class JobStory:
 
     @property
     def done(self) -> bool:
-        """Whether there is a result."""
         return self.found is not None and self.found.state is not None and self.found.state.status == "done"
 
     @cached_property
     def rows(self) -> JobRows | None:
-        """The rows with their clusters."""
-        return rows_of(self.job, self.came, self.run.shares) if self.done else None
+        """The rows with their clusters; None if there is no result, or the code of a plug-in fails."""
+        with suppress(PluginError):  # which the result names
+            return rows_of(self.job, self.came, self.run.shares) if self.done else None
+        return None
 
     @cached_property
     def terms(self) -> list[TermEnd]:
