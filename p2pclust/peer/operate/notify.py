@@ -35,11 +35,8 @@ class Notifier:
         self._status = ""
         self._timer: asyncio.TimerHandle | None = None
         told, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
-        ours = told.isdigit() and pid in (
-            "",
-            str(os.getpid()),
-        )  # otherwise there is none, or it watches another process
-        self._fed_s = int(told) / 1e6 if ours else 0.0
+        ours = not pid or pid == str(os.getpid())  # otherwise it watches another process
+        self._fed_s = int(told) / 1e6 if ours and told.isdigit() else 0.0
         self._every_s = min(_LOOK_S, self._fed_s / 3) if self._fed_s else _LOOK_S
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         if self._socket is not None:

@@ -198,8 +198,7 @@ def _why(shell: Shell, name: str) -> str:
         return f"not a neighbour: reached through {hop}" if hop else "not a neighbour, and no route to it is known"
     if name in routing.broken:
         return f"does not answer over its link: reached through {routing.hop(name)}"
-    trouble = shell.links.trouble(name)
-    via = core.way_to(name)
+    trouble, via = shell.links.trouble(name), core.way_to(name)
     return f"{trouble}; it is heard through {via}" if trouble and via else trouble
 
 
@@ -326,9 +325,6 @@ def _count(listed: Callable[[], Sized]) -> int:
         return 0
 
 
-_JOB, _SERIES = "job-", "series-"
-
-
 def name_of(document: Document) -> str:
     """Return the name that commands show and accept."""
     turn = document.turn
@@ -342,44 +338,31 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
     the newest. Raise UsageError if no job has that name, or several do.
     """
     shown = {job_id: job for job_id, job in jobs.items() if not job.document.census}
-    exact = shown.get(named)
-    if exact is not None:
-        return exact
-    if (turns := _series(shown, named)) is not None:
-        return _turn(turns, named, peer, ended=ended)
-    found = [
-        job for job_id, job in shown.items() if named and job_id.removeprefix(_JOB).startswith(named.removeprefix(_JOB))
-    ]
+    if named in shown:
+        return shown[named]
+    beginning, slash, number = named.partition("/")
+    series: dict[str, dict[int, AnyJob]] = {}
+    for job in shown.values():
+        turn = job.document.turn if beginning.removeprefix("series-") else None
+        if turn is not None and turn.series.startswith((beginning, f"series-{beginning}")):
+            series.setdefault(turn.series, {})[turn.number] = job
+    only = next(iter(series.values())) if len(series) == 1 else None
+    turns = series.get(beginning) or series.get(f"series-{beginning}") or only
+    if turns is not None and not slash:
+        return turns[max([number for number, job in turns.items() if job.ledger.finished is ended] or turns)]
+    if turns is not None:
+        if not re.fullmatch(r"[1-9]\d{0,17}", number):
+            raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
+        wanted = int(number) - 1
+        if wanted in turns:
+            return turns[wanted]
+        kept = "is no longer kept: of a series a peer keeps the last two turns"
+        why = "has not begun" if wanted > max(turns) else kept
+        there = " and ".join(f"turn {number + 1}" for number in sorted(turns))
+        raise UsageError(f"turn {number} of {beginning:.80} {why}; {peer} has {there}")
+    begins = named.removeprefix("job-")
+    found = [job for job_id, job in shown.items() if named and job_id.removeprefix("job-").startswith(begins)]
     if len(found) != 1:
         why = "knows several jobs of that name" if found else "does not know the job"
         raise UsageError(f"{peer} {why}: {named!r:.80}: `p2pclust jobs` lists what it knows")
     return found[0]
-
-
-def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
-    """Return the turns of the only series with that beginning, by number from 0; None if no series has it."""
-    beginning = named.partition("/")[0]
-    if not beginning.removeprefix(_SERIES):
-        return None
-    found: dict[str, dict[int, AnyJob]] = {}
-    for job in shown.values():
-        turn = job.document.turn
-        if turn is not None and turn.series.startswith((beginning, _SERIES + beginning)):
-            found.setdefault(turn.series, {})[turn.number] = job
-    only = next(iter(found.values())) if len(found) == 1 else None
-    return found.get(beginning) or found.get(_SERIES + beginning) or only
-
-
-def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:
-    series, slash, number = named.partition("/")
-    if not slash:
-        candidates = [number for number, job in turns.items() if job.ledger.finished is ended]
-        return turns[max(candidates or turns)]
-    if not re.fullmatch(r"[1-9]\d{0,17}", number):
-        raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
-    wanted = int(number) - 1
-    if wanted in turns:
-        return turns[wanted]
-    why = "has not begun" if wanted > max(turns) else "is no longer kept: of a series a peer keeps the last two turns"
-    there = " and ".join(f"turn {number + 1}" for number in sorted(turns))
-    raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {there}")

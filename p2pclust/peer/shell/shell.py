@@ -53,14 +53,14 @@ class Shell:
         self.allow_list = allow_list
         self.links: Links
         self.worker: Worker
-        self._performer: Performer
+        self.performer: Performer
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
 
     def start(self, links: Links, worker: Worker) -> None:
         """Start the core."""
         self.links, self.worker = links, worker
         me = self.core.identity.name
-        self._performer = Performer(me, self.store, links, worker, self.signer, self.allow_list, self)
+        self.performer = Performer(me, self.store, links, worker, self.signer, self.allow_list, self)
         self.step(Started())
 
     def leave(self) -> None:
@@ -95,7 +95,7 @@ class Shell:
         """Check a message and hand it to the core; drop and count a malformed one."""
         self.heard[source] = self._loop.time()
         try:
-            event = self._performer.arrived(source, frames)
+            event = self.performer.arrived(source, frames)
             if event.via:
                 self.heard[event.source] = self._loop.time()
             self.step(event)
@@ -115,7 +115,7 @@ class Shell:
         if self.ended.done():
             return
         try:
-            self._performer.perform_all(self.core.step(self._loop.time(), event))
+            self.performer.perform_all(self.core.step(self._loop.time(), event))
         except Exception as error:  # noqa: BLE001 (ends the peer; see the module's docstring)
             self.failed(error)
             return
@@ -138,10 +138,6 @@ class Shell:
             self.step(Woken())
         else:
             self._plan_wake()
-
-    def perform(self, effect: Effect) -> None:
-        """Perform one effect that is not a row."""
-        self._performer.perform(effect)
 
     def check_link(self, peer: str) -> None:
         """Try a plain TCP connect; the core gets the result."""
