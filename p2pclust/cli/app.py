@@ -157,7 +157,6 @@ def top(
 def _add(
     part: str, name: str, command: Any, short_help: str, cls: type[TyperCommand] = TyperCommand, **more: Any
 ) -> None:
-    """Add a command, or a group of commands, to a part of the help."""
     _PARTS[part].append(name)
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name, short_help=short_help)

@@ -30,7 +30,6 @@ object, also when a command is refused.
 
 
 def reference() -> str:
-    """Return the page."""
     from p2pclust.cli.app import app  # noqa: PLC0415 - so that importing this module stays light
 
     top: Any = typer.main.get_command(app)

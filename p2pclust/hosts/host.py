@@ -277,7 +277,6 @@ def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb in a folder, and print one JSON object (``logs``: lines)."""
     parser = argparse.ArgumentParser(prog="python -m p2pclust.hosts.host")
     parser.add_argument("verb", choices=("up", "status", "down", "logs", *ORDERS))
     parser.add_argument("folder")

@@ -46,8 +46,6 @@ class InventoryDevice:
 
 @dataclass(frozen=True)
 class Inventory:
-    """A fleet."""
-
     path: Path
     keys: Path
     roster: Path
@@ -56,7 +54,6 @@ class Inventory:
     late_s: float = 30.0  # a peer that is not linked to its neighbours so long after its start is reported as late
 
     def on(self, host: str) -> tuple[InventoryDevice, ...]:
-        """Return the devices of one host, in the order of the file."""
         return tuple(device for device in self.devices if device.host == host)
 
 
@@ -94,7 +91,6 @@ def print_of(device: InventoryDevice, host: Host) -> str:
 
 
 def plan(devices: Sequence[InventoryDevice], prints: Mapping[str, str], down_s: float) -> bytes:
-    """Return the plan of a host's supervisor."""
     peers = {
         device.name: {
             "command": ["-m", "p2pclust", "peer", "--config", f"peers/{device.name}/peer.toml"],

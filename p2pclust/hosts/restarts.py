@@ -48,7 +48,6 @@ class SupervisedPeer:
     lives: int = 0
 
     def started(self, now: float, pid: int, since: str) -> None:
-        """Begin a life."""
         self.status, self.pid, self.since, self.began, self.says = "starting", pid, since, now, ""
         self.paused = False
         self.ready_at, self.fed_at = now + _SILENT_S, 0.0

@@ -42,8 +42,6 @@ _LONGEST_PATH: Final = 100  # of a Unix socket; the kernel takes 107 bytes, othe
 
 
 class Supervisor:
-    """Supervises the peers of the current folder."""
-
     def __init__(self) -> None:
         self._peers: dict[str, SupervisedPeer] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -320,7 +318,6 @@ def _log(name: str) -> Path:
 
 
 def say(line: str) -> None:
-    """Write one line to the supervisor's log."""
     sys.stderr.write(f"{_clock()} supervisor {line}\n")
     sys.stderr.flush()
 
@@ -330,7 +327,6 @@ def _clock() -> str:
 
 
 def main() -> int:
-    """Supervise the peers of the folder named by the only argument."""
     os.umask(0o077)  # files of the supervisor and the peers are private to their owner
     os.chdir(sys.argv[1])
     try:

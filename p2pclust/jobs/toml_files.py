@@ -41,7 +41,6 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def apply_override(document: dict[str, Any], override: str) -> None:
-    """Set one ``key=value`` in the document."""
     key, equals, text = override.partition("=")
     steps = [step.strip() for step in key.split(".")]
     if not equals or not all(steps):

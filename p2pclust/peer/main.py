@@ -76,19 +76,16 @@ class Surroundings:
         return receive
 
     def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
-        """Start the peer."""
         from p2pclust.peer.operate.services import Services  # noqa: PLC0415 - a peer of a testbed has none
 
         shell.start(links, worker)
         self._services = Services(self.config, shell, links, bundle, self.watch)
 
     async def close(self) -> None:
-        """End the services."""
         if self._services is not None:
             await self._services.close()
 
     def failed(self, reason: str) -> None:
-        """Report why the peer has ended."""
         self.watch("failed", {"reason": reason})
 
 
@@ -249,7 +246,6 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList,
 
 
 def main() -> int:
-    """Run the peer whose checked configuration is in the file named by the only argument."""
     return run_peer(json.loads(Path(sys.argv[1]).read_text()))
 
 

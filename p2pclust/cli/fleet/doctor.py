@@ -38,7 +38,6 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether the check passed."""
         return not self.advice
 
 
@@ -59,7 +58,6 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def examine() -> list[Check]:
-    """Run all checks."""
     looks = (
         _system, _distribution, _versions, _extras, _zmq, _curve, _loopback, _ports, _files, _blas, _kernel, _fsync,
     )  # fmt: skip

@@ -222,7 +222,6 @@ def _remind(fleet: Path, n_names: int) -> None:
 
 
 def _unlock(fleet: Path) -> str | None:
-    """Return the passphrase, if the fleet's signing key has one."""
     from p2pclust.transport.key_files import is_sealed  # noqa: PLC0415
     from p2pclust.transport.keys import FLEET_KEY  # noqa: PLC0415
 

@@ -40,7 +40,6 @@ _COMMAND = (
 
 
 def address(value: str) -> str:
-    """Return HOST:PORT."""
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
         raise fields.wrong_value("expected HOST:PORT, with a port from 1 to 65535")
@@ -56,7 +55,6 @@ def address(value: str) -> str:
 
 
 def reachable(value: str) -> str:
-    """Return an address to which others can connect."""
     address(value)
     if value.rpartition(":")[0] in ("0.0.0.0", "[::]", "*"):
         raise fields.wrong_value("expected the address by which other peers reach this device, not a wildcard")
@@ -64,7 +62,6 @@ def reachable(value: str) -> str:
 
 
 def neighbour(value: str) -> str:
-    """Return NAME@HOST:PORT."""
     name, at, where = value.partition("@")
     if not at or not name:
         raise fields.wrong_value("expected NAME@HOST:PORT")
@@ -73,7 +70,6 @@ def neighbour(value: str) -> str:
 
 
 def source(value: object) -> str | dict[str, Any]:
-    """Return the source of the rows."""
     if isinstance(value, str) and value:
         return value
     if not isinstance(value, dict) or not {"command", "format"} <= set(value) <= _COMMAND_KEYS:

@@ -60,8 +60,6 @@ def end_with(answer: Mapping[str, Any], show: Callable[[], None], *, as_json: bo
 
 
 class Drill(StrEnum):
-    """The faults that a drill causes."""
-
     KILL = "kill"
     PAUSE = "pause"
     RESUME = "resume"

@@ -117,5 +117,4 @@ class ServingCommand(TyperCommand):
     """A command whose option ``--serve`` may stand alone."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line."""
         return super().parse_args(ctx, with_address(args))

@@ -77,7 +77,6 @@ def note(text: str, style: str | None = None) -> None:
 
 
 def complain(message: str) -> None:
-    """Write one line about what is wrong."""
     sys.stderr.write(f"error: {printable(message, keep=chr(10))}\n")
 
 

@@ -65,7 +65,6 @@ class Discovery:
         self._hint_again()
 
     async def close(self) -> None:
-        """Withdraw the announcement."""
         if self._again is not None:
             self._again.cancel()
         for task in [*self._looking]:

@@ -64,11 +64,9 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Count an event."""
         self._events[verb] += 1
 
     def text(self) -> bytes:
-        """Return all metrics in the format of Prometheus."""
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:

@@ -43,7 +43,6 @@ class Notifier:
             self._socket.setblocking(False)
 
     def start(self) -> None:
-        """Start to notify."""
         if self._socket is not None:
             self._look()
 

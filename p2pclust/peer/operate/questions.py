@@ -69,8 +69,6 @@ def checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Questions:
-    """Answers the questions that one peer's control server receives."""
-
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._n_tags = 0
@@ -83,7 +81,6 @@ class Questions:
         shell.listen(self._reported)
 
     def take(self, caller: Caller, verb: str, fields: dict[str, Any]) -> None:
-        """Answer a question, or refuse it."""
         try:
             checked_fields = checked(verb, fields)
             answers = {

@@ -53,7 +53,6 @@ class Services:
                 watch("mdns", {"address": shell.core.identity.address})
 
     async def close(self) -> None:
-        """Stop all services."""
         for stop in self._stops:
             stop()
         if self._discovery is not None:

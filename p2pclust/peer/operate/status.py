@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FleetStatus:
-    """A fleet, as one peer sees it."""
-
     id: str
     serial: int  # of the fleet roster
     enrolled: int  # with this peer, as the next two
@@ -69,8 +67,6 @@ class MemberStatus:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """One of a peer's jobs."""
-
     job: str
     name: str  # that commands show: of a repeated job SERIES/TURN
     protocol: str
@@ -109,8 +105,6 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """A running peer."""
-
     peer: str
     version: str
     address: str
@@ -133,7 +127,6 @@ class PeerStatus:
 
 
 def snapshot(shell: Shell) -> PeerStatus:
-    """Return the status of this peer."""
     core, now = shell.core, shell.now
     roster, membership = shell.links.roster, core.membership
     n_alive, n_enrolled = len(membership.alive()), len(membership.members) + 1
@@ -225,7 +218,6 @@ def job_snapshots(shell: Shell) -> list[JobStatus]:
 
 
 def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
-    """Return the status of one of this peer's jobs."""
     job = shell.core.jobs.jobs[job_id]
     document, roster = job.document, job.document.roster
     phase, aggregator, waits_for = job.standing()
@@ -308,7 +300,6 @@ def _outcome(shell: Shell, job: AnyJob) -> Ending:
 
 
 def outcome_of(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Ending:
-    """Return the outcome that a state describes."""
     try:
         state = bare_state(ref, read)
     except P2PClustError as error:

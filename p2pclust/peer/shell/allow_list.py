@@ -101,7 +101,6 @@ class AllowList:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The fingerprint of every admitted peer's key."""
         return _keys(self.admitted)
 
     def fleet_rosters(self, rows: Mapping[str, bytes]) -> tuple[list[FleetRoster], bytes]:
@@ -121,12 +120,10 @@ class AllowList:
         self._look()
 
     def close(self) -> None:
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
-        """Perform an effect that concerns rosters."""
         match effect:
             case CheckRoster():
                 event = self._check(effect.source, effect.data)

@@ -113,7 +113,6 @@ class Worker:
         self._thread.start()
 
     def submit(self, effect: Compute) -> None:
-        """Queue a task."""
         reads_disk = isinstance(effect.task, StateTask) and effect.task.state.payload is None
         short = self._short.get(_kind(effect.token), 0) > 0 and not reads_disk
         if self._in_thread or not short or self.slowness > self._share:

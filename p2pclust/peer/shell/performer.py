@@ -71,8 +71,6 @@ class Signatures(Protocol):
 
 
 class Rosters(Protocol):
-    """The fleet rosters of a peer."""
-
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None: ...
 
 

@@ -34,8 +34,6 @@ _HEAD_BYTES: Final = _HEADER.size + _CHECK_BYTES
 
 
 class Commit(NamedTuple):
-    """One commit."""
-
     number: int
     rows: tuple[Row, ...]
 
@@ -100,7 +98,6 @@ class RowLog:
         self._at = 0
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
 
     def _check(self, data: bytes) -> bytes:

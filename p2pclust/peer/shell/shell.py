@@ -57,7 +57,6 @@ class Shell:
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
 
     def start(self, links: Links, worker: Worker) -> None:
-        """Start the core."""
         self.links, self.worker = links, worker
         me = self.core.identity.name
         self.performer = Performer(me, self.store, links, worker, self.signer, self.allow_list, self)
@@ -70,12 +69,10 @@ class Shell:
             self.ended.set_result(None)
 
     def failed(self, error: BaseException) -> None:
-        """End now, because of this error."""
         if not self.ended.done():
             self.ended.set_result(error)
 
     def close(self) -> None:
-        """Cancel timers and tasks."""
         if self._wake is not None:
             self._wake.cancel()
         self.allow_list.close()
@@ -140,7 +137,6 @@ class Shell:
             self._plan_wake()
 
     def check_link(self, peer: str) -> None:
-        """Try a plain TCP connect; the core gets the result."""
 
         async def check() -> None:
             self.step(LinkChecked(peer, await self.links.refused(peer, _CHECK_S)))

@@ -40,7 +40,6 @@ class RosterSigner:
         self._keys = {peer.name: peer.sign_public for peer in roster.peers}
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
-        """Sign a message from this peer to `target`."""
         return self._key().sign(self._relayed(self._bundle.name, target, frames))
 
     def valid(self, relay: Relay) -> bool:
@@ -63,7 +62,6 @@ class RosterSigner:
         return signature
 
     def enrolled(self, owner: str) -> bool:
-        """Return True if that peer's key is on the roster."""
         return owner in self._keys
 
     def fact_valid(self, fact: Fact) -> bool:

@@ -275,7 +275,6 @@ class Store:
             self._row_log.restart()
 
     def row(self, name: str, key: str) -> bytes | None:
-        """Return the value of a row, or None."""
         with self._lock, failing(self.path):
             return self._get(name, key)
 
