@@ -94,7 +94,10 @@ class SupervisedPeer:
     def again(self, now: float) -> None:
         """Start a peer that was given up, or that has left, as if it were new."""
         if self.status in ("given-up", "left"):
-            self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
+            self._anew("waiting", now)
+
+    def _anew(self, status: str, now: float) -> None:
+        self.status, self.due, self.quick, self.failed = status, now, 0, False
 
     def problem_with(self, order: str) -> str:
         """Return why this peer cannot carry out an order; empty if it can."""
@@ -112,13 +115,13 @@ class SupervisedPeer:
         """Stay down after its process has ended, until `start_again`."""
         self.stopped = True
         if not self.pid:
-            self.status, self.due, self.quick, self.failed = "stopped", now, 0, False
+            self._anew("stopped", now)
 
     def start_again(self, now: float) -> None:
         """Start a new life: at once, or as soon as its process, which was asked to leave, has ended."""
         self.stopped = False
         if not self.pid:
-            self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
+            self._anew("waiting", now)
 
     def hold(self, now: float, *, paused: bool) -> None:
         """Note that it was paused or resumed; paused time counts against no deadline."""

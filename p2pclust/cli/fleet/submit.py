@@ -248,15 +248,15 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
     if console is None:
         yield lambda event: None
         return
-    from p2pclust.hosts.events import JobLines  # noqa: PLC0415
+    from p2pclust.hosts.events import job_lines  # noqa: PLC0415
 
     with console.status("") if console.is_terminal else nullcontext() as live:
-        lines = JobLines(by_round=live is None)
+        line_of = job_lines(by_round=live is None)
 
         def show(event: Mapping[str, Any]) -> None:
             if live is not None and event["verb"] in ("phase", "mixing", "averaged", "combined"):
-                live.update(lines.line(event))
-            elif line := lines.line(event):
+                live.update(line_of(event))
+            elif line := line_of(event):
                 console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
 
         yield show

@@ -28,7 +28,7 @@ PART_BYTES: Final = 512 * 1024  # size of one part of a `read`; a whole number o
 _MOST_WAITING: Final = 256  # callers that wait for something to happen
 _MOST_NAMED: Final = 20  # in one line
 _REQUIRED: Final = object()
-_JOB: Final = {"job": (str, _REQUIRED)}
+_JOB: Final[dict[str, tuple[type, Any]]] = {"job": (str, _REQUIRED)}
 _REQUEST: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
