@@ -116,6 +116,8 @@ def _value_line(option: str, words: str, cause: Any) -> str:
     for known, expected in _NUMBERS.items():
         if known in words:
             return f"{where}: expected {expected}"
+    if limit := re.fullmatch(r"(\S+) is not in the range x([<>])=(\S+)", words):
+        return f"{option} {limit[1]}: expected {'at least' if limit[2] == '>' else 'at most'} {limit[3]}"
     for known, expected in _LIMITS.items():
         words = words.replace(f"Input should be {known}", f"expected {expected}")
     return f"{where}: {words.removeprefix('Value error, ')}"

@@ -49,6 +49,17 @@ def submit(
     )
 
 
+def n_features_at(client: Connection) -> int:
+    """Return the number of features of the peer's rows. Raise FleetError if it could not read them."""
+    answer = client.ask("status")
+    if not answer["data"]["columns"]:
+        raise FleetError(
+            f"submit: one pair of bounds is for all features, and {answer['peer']} has no rows that can be used: write a "
+            "pair for each feature, or ask another peer"
+        )
+    return int(answer["data"]["columns"])
+
+
 def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[str, ...] = ()) -> JobRequest:
     """Return the request with the best kernel that all peers of the roster have, as far as the peer that is asked knows.
 

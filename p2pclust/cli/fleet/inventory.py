@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
-from p2pclust.cli.fleet.peer_config import PeerConfig, source
+from p2pclust.cli.fleet.peer_config import PeerConfig, rows_source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.explain import explain
@@ -94,7 +94,7 @@ class DeviceTable(TomlTable):
     listen: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     #: A file or folder on its host, or a table with a command to run there.
-    data: Annotated[str | dict[str, Any], PlainValidator(source)]
+    data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     #: Whether `data` is a file here, to be copied to the host.
     send: bool = False
     group: Annotated[Annotated[str, AfterValidator(device_name)] | None, Field(alias="class")] = None

@@ -88,7 +88,15 @@ def status(
     if answer["twin"]:
         console.print(answer["twin"], soft_wrap=True)
     console.print(_members(answer["members"], "peer", "status", "heard", "why"))
-    _show_newest(_own(answer["jobs"]))
+    listed = _own(answer["jobs"])
+    older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
+    shown = [job for job in listed if job["job"] not in older]
+    for job in shown:
+        if len(job["reason"]) > _LONGEST_REASON:
+            job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
+    _show_jobs(shown)
+    if older:
+        console.print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
 
 
 def _asks(privacy: Mapping[str, Any]) -> str:
@@ -140,7 +148,12 @@ def peers(
             console.print(view["twin"], soft_wrap=True)
         console.print(_members(view["members"], "peer", "status", "incarnation", "address", "heard", "why"))
         return
-    console.print(_matrix(views))
+    names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
+    rows = []
+    for view in views:
+        sees = {member["name"]: member["status"] for member in view["members"]} | {view["peer"]: "."}
+        rows.append([view["peer"], *(sees.get(name, "?") for name in names)])
+    console.print(table_of(["sees", *names], rows))
     for view in views:
         if view["twin"]:
             console.print(view["twin"], soft_wrap=True)
@@ -175,8 +188,13 @@ def jobs(
     with client_of(peer, bundle, roster) as client:
         answer = client.ask("status")
         listed = answer["jobs"] if every else _own(answer["jobs"])
-        if job is not None:
-            listed = _named(listed, job, answer["peer"])
+        if job is not None:  # one, or the turns of a series
+            names = (job, f"job-{job}", f"series-{job}")
+            listed = [one for one in listed if one["job"].startswith(names) or name_of(one).startswith(names)]
+            if not listed:
+                raise UsageError(
+                    f"{answer['peer']} does not know the job: {job!r:.80}: `p2pclust jobs` lists what it knows"
+                )
         for one in listed:
             if one["series"] and one["number"] and one["phase"] == "done":
                 with contextlib.suppress(UsageError):  # deleted meanwhile, for a newer turn
@@ -189,27 +207,6 @@ def jobs(
 
 def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [job for job in listed if not job["within"]]
-
-
-def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict[str, Any]]:
-    """Return the jobs with that name: one, or the turns of a series."""
-    names = (named, f"job-{named}", f"series-{named}")
-    found = [job for job in listed if job["job"].startswith(names) or name_of(job).startswith(names)]
-    if not found:
-        raise UsageError(f"{peer} does not know the job: {named!r:.80}: `p2pclust jobs` lists what it knows")
-    return found
-
-
-def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
-    """Show running jobs and the last that ended, with long reasons cut, and the number of older ones."""
-    older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
-    shown = [dict(job) for job in listed if job["job"] not in older]
-    for job in shown:
-        if len(job["reason"]) > _LONGEST_REASON:
-            job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
-    _show_jobs(shown)
-    if older:
-        stdout().print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
 
 
 def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
@@ -265,16 +262,6 @@ def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Table:
         heard = "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"
         cells.append({**member, "peer": member["name"], "heard": heard})
     return table_of(columns, ([str(cell[column]) for column in columns] for cell in cells))
-
-
-def _matrix(views: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table with a row for each view; a dot is the peer itself."""
-    names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
-    rows = []
-    for view in views:
-        sees = {member["name"]: member["status"] for member in view["members"]}
-        rows.append([view["peer"], *("." if name == view["peer"] else sees.get(name, "?") for name in names)])
-    return table_of(["sees", *names], rows)
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

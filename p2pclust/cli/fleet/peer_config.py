@@ -6,7 +6,6 @@ import importlib.util
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -69,7 +68,7 @@ def neighbour(value: str) -> str:
     return value
 
 
-def source(value: object) -> str | dict[str, Any]:
+def rows_source(value: object) -> str | dict[str, Any]:
     if isinstance(value, str) and value:
         return value
     if not isinstance(value, dict) or not {"command", "format"} <= set(value) <= _COMMAND_KEYS:
@@ -144,7 +143,7 @@ class PeerConfig(fields.TomlTable):
     #: A newer fleet roster than the one in the bundle, if there is one.
     roster: Annotated[str, Field(min_length=1)] | None = None
     #: A file, a folder, or a table with a command.
-    data: Annotated[str | dict[str, Any], PlainValidator(source)]
+    data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     #: The column of the rows' ids, by which people join labels to rows.
     id_column: fields.Column | None = None
     #: The features among the columns, and the treatment of missing values.
@@ -179,23 +178,8 @@ class PeerConfig(fields.TomlTable):
     metrics_beyond_this_device: bool = False
 
 
-@dataclass(frozen=True)
-class _Where:
-    """The origin of each value: the file, or an option that replaced the file's value."""
-
-    file: str
-    said: Mapping[str, str]
-
-    @classmethod
-    def of(cls, file: Path | None, options: Mapping[str, Any], settings: Sequence[str]) -> _Where:
-        if file is None:
-            return cls("options", {})
-        flags = {key: "--link" if key == "links" else f"--{key.replace('_', '-')}" for key in options}
-        return cls(str(file), flags | {re.split(r"[.=]", text)[0].strip(): "--set" for text in settings})
-
-    def __call__(self, *keys: str) -> str:
-        """Return the option that gave the first of these keys, else the file."""
-        return next((self.said[key] for key in keys if key in self.said), self.file)
+#: Returns the origin of the first of some keys that an option gave: that option, otherwise the file.
+_Where = Callable[..., str]
 
 
 def load_config(
@@ -219,11 +203,18 @@ def load_config(
     document |= options
     for setting in settings:
         apply_override(document, setting)
-    where = _Where.of(file, options, settings)
+    source, said = "options" if file is None else str(file), dict[str, str]()
+    if file is not None:  # an option replaces the file's value
+        said = {key: "--link" if key == "links" else f"--{key.replace('_', '-')}" for key in options}
+        said |= {re.split(r"[.=]", text)[0].strip(): "--set" for text in settings}
+
+    def where(*keys: str) -> str:
+        return next((said[key] for key in keys if key in said), source)
+
     try:
         config = PeerConfig.model_validate(document)
     except ValidationError as error:
-        raise UsageError(explain(where.file, error, PeerConfig, where.said)) from error
+        raise UsageError(explain(source, error, PeerConfig, said)) from error
     roster = _check_keys(config, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: Any other option is a parameter of the job, named as in a scenario.
 SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
+_SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write after them
 
 
 def submit(
@@ -129,6 +130,8 @@ def submit(
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
 
+        if spec.bounds is not None and len(spec.bounds) == 1:
+            request, spec = request_from(given | more, n_features=submission.n_features_at(client))
         if spec.kernel == AUTO:
             request = submission.with_common_kernel(client, request, spec.roster or ())
         named = submission.submit(client, request, spec.roster or (), within, submitted, request_id or "")
@@ -159,7 +162,9 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
         word = left.pop(0)
         name, equals, text = word.partition("=")
         if not name.startswith("--") or len(name) < 3:
-            raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE")
+            flags = f"; {', '.join(_FLAGS[:-1])} and {_FLAGS[-1]} take no value: write --secure alone"
+            hint = flags if word.lower() in _SWITCHES else ""
+            raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE{hint}")
         if not equals:
             if not left or left[0].startswith("--"):
                 near = nearest(name, _FLAGS)
