@@ -11,7 +11,7 @@ import typer
 
 from p2pclust.cli.fleet import peers
 from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load, on_hosts
-from p2pclust.cli.show.options import AsJson, group
+from p2pclust.cli.show.options import AsJson, argument, flag, group, option
 from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import printable
@@ -35,9 +35,7 @@ def up(
     wait: Wait = 20.0,
     forget: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HOST", help="A host that is no longer in the inventory and gone for good; may be repeated."
-        ),
+        option("HOST", "A host that is no longer in the inventory and gone for good; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -125,11 +123,9 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
 @app.command(short_help="Print the logs of one peer or of all.")
 def logs(
     inventory: InventoryPath,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this peer; default all.")] = None,
-    lines: Annotated[int, typer.Option(metavar="N", min=0, help="Number of last lines of each.")] = 10,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Print further lines as they are written, until Ctrl-C.")
-    ] = False,
+    name: Annotated[str | None, argument("[NAME]", "Only this peer; default all.")] = None,
+    lines: Annotated[int, option("N", "Number of last lines of each.", min=0)] = 10,
+    follow: Annotated[bool, flag("--follow", "Print further lines as they are written, until Ctrl-C.")] = False,
 ) -> None:
     """Print peers' logs. Without NAME, each line begins with the peer's name, and the supervisors' logs are included.
 

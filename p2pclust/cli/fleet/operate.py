@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from p2pclust.cli.show.options import argument, flag, option
 from p2pclust.cli.show.output import put_json, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.tools.units import duration
@@ -28,20 +27,16 @@ ADDRESS_HELP = (
     "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT, its control "
     "address on the network. Default $P2PCLUST_CONTROL, or state/control."
 )
-PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=ADDRESS_HELP)]
+PeerOption = Annotated[str | None, option("ADDRESS", ADDRESS_HELP, "--peer")]
 BundleOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--bundle", metavar="FILE", help="Your key, for a control address on the network; default $P2PCLUST_BUNDLE."
-    ),
+    Path | None, option("FILE", "Your key, for a control address on the network; default $P2PCLUST_BUNDLE.", "--bundle")
 ]
 RosterOption = Annotated[
-    Path | None,
-    typer.Option("--fleet-roster", metavar="FILE", help="The fleet's roster.json; default beside the bundle."),
+    Path | None, option("FILE", "The fleet's roster.json; default beside the bundle.", "--fleet-roster")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+JsonOption = Annotated[bool, flag("--json", "Print one JSON object and nothing else.")]
 JOB_HELP = "The job's id, or a unique beginning of it; for a repeated job its series, or SERIES/3 for the third turn."
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
+JobArgument = Annotated[str, argument("JOB", JOB_HELP)]
 
 
 def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
@@ -116,9 +111,7 @@ def _asks(privacy: Mapping[str, Any]) -> str:
 
 
 def peers(
-    peer: Annotated[
-        list[str] | None, typer.Option("--peer", metavar="ADDRESS", help=ADDRESS_HELP + " May be repeated.")
-    ] = None,
+    peer: Annotated[list[str] | None, option("ADDRESS", ADDRESS_HELP + " May be repeated.", "--peer")] = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
     as_json: JsonOption = False,
@@ -164,13 +157,11 @@ def peers(
 
 
 def jobs(
-    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Only this one: its id, or its series.")] = None,
+    job: Annotated[str | None, argument("JOB", "Only this one: its id, or its series.")] = None,
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Include child jobs, which a round of another job started.")
-    ] = False,
+    every: Annotated[bool, flag("--all", "Include child jobs, which a round of another job started.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the jobs of a running peer: the progress of each, the peers that it waits for, the outcome.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.options import AsJson
+from p2pclust.cli.show.options import AsJson, argument, option
 from p2pclust.cli.show.output import complain, put_json, stdout
 from p2pclust.errors import FleetError
 
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 #: Extra time for a host to connect, copy and answer.
 SLACK_S = 60.0
 
-InventoryPath = Annotated[
-    Path, typer.Argument(metavar="INVENTORY.toml", help="The fleet's devices and where they are.")
-]
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Peers of the inventory.")]
-Deadline = Annotated[float, typer.Option(metavar="S", min=0, help="A peer that has not left by then is killed.")]
-Wait = Annotated[
-    float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
-]
+InventoryPath = Annotated[Path, argument("INVENTORY.toml", "The fleet's devices and where they are.")]
+Names = Annotated[list[str], argument("NAME...", "Peers of the inventory.")]
+Deadline = Annotated[float, option("S", "A peer that has not left by then is killed.", min=0)]
+Wait = Annotated[float, option("S", "How long to wait for peers to report that they are ready.", min=0)]
 
 
 def load(path: Path, names: Sequence[str] = ()) -> Inventory:
@@ -106,12 +102,12 @@ def stop(inventory: InventoryPath, names: Names, deadline: Deadline = 10.0, as_j
 
 def fault(
     inventory: InventoryPath,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A peer of the inventory.")],
+    name: Annotated[str, argument("NAME", "A peer of the inventory.")],
     what: Annotated[
         Drill,
-        typer.Argument(
-            metavar="FAULT",
-            help="kill: end it as a crash would; its supervisor starts it again. pause: stop it like a device that hangs. "
+        argument(
+            "FAULT",
+            "kill: end it as a crash would; its supervisor starts it again. pause: stop it like a device that hangs. "
             "resume: continue it.",
         ),
     ],

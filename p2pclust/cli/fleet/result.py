@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import column
+from p2pclust.cli.show.options import column, option
 from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
@@ -29,9 +27,7 @@ _SUFFIXES = (".csv", ".json", ".npz")
 
 def result(
     job: operate.JobArgument,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the centers here: .csv, .json or .npz.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write the centers here: .csv, .json or .npz.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
@@ -203,24 +199,17 @@ def _put(out: Path, data: bytes, *, private: bool = False) -> None:
 
 def assign(
     job: operate.JobArgument,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Other rows to label; default those of this device's peer."),
-    ] = None,
+    data: Annotated[Path | None, option("FILE", "Other rows to label; default those of this device's peer.")] = None,
     columns: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,...", help="The features in that file; default those of the peer's data, by name."),
+        str | None, option("NAME,...", "The features in that file; default those of the peer's data, by name.")
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For --data: the column of the rows' ids; default their numbers.")
+        str | None, option("NAME", "For --data: the column of the rows' ids; default their numbers.")
     ] = None,
     missing_values: Annotated[
-        str | None,
-        typer.Option(metavar="error|drop", help="For --data: refuse missing values (default), or omit their rows."),
+        str | None, option("error|drop", "For --data: refuse missing values (default), or omit their rows.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the CSV here; default standard output.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write the CSV here; default standard output.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import Serve
+from p2pclust.cli.show.options import Serve, argument, flag, option
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
@@ -30,58 +30,39 @@ _SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write aft
 
 def submit(
     context: typer.Context,
-    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See `p2pclust protocols`.")],
-    clusters: Annotated[
-        int | None, typer.Option(metavar="K", help="Number of clusters, unless the protocol finds it.")
-    ] = None,
+    protocol: Annotated[str, argument("PROTOCOL", "See `p2pclust protocols`.")],
+    clusters: Annotated[int | None, option("K", "Number of clusters, unless the protocol finds it.")] = None,
     scaling: Annotated[
-        str | None, typer.Option(metavar="none|minmax|zscore", help="Working coordinates, computed by the federation.")
+        str | None, option("none|minmax|zscore", "Working coordinates, computed by the federation.")
     ] = None,
     roster: Annotated[
-        str | None,
-        typer.Option("--roster", metavar="NAME,...", help="The peers that take part; default all that are alive."),
+        str | None, option("NAME,...", "The peers that take part; default all that are alive.", "--roster")
     ] = None,
     missing: Annotated[
-        str | None,
-        typer.Option(metavar="all|wait|drop", help="What to do about a peer that does not answer; default wait."),
+        str | None, option("all|wait|drop", "What to do about a peer that does not answer; default wait.")
     ] = None,
-    patience: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For wait and all: patience_s of a scenario.")
-    ] = None,
-    deadline: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For drop: deadline_s of a scenario.")
-    ] = None,
-    collect: Annotated[
-        str | None, typer.Option(metavar="star|tree|gossip", help="How contributions are combined.")
-    ] = None,
+    patience: Annotated[float | None, option("SECONDS", "For wait and all: patience_s of a scenario.")] = None,
+    deadline: Annotated[float | None, option("SECONDS", "For drop: deadline_s of a scenario.")] = None,
+    collect: Annotated[str | None, option("star|tree|gossip", "How contributions are combined.")] = None,
     every: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Repeat it after a pause (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
+        option(
+            "DURATION",
+            "Repeat it after a pause (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
         ),
     ] = None,
-    secure: Annotated[
-        bool,
-        typer.Option("--secure", help="Secure sums: no peer sees what a single other one contributes."),
-    ] = False,
+    secure: Annotated[bool, flag("--secure", "Secure sums: no peer sees what a single other one contributes.")] = False,
     verify: Annotated[
-        str | None,
-        typer.Option(metavar="all", help="Which peers make each state again before they adopt it; default none."),
+        str | None, option("all", "Which peers make each state again before they adopt it; default none.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of all random numbers of the job; default 0.")
-    ] = None,
+    seed: Annotated[int | None, option("N", "Seed of all random numbers of the job; default 0.")] = None,
     request_id: Annotated[
-        str | None,
-        typer.Option(
-            "--id", metavar="NAME", help="Your name for this submission: if it is repeated, it is the same job."
-        ),
+        str | None, option("NAME", "Your name for this submission: if it is repeated, it is the same job.", "--id")
     ] = None,
     within: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until a majority has the job on disk.")
+        float, option("SECONDS", "How long to wait until a majority has the job on disk.", min=0.1)
     ] = 60.0,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the job, as `watch` does.")] = False,
+    wait: Annotated[bool, flag("--wait", "Wait for the end of the job, as `watch` does.")] = False,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     fleet_roster: operate.RosterOption = None,
@@ -179,22 +160,17 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
 
 def watch(
     job: Annotated[
-        str | None,
-        typer.Argument(metavar="[JOB]", help=f"{operate.JOB_HELP} With --serve it may be omitted: the newest one."),
+        str | None, argument("[JOB]", f"{operate.JOB_HELP} With --serve it may be omitted: the newest one.")
     ] = None,
-    within: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop watching after this time.")
-    ] = None,
+    within: Annotated[float | None, option("SECONDS", "Stop watching after this time.", min=0.0)] = None,
     peer: Annotated[
-        list[str] | None,
-        typer.Option("--peer", metavar="ADDRESS", help=f"{operate.ADDRESS_HELP} With --serve it may be repeated."),
+        list[str] | None, option("ADDRESS", f"{operate.ADDRESS_HELP} With --serve it may be repeated.", "--peer")
     ] = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
     serve: Serve = None,
     inventory: Annotated[
-        Path | None,
-        typer.Option(metavar="INVENTORY.toml", help="With --serve: ask the peers of this inventory."),
+        Path | None, option("INVENTORY.toml", "With --serve: ask the peers of this inventory.")
     ] = None,
     as_json: operate.JsonOption = False,
 ) -> None:
@@ -270,7 +246,7 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
 def cancel(
     job: operate.JobArgument,
     within: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until the fleet has agreed on the end.")
+        float, option("SECONDS", "How long to wait until the fleet has agreed on the end.", min=0.1)
     ] = 60.0,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
