@@ -77,22 +77,20 @@ def peer(
     read: list[DataSet] = []
     checked = load_config(config, told, settings or (), try_command=check, insecure=insecure, on_data=read.append)
     if check:
-        sys.stderr.write(f"{checked['name']}: the configuration is fine{''.join(map(_described, read))}\n")
+        line = f"{checked['name']}: the configuration is fine"
+        for found in read:  # with the features, so that people notice a column that must not be clustered, like an id
+            names = found.feature_names
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            line += f"; {found.n_rows} rows of {len(names)} columns ({', '.join(names[:_NAMED])}{more})"
+            line += f", {found.dropped} more omitted because of missing values" if found.dropped else ""
+            line += f"; read {found.reading}" if found.reading else ""
+        sys.stderr.write(line + "\n")
         from p2pclust.data.dataset import fills_outside  # noqa: PLC0415 - imports NumPy
 
         for line in fills_outside(read) if read else ():
             note(f"warning: {line}", style="yellow")
     else:
         become(checked)
-
-
-def _described(data: DataSet) -> str:
-    """Count and name the features, so that people notice a column that must not be clustered, like a row number."""
-    names = data.feature_names
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    columns = f"{len(names)} columns ({', '.join(names[:_NAMED])}{more})"
-    dropped = f", {data.dropped} more omitted because of missing values" if data.dropped else ""
-    return f"; {data.n_rows} rows of {columns}{dropped}" + (f"; read {data.reading}" if data.reading else "")
 
 
 def become(config: Mapping[str, Any]) -> None:

@@ -57,7 +57,12 @@ def result(
         put_json(told)
         return
     if out is None:
-        _show(told)
+        console = stdout()
+        for line in _lines(told):
+            console.print(line, style="yellow" if line.startswith(("doubt: ", "suspect: ")) else None, soft_wrap=True)
+        if told["centers"] is not None:
+            rows = ([str(number), *(f"{value:.6g}" for value in row)] for number, row in enumerate(told["centers"]))
+            console.print(operate.table_of(["label", *told["features"]], rows))
         return
     for doubt in told["doubts"]:
         note(f"doubt: {doubt}", style="yellow")
@@ -105,17 +110,6 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     return whole
 
 
-def _show(outcome: Mapping[str, Any]) -> None:
-    console = stdout()
-    for line in _lines(outcome):
-        console.print(line, style="yellow" if line.startswith(("doubt: ", "suspect: ")) else None, soft_wrap=True)
-    if outcome["centers"] is not None:
-        rows = (
-            [str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(outcome["centers"])
-        )
-        console.print(operate.table_of(["label", *outcome["features"]], rows))
-
-
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     from p2pclust.protocols.engine.summaries import absences, array_in_words, suspect_in_words  # noqa: PLC0415
 
@@ -144,17 +138,13 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {array_in_words(values)}"
     if outcome["centers"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
-    elif outcome["drift"]:
-        yield from _drifted(outcome["drift"])
-
-
-def _drifted(drift: Mapping[str, Any]) -> Iterator[str]:
-    features = sorted(drift["features"].items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{name} {100 * moved:.2g} %" for name, moved in features[:_FEATURES_SHOWN])
-    more = f" and {len(features) - _FEATURES_SHOWN} more" if features[_FEATURES_SHOWN:] else ""
-    each = ", ".join(f"{100 * moved:.2g} %" for moved in drift["each"])
-    yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}{more}"
-    yield f"the largest of these moves of each center: {each}"
+    elif drift := outcome["drift"]:
+        features = sorted(drift["features"].items(), key=lambda item: -item[1])
+        shown = ", ".join(f"{name} {100 * moved:.2g} %" for name, moved in features[:_FEATURES_SHOWN])
+        more = f" and {len(features) - _FEATURES_SHOWN} more" if features[_FEATURES_SHOWN:] else ""
+        each = ", ".join(f"{100 * moved:.2g} %" for moved in drift["each"])
+        yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}{more}"
+        yield f"the largest of these moves of each center: {each}"
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:

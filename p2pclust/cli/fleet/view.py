@@ -60,7 +60,9 @@ def _row(told: Answer) -> dict[str, Any]:
     status = told.get("status", "absent")
     snapshot = told.get("snapshot", {})
     near = [member for member in snapshot.get("members", ()) if member["linked"]]
-    job = _job(snapshot)
+    jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
+    running = (job for job in reversed(jobs) if job["phase"] not in OVER)
+    job = next(running, jobs[-1] if jobs else None)
     failed = told.get("failed") if status == "starting" else status not in ("running", "paused", "stopped")
     return {
         "status": status,
@@ -77,12 +79,6 @@ def _row(told: Answer) -> dict[str, Any]:
         "ended": told.get("ended", ""),
         "last_line": told.get("last_line", "") if failed else "",
     }
-
-
-def _job(snapshot: Answer) -> Answer | None:
-    """Return the newest running job, else the newest; without child jobs."""
-    jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
-    return next((job for job in reversed(jobs) if job["phase"] not in OVER), jobs[-1] if jobs else None)
 
 
 def _named(job: Answer) -> str:

@@ -32,7 +32,6 @@ from p2pclust.protocols.engine.summaries import with_names
 if TYPE_CHECKING:
     from p2pclust.peer.core.core import Core
     from p2pclust.peer.core.gossip.job import GossipJob
-    from p2pclust.peer.core.rounds.job import AggregatedJob
     from p2pclust.peer.shell.compute import DataStatus
     from p2pclust.peer.shell.shell import Shell
     from p2pclust.peer.work.floor import Floor

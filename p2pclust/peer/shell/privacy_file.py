@@ -81,7 +81,16 @@ class PrivacyFile:
             if ledger.mark.below(known):
                 return _OLDER
             found = tuple(sets()) if self.fixed and not mu_squared else ()
-            if refusal := self._problem_with(ledger, job, mu_squared, max(cohort, self.cohort), found):
+            # While the peer runs, no leap of the wall clock moves the end of a window ahead of time. Reservations have the
+            # wall clock's day, and never an earlier one than before, so that a clock that was set back frees nothing.
+            began, at_s = self._began
+            day = min(self.today(), began + int((self.elapsed_s() - at_s) // _DAY_S) + 1)
+            refusal = ledger.elsewhere(job, self.peer)
+            if self.jobs is not None:
+                refusal = refusal or ledger.too_many(job, day, self.jobs)
+            if self.budget is not None and mu_squared:
+                refusal = refusal or ledger.refusal(job, mu_squared, day, self.budget)
+            if refusal := refusal or ledger.exposes(found, max(cohort, self.cohort)):
                 return refusal
             after = ledger.with_job(job, mu_squared, max(self.today(), ledger.mark.day), self.peer)
             for one in found:
@@ -92,17 +101,3 @@ class PrivacyFile:
         if after.mark != known:  # the file first: a ledger above the store's figure is no older one
             self.store[1](after.mark.encode())
         return ""
-
-    def _problem_with(
-        self, ledger: PrivacyLedger, job: str, mu_squared: float, cohort: int, sets: Sequence[PeerSet]
-    ) -> str:  # fmt: skip
-        # While the peer runs, no leap of the wall clock moves the end of a window ahead of time. Reservations themselves
-        # have the wall clock's day, and never an earlier one than before, so that a clock that was set back frees nothing.
-        began, at_s = self._began
-        day = min(self.today(), began + int((self.elapsed_s() - at_s) // _DAY_S) + 1)
-        refusal = ledger.elsewhere(job, self.peer)
-        if self.jobs is not None:
-            refusal = refusal or ledger.too_many(job, day, self.jobs)
-        if self.budget is not None and mu_squared:
-            refusal = refusal or ledger.refusal(job, mu_squared, day, self.budget)
-        return refusal or ledger.exposes(sets, cohort)
