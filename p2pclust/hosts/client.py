@@ -37,10 +37,8 @@ class Connection:
     """A connection to one peer's control address. Opens with the first request; close it, or use it with ``with``.
 
     The address is a Unix socket, the state directory that it is in, or the folder with that as ``state``; or
-    ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the roster is tried). On TCP it needs a bundle: the keys of the
-    client. The fleet roster is by default the newer of the one in the bundle and ``roster.json`` in its folder.
-
-    Raise UsageError if the address is not valid, or keys are missing.
+    ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the roster is tried), which needs a bundle. The fleet roster is
+    by default the newer of the one in the bundle and ``roster.json`` in its folder.
     """
 
     def __init__(
@@ -95,8 +93,7 @@ class Connection:
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
         """Send one request and return the answer; ``peer/operate/questions.py`` has the verbs and their fields.
 
-        Raise UsageError if the request is not valid; FleetError if no peer listens there, or it does not answer in time, or
-        it cannot do what was requested.
+        Raise UsageError if the request is not valid, FleetError if no peer answers in time or it cannot do that.
         """
         self._send(verb, fields)
         answer = self._receive(within_s)
@@ -112,10 +109,7 @@ class Connection:
     def follow(
         self, verb: str, /, within_s: float = float("inf"), *, in_all_s: float = float("inf"), **fields: Any
     ) -> Iterator[dict[str, Any]]:
-        """Send a request that has several answers, and yield them as they come.
-
-        The iteration ends after the last, or when one takes longer than `within_s`, or all together than `in_all_s`.
-        """
+        """Send a request and yield its answers, until the last, `within_s` without one, or `in_all_s`."""
         self._send(verb, fields)
         until, last = time.monotonic() + in_all_s, False
         while not last:

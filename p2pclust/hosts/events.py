@@ -1,7 +1,4 @@
-"""The events that a peer reports to an operator who watches a job: typed, and in a line each.
-
-It is in the product, because `p2pclust watch` works without the laboratory; `p2pclust.lab.run` takes `read` and `Combined`.
-"""
+"""The events that a peer reports to an operator who watches a job: typed, and in a line each."""
 
 from __future__ import annotations
 

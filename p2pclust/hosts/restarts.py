@@ -1,7 +1,4 @@
-"""Decides when a supervised peer is started again, and when it is given up.
-
-`p2pclust.hosts.supervisor` starts and signals processes. Times are seconds of a monotonic clock.
-"""
+"""When a supervised peer is started again, and when it is given up. Times are seconds of a monotonic clock."""
 
 from __future__ import annotations
 

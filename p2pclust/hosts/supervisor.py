@@ -1,13 +1,8 @@
-"""Keeps the peers of one host running: ``python -m p2pclust.hosts.supervisor FOLDER``, as `p2pclust fleet up`
-starts it.
+"""Keeps the peers of one host running: ``python -m p2pclust.hosts.supervisor FOLDER``, as `p2pclust fleet up` starts it.
 
-It reads FOLDER/plan.json, starts each peer as its own child, starts it again when it ends, waits longer after each failure,
-and gives up a peer that fails five times in a row within ten seconds of its start. It listens on the Unix socket FOLDER/ask:
-one line of JSON in, one out. It writes its state to FOLDER/state.json, for the next supervisor.
-
-A lock, released when it ends, allows one supervisor per folder. It signals its own children only. When it is killed, the
-kernel asks its children to leave (on Linux), so that the next supervisor finds no ports and stores in use. It imports the
-standard library only, and does not poll.
+It starts the peers of FOLDER/plan.json as its children, answers requests (a line of JSON) on the socket FOLDER/ask, and
+writes FOLDER/state.json for the next supervisor. When it is killed, the kernel asks its children to leave (on Linux), so
+that the next one finds no ports and stores in use. It imports the standard library only, and does not poll.
 """
 
 from __future__ import annotations

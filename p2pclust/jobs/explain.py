@@ -17,10 +17,9 @@ _LINES_MAX = 5
 
 
 def explain(where: str, error: ValidationError, model: type[BaseModel], said: Mapping[str, str] | None = None) -> str:
-    """Return the errors of a document in words: one line for each of the first few.
+    """Return the errors of a document in words: one line for each of the first few, after its source `where`.
 
-    Each line begins with `where`, the file or another source of the document; `model` is that of the whole document, with
-    whose keys unknown ones are compared; `said` has the source of values that come from elsewhere, by the document's key.
+    `model` is that of the whole document; `said` has the source of values that come from elsewhere, by the document's key.
     """
     said = said or {}
     lines = [f"{said.get(key, where)}: {line}" for key, line in _lines(error, model)]

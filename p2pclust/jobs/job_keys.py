@@ -45,14 +45,10 @@ class SecureSpec(TomlTable):
 def secure_fields(given: Any) -> dict[str, Any]:
     """Return the fields of a treatment from what a person gives as ``secure``: true or false, or their parameters.
 
-    Raises UsageError for an unknown name, or a value that is impossible in every fleet.
-
     Examples
     --------
     >>> secure_fields({"keepers": "all", "cohort": 5})
     {'secure': True, 'keepers': 4096, 'cohort': 5}
-    >>> secure_fields(False)
-    {}
     """
     if isinstance(given, bool):
         return {"secure": True} if given else {}

@@ -16,10 +16,7 @@ _TOO_MUCH = "nested too deeply, or a number of thousands of digits"
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises UsageError if it is missing or not TOML; with the line and column.
-    """
+    """Read a TOML file; a UsageError has the line and column."""
     try:
         return tomllib.loads(regular(file).read_text(encoding="utf-8"))
     except FileNotFoundError as error:

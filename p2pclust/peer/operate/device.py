@@ -33,20 +33,15 @@ def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> 
 
 
 def restrain(config: Mapping[str, Any]) -> None:
-    """Apply the limits of a configuration to this process and those that it starts.
+    """Apply the limits of a configuration to this process and those that it starts; without a key there is no limit.
 
     ``nice`` is its nice value, 0 to 19; ``cpus`` the processors that it may run on; ``memory_mb`` its limit of private
-    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter. A key that is absent or None sets
-    no limit. Raise UsageError if this system cannot set such a limit, a processor does not exist, or the memory is too
-    little for a peer.
+    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter. Raise UsageError if this system
+    cannot set such a limit, a processor does not exist, or the memory is too little for a peer.
 
-    The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings, used or not. One of
-    address space (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many without using memory.
-    It holds for each process; an allocation beyond it fails, and the peer ends with exit code 3.
-
-    Examples
-    --------
-    >>> restrain({"nice": 0, "cpus": None})
+    The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings. One of address space
+    (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many. An allocation beyond it fails, and
+    the peer ends with exit code 3.
     """
     if config.get("nice"):
         os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + int(config["nice"]), 19))
@@ -112,10 +107,9 @@ def _limit_memory(memory_mb: float) -> None:
 
 
 def max_rss_mb() -> float:
-    """Return the highest resident memory of this process in MB, with the pages that forks of one server share.
+    """Return the highest resident memory of this process in MB.
 
-    `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process. It counts KiB;
-    on macOS it counts bytes.
+    `ru_maxrss` is the fallback only: on Linux a new program inherits it from its parent. It counts KiB, on macOS bytes.
     """
     known = kernel_kib("VmHWM")
     if known is None:

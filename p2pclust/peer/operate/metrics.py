@@ -1,7 +1,4 @@
-"""A peer's metrics for Prometheus.
-
-Imported only if the configuration has ``metrics``; needs the extra ``metrics``.
-"""
+"""A peer's metrics for Prometheus; an extra."""
 
 from __future__ import annotations
 

@@ -41,10 +41,7 @@ _COLOURS = {
 
 
 def status_page(status: PeerStatus, kind: str = "") -> str:
-    """Return the page, a self-contained HTML document, for a `snapshot` of a peer whose device is of this class.
-
-    All values are escaped.
-    """
+    """Return the page, a self-contained HTML document, for a peer whose device is of this class. Values are escaped."""
     fleet, counters, jobs = status.fleet, status.counters, status.jobs
     going = sum(job.phase not in ("done", "failed", "cancelled") for job in jobs)
     tiles = [

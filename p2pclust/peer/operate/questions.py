@@ -1,8 +1,6 @@
 """The questions that operators may ask a running peer: each verb is checked, and answered from the shell.
 
-A field that is missing, of another type or unknown is refused in one line. No question can stop the peer: an error that is
-meant for people becomes the answer. A peer's private note and its exact number of rows are given out on its own device
-only.
+No question can stop the peer: an error that is meant for people becomes the answer.
 """
 
 from __future__ import annotations

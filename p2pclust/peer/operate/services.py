@@ -30,10 +30,7 @@ _LEAVE_S = 1.0  # for withdrawing an announcement
 
 
 class Services:
-    """All services that the configuration asks for.
-
-    A service that cannot start is reported and does not stop the peer.
-    """
+    """All services that the configuration asks for. One that cannot start is reported, and does not stop the peer."""
 
     def __init__(self, config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> None:
         notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())

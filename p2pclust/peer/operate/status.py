@@ -1,6 +1,6 @@
-"""The status of a running peer, the fleet and its jobs: for operators, metrics and the status page.
+"""The status of a peer, the fleet and its jobs, as this peer sees them: for operators, metrics and the status page.
 
-This is the view of one peer; there is no global one. It reveals nothing of the data but the numbers of rows and columns.
+It reveals nothing of the data but the numbers of rows and columns.
 """
 
 from __future__ import annotations
@@ -322,10 +322,9 @@ def name_of(document: Document) -> str:
 
 
 def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
-    """Return the job of this peer with that name, or the only one whose name begins with it.
+    """Return the job of this peer with that name, or the only one whose name begins with it, or raise UsageError.
 
-    A series without a turn means its newest turn that has `ended`, if there is one. Otherwise it means the running turn, or
-    the newest. Raise UsageError if no job has that name, or several do.
+    A series without a turn means its newest turn that has `ended`, or else the running turn, or else the newest.
     """
     shown = {job_id: job for job_id, job in jobs.items() if not job.document.census}
     if named in shown:

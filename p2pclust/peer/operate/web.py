@@ -27,8 +27,6 @@ class Web:
 
     Requests that are too long, too slow or too many are dropped, so that they cannot keep the peer busy. A request for
     another host name is refused, so that a page of another site in a user's browser cannot read the peer's pages.
-
-    Raise UsageError if the address, ``HOST:PORT``, cannot be listened on.
     """
 
     def __init__(self, address: str, pages: Mapping[str, Answer], loop: asyncio.AbstractEventLoop) -> None:
@@ -90,7 +88,7 @@ class Web:
 
 
 def names_this_host(host: str, own: str) -> bool:
-    """Return whether a request's ``Host`` is one that a page of another site cannot have: a number, or this host's name.
+    """Return whether a request's ``Host`` is a number, or this host's name.
 
     Another site can let its own name lead here, and so have its page read ours; it cannot do that with a number.
 

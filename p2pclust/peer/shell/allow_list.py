@@ -1,7 +1,6 @@
 """The allow-list of a running peer: the signed fleet roster in force, without expired keys.
 
-The shell's half of `p2pclust.peer.core.enrolment`. It verifies rosters, hands them to links and signer, and removes
-peers whose keys have expired. Nothing else in a peer reads the wall clock.
+The shell's half of `p2pclust.peer.core.enrolment`. Nothing else in a peer reads the wall clock.
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ def _wall() -> float:
 
 
 def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle, AllowList]:
-    """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store, which gets the newest.
-
-    Raise UsageError if a file cannot be used; FleetError if this device is no longer on the newest roster.
-    """
+    """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store, which gets the newest."""
     bundle = load_bundle(config["bundle"])
     # The process that checked the configuration has verified it; that of the store was verified on arrival.
     roster = newest_roster(bundle, config["bundle"], config.get("roster") or None, verified=True)
@@ -169,10 +165,7 @@ class AllowList:
             self._shell.failed(error)
 
     def take(self, data: bytes) -> bool:
-        """Take a roster that a person provides; return whether it was newer than the one in force.
-
-        Raise UsageError if the fleet did not sign it.
-        """
+        """Take a roster that a person provides, if the fleet signed it; return whether it was newer than ours."""
         event, before = self._check("", data), self.roster.serial
         if not event.valid:
             raise UsageError(f"this is not a roster of this fleet: {event.reason}")

@@ -1,9 +1,8 @@
 """Blobs on disk: one file for each, named by the digest, that grows by one record for each chunk that arrives.
 
-A chunk is written and not synced: if a crash loses it, it is fetched again. A blob is synced once, by
-:meth:`BlobFiles.sync`, after all of it was hashed and before the peer announces it; a row that names it is written even
-later. So a row that was synced never names a blob that was not. Rows of the store would not do: a synced row for each chunk
-keeps the event loop busy, and rows that are not synced would defeat the check for lost commits (``wal.py``).
+A chunk is written and not synced: if a crash loses it, it is fetched again. A blob is synced once, after all of it was
+hashed and before the peer announces it; a row that names it is written even later. Rows of the store would not do: a
+synced row for each chunk keeps the event loop busy, and unsynced rows would defeat the check for lost commits.
 """
 
 from __future__ import annotations
@@ -45,10 +44,9 @@ class _Blob:
 
 
 class BlobFiles:
-    """The blobs of one peer. Safe to use from the event loop and the worker thread.
+    """The blobs of one peer, with those of an earlier run. Safe to use from the event loop and the worker thread.
 
-    Blobs of an earlier run are found again, except for partial records. Raise FleetError if the disk is full or fails; every
-    method that reads or writes the disk does that.
+    Every method that reads or writes the disk raises FleetError if it is full or fails.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -95,10 +93,7 @@ class BlobFiles:
             blob.synced = False
 
     def store(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
-        """Write a whole blob, unless it is present; it is on disk when this returns.
-
-        The data are sliced chunk by chunk, because they may be read from another blob.
-        """
+        """Write a whole blob, unless it is present; it is on disk when this returns."""
         with self._lock:
             if digest in self._blobs and self._blobs[digest].whole and self._blobs[digest].synced:
                 return

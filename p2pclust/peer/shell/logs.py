@@ -1,7 +1,4 @@
-"""A peer's log: one line for each event, for people or for programs.
-
-`docs/logs.md` has the meaning of each word and what to do about it; a test keeps that page complete.
-"""
+"""A peer's log: one line for each event, for people or for programs. `docs/logs.md` has the meaning of each word."""
 
 from __future__ import annotations
 
@@ -77,8 +74,7 @@ class Log:
     def tell(self, verb: str, fields: Mapping[str, Any]) -> None:
         """Write a line, if its level is high enough; a line that cannot be written does not end the peer.
 
-        Words that a sender can cause with each message are limited to one line a minute for that sender; `unsaid` is the
-        number of lines left out since the last one.
+        Words that a sender can cause with each message are limited to one line a minute; `unsaid` counts the lines left out.
         """
         if LEVELS.index(LEVEL_OF.get(verb, "info")) < LEVELS.index(self.level):
             return

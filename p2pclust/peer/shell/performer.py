@@ -1,9 +1,7 @@
 """Performs a core's effects and reads its messages: the one way for real peers and for simulated ones.
 
-It has no socket, file, clock or loop of its own. Effects are performed in order. Successive rows are one write, which is on
-disk before the next effect, so that no message leaves before what it promises is stored. The shell gives a performer its
-links, store and worker; the simulator gives it simulated ones, so the order that is checked there is the order of the
-shipped code.
+Effects are performed in order. Successive rows are one write, which is on disk before the next effect, so that no message
+leaves before what it promises is stored. It has no socket, file, clock or loop of its own.
 """
 
 from __future__ import annotations
@@ -123,10 +121,7 @@ class Performer:
             self.store.write(rows, sync=sync)
 
     def arrived(self, source: str, frames: list[bytes]) -> Arrived:
-        """Return the event of a message that came from the neighbour `source`, perhaps relayed.
-
-        Raise WireError if it is malformed, or relayed without a valid signature.
-        """
+        """Return the event of a message that came from a neighbour, perhaps relayed, or raise WireError."""
         message = self.decode(frames)
         if not (isinstance(message, Relay) and message.target == self.me):
             return Arrived(source, self._genuine(source, message))

@@ -1,7 +1,6 @@
-"""The ledger of a device's jobs, a file in its state directory or beside its data.
+"""The ledger of a device's jobs, a file that outlives jobs, restarts and the store's rows.
 
-It outlives jobs, restarts and the store's rows. The worker's thread reads and writes it, before a job that counts gets
-anything from this device.
+The worker's thread reads and writes it, before a job that counts gets anything from this device.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The shell: one asyncio loop that performs the core's effects on ZeroMQ and SQLite and returns events to the core.
 
-It decides nothing: a `Performer` performs the effects. An exception from the core is a bug: the peer reports it and ends at
-once, because a peer that continued could break its promises.
+It decides nothing. An exception from the core is a bug: the peer reports it and ends at once, because a peer that
+continued could break its promises.
 """
 
 from __future__ import annotations

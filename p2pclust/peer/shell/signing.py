@@ -1,7 +1,4 @@
-"""Signatures of what other peers pass on; alone in knowing the device's secret key for signing.
-
-Those are relayed messages, and facts if the fleet roster says that all peers sign them.
-"""
+"""Signatures of what other peers pass on: relayed messages, and facts if the fleet roster says that peers sign them."""
 
 from __future__ import annotations
 

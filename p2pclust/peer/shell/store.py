@@ -169,11 +169,7 @@ class Store:
             self._logged.update({(name, of): value for name, of, value in rows})
 
     def _check_rows(self) -> None:
-        """Raise if the file is damaged.
-
-        Checksums find changed rows, SQLite's own check finds rows that vanished: one bit in the header of a page can
-        hide a vote.
-        """
+        """Raise if the file is damaged: checksums find changed rows, SQLite's own check rows that vanished."""
         if self._db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("the structure of the file is damaged")
         empty = True
@@ -232,11 +228,7 @@ class Store:
         return tables
 
     def write(self, rows: Iterable[Row], *, sync: bool = True) -> None:
-        """Write rows, or delete those without a value, in one transaction; they are on disk when this returns.
-
-        So are rows that need not be, without `sync`: every commit is synced.
-        Raise FleetError if the disk is full or fails.
-        """
+        """Write rows, or delete those without a value, in one transaction; with or without `sync` they are then on disk."""
         rows = list(rows)
         if not rows:
             return

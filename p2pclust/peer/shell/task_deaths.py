@@ -1,7 +1,6 @@
-"""In which tasks the process of a device died: a task that ends the process, again and again, is not begun a third time.
+"""In which tasks the process of a device died: one that ends the process, again and again, is not begun a third time.
 
-A small file in memory that is shared with the disk, written before and after each task and never synced: it outlives the
-process, and need not outlive a power cut.
+A small file in memory that is shared with the disk and never synced: it outlives the process, not a power cut.
 """
 
 from __future__ import annotations

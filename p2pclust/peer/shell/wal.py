@@ -1,9 +1,8 @@
 """SQLite's write-ahead log, whose format is another program's: whether commits after a damaged frame would be lost.
 
-SQLite ends the log at the first damaged frame. After a power cut that is right: only the last transaction was not synced,
-and no other peer relies on it. Damage before the last commit removes commits that others rely on. The two cases differ,
-since a frame's checksum continues the one stored in the frame before it: the frames after a damaged one can still be
-verified. Format: https://sqlite.org/fileformat2.html, section 4.
+SQLite ends the log at the first damaged frame. After a power cut that is right: only the last transaction was not synced.
+Damage before the last commit removes commits that others rely on. A frame's checksum continues the one stored in the frame
+before it, so the frames after a damaged one can still be verified. Format: https://sqlite.org/fileformat2.html, section 4.
 """
 
 from __future__ import annotations
