@@ -18,16 +18,16 @@ from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, protocols, result, submit
-from p2pclust.cli.show.options import ServingCommand as _Serving
+from p2pclust.cli.show.options import ServingCommand
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError
 from p2pclust.tools.distribution import install_line, missing_module
 from p2pclust.tools.laboratory import has_laboratory, laboratory
 from p2pclust.tools.spelling import did_you_mean
 
-_HERE, _FLEET, _RESEARCH = "Scenarios and your own data", "Fleets of devices", "Research"
+_FLEET = "Fleets of devices"
 #: The commands of each part of the help, in its order: typer's own order has groups of commands last.
-_PARTS: dict[str, list[str]] = {_HERE: [], _FLEET: [], _RESEARCH: []}
+_PARTS: dict[str, list[str]] = {"Scenarios and your own data": [], _FLEET: [], "Research": []}
 
 _INTERRUPTED = 130
 _NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "valid float": "a number"}
@@ -156,35 +156,29 @@ def top(
         typer.echo(context.get_help())
 
 
-def _add(
-    part: str, name: str, command: Any, short_help: str, cls: type[TyperCommand] = TyperCommand, **more: Any
-) -> None:
-    _PARTS[part].append(name)
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, short_help=short_help)
-    else:
-        app.command(name, cls=cls, short_help=short_help, **more)(command)
-
-
-def _add_of_the_laboratory(part: str) -> None:
-    """Add the commands of the laboratory that belong to a part of the help; a device has none."""
-    for own, *command in laboratory("commands.table", "the laboratory").COMMANDS if has_laboratory() else ():
-        if own == part:
-            _add(own, *command)
-
-
-_add_of_the_laboratory(_HERE)
-_add(_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.")
-_add(_FLEET, "peer", peer.peer, "Run one peer beside this device's data.")
-_add(_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.")
-_add(_FLEET, "protocols", protocols.protocols, "List the clustering protocols.")
-_add(_FLEET, "submit", submit.submit, "Hand in a job.", context_settings=submit.SUBMIT_SETTINGS)
-_add(_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.")
-_add(_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", _Serving)
-_add(_FLEET, "result", result.result, "Show or write what came of a job.")
-_add(_FLEET, "assign", result.assign, "Label rows with what the fleet agreed on.")
-_add(_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.")
-_add(_FLEET, "status", operate.status, "Show what a running peer knows.")
-_add(_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.")
-_add(_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.")
-_add_of_the_laboratory(_RESEARCH)
+#: As `COMMANDS` of the laboratory: the part of the help, the name, the command or group, its line there, its class.
+_OF_FLEETS: tuple[tuple[str, str, Any, str, type[TyperCommand]], ...] = (
+    (_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.", TyperCommand),
+    (_FLEET, "peer", peer.peer, "Run one peer beside this device's data.", TyperCommand),
+    (_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.", TyperCommand),
+    (_FLEET, "protocols", protocols.protocols, "List the clustering protocols.", TyperCommand),
+    (_FLEET, "submit", submit.submit, "Hand in a job.", submit.SubmitCommand),
+    (_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.", TyperCommand),
+    (_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", ServingCommand),
+    (_FLEET, "result", result.result, "Show or write what came of a job.", TyperCommand),
+    (_FLEET, "assign", result.assign, "Label rows with what the fleet agreed on.", TyperCommand),
+    (_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.", TyperCommand),
+    (_FLEET, "status", operate.status, "Show what a running peer knows.", TyperCommand),
+    (_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.", TyperCommand),
+    (_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.", TyperCommand),
+)  # fmt: skip
+_OTHERS = laboratory("commands.table", "the laboratory").COMMANDS if has_laboratory() else ()  # a device has none
+for _part, _names in _PARTS.items():
+    for _its, _name, _command, _line, _class in (*_OF_FLEETS, *_OTHERS):
+        if _its != _part:
+            continue
+        _names.append(_name)
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, short_help=_line)
+        else:
+            app.command(_name, cls=_class, short_help=_line)(_command)

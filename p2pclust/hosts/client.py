@@ -82,13 +82,9 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; the next request opens it again."""
-        if self._socket is not None:
-            self._socket.close(linger=0)
-            self._socket = None
         if self._context is not None:
-            self._context.term()
-            self._context = None
-        self._folder = None
+            self._context.destroy(linger=0)
+        self._context = self._socket = self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
         """Send one request and return the answer; ``peer/operate/questions.py`` has the verbs and their fields.

@@ -53,27 +53,23 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         put_json({"ok": all(check.ok for check in checks), "checks": [asdict(c) | {"ok": c.ok} for c in checks]})
     else:
-        _show(checks)
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        shown = Table.grid(padding=(0, 3, 0, 0))
+        shown.add_column(no_wrap=True)
+        shown.add_column(no_wrap=True)
+        shown.add_column(overflow="fold")
+        for check in checks:
+            verdict = Text("ok", style="green") if check.ok else Text("warn", style="bold yellow")
+            shown.add_row(verdict, check.what, check.found + (f": {check.advice}" if check.advice else ""))
+        stdout().print(shown)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 
 def examine() -> list[Check]:
     return [_system(), *_software(), _loopback(), _ports(), _files(), *_kernels(), _fsync()]
-
-
-def _show(checks: list[Check]) -> None:
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    shown = Table.grid(padding=(0, 3, 0, 0))
-    shown.add_column(no_wrap=True)
-    shown.add_column(no_wrap=True)
-    shown.add_column(overflow="fold")
-    for check in checks:
-        verdict = Text("ok", style="green") if check.ok else Text("warn", style="bold yellow")
-        shown.add_row(verdict, check.what, check.found + (f": {check.advice}" if check.advice else ""))
-    stdout().print(shown)
 
 
 def _system() -> Check:

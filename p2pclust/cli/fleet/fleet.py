@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Host, Inventory
 
 _RECORD = "hosts.json"
+_CHANGES = {
+    "new": "started",
+    "changed": "started again, its entry changed",
+    "again": "tried again",
+    "removed": "no longer in the inventory: ended",
+    "stopped": "stopped: `p2pclust fleet restart` starts it again",
+    "unchanged": "unchanged",
+}
 app = group("""Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
 
 \b
@@ -52,7 +60,7 @@ def up(
       p2pclust fleet up fleet.toml
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
+    from p2pclust.cli.fleet.view import how, is_down  # noqa: PLC0415
 
     loaded = load_inventory(inventory)
     recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
@@ -70,7 +78,20 @@ def up(
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
     well = not failed and not any(is_down(peer) for answer in done.values() for peer in answer["peers"].values())
-    end_with({"well": well, "errors": failed, "hosts": done}, lambda: _show_changes(done), as_json=as_json)
+
+    def show() -> None:
+        for host, answer in done.items():
+            for change, name in [(change, name) for change, names in answer["changes"].items() for name in names]:
+                peer = answer["peers"].get(name, {})
+                stdout().print(f"{name} on {host}: {_CHANGES[change]}{how(peer)}", soft_wrap=True)
+            roster = answer.get("roster", {})
+            if roster.get("newer"):
+                passed_on = f"took roster {roster['serial']}, and passes it on"
+                stdout().print(f"{roster['peer']} on {host}: {passed_on}", soft_wrap=True)
+            elif "error" in roster:
+                stdout().print(f"{host}: no peer there took the roster: {roster['error']}", soft_wrap=True)
+
+    end_with({"well": well, "errors": failed, "hosts": done}, show, as_json=as_json)
 
 
 @app.command(short_help="End all peers and their supervisors.")
@@ -195,30 +216,3 @@ def _record(inventory: Inventory, hosts: Collection[Host]) -> None:
         known = _records(inventory) | {str(inventory.path.absolute()): [dataclasses.asdict(host) for host in hosts]}
         kept = {path: entries for path, entries in known.items() if entries}
         write(inventory.keys / _RECORD, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
-
-
-_WORDS = {
-    "new": "started",
-    "changed": "started again, its entry changed",
-    "again": "tried again",
-    "removed": "no longer in the inventory: ended",
-    "stopped": "stopped: `p2pclust fleet restart` starts it again",
-    "unchanged": "unchanged",
-}
-
-
-def _show_changes(done: Mapping[str, Mapping[str, Any]]) -> None:
-    from p2pclust.cli.fleet.view import how  # noqa: PLC0415
-
-    console = stdout()
-    for host, answer in done.items():
-        for change, names in answer["changes"].items():
-            for name in names:
-                peer = answer["peers"].get(name, {})
-                console.print(f"{name} on {host}: {_WORDS[change]}{how(peer)}", soft_wrap=True)
-        roster = answer.get("roster", {})
-        if roster.get("newer"):
-            passed_on = f"took roster {roster['serial']}, and passes it on"
-            console.print(f"{roster['peer']} on {host}: {passed_on}", soft_wrap=True)
-        elif "error" in roster:
-            console.print(f"{host}: no peer there took the roster: {roster['error']}", soft_wrap=True)

@@ -181,7 +181,7 @@ def jobs(
         listed = answer["jobs"] if every else _own(answer["jobs"])
         if job is not None:  # one, or the turns of a series
             names = (job, f"job-{job}", f"series-{job}")
-            listed = [one for one in listed if one["job"].startswith(names) or name_of(one).startswith(names)]
+            listed = [one for one in listed if one["job"].startswith(names) or one["name"].startswith(names)]
             if not listed:
                 raise UsageError(
                     f"{answer['peer']} does not know the job: {job!r:.80}: `p2pclust jobs` lists what it knows"
@@ -222,7 +222,7 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
         moved = f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
     why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, moved]))
     secured = "yes" if job["secured"] else "no"
-    return [name_of(job), job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why]
+    return [job["name"], job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why]
 
 
 def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
@@ -240,11 +240,6 @@ def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
     )  # fmt: skip
     if job["exposed_by"]:
         yield f"beside the result, {', '.join(job['exposed_by'])} report sums that were revealed (or lie)"
-
-
-def name_of(job: Mapping[str, Any]) -> str:
-    """Return the name that commands show and accept: a job's id, or SERIES/TURN for a repeated one."""
-    return f"{job['series']}/{job['number'] + 1}" if job["series"] else str(job["job"])
 
 
 def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Table:

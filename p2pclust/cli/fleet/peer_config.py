@@ -215,7 +215,8 @@ def load_config(
         config = PeerConfig.model_validate(document)
     except ValidationError as error:
         raise UsageError(explain(source, error, PeerConfig, said)) from error
-    roster = _check_keys(config, where, insecure=insecure)
+    joins = dict(entry.split("@", 1) for entry in config.join)
+    roster = _check_keys(config, joins, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
     if "ledger" in plain.get("privacy", {}):
@@ -227,7 +228,7 @@ def load_config(
             )
         plain["privacy"]["ledger"] = str(ledger)
     _check_extras(config, where)
-    plain |= {"join": _joins(config), "fitness": config.fitness} | _links(config, roster, where)
+    plain |= {"join": joins, "fitness": config.fitness} | _links(config, roster, where)
     if config.fitness is None:
         known = (config.mains, config.cores, config.up_mbit) != (None, None, None)
         found = fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
@@ -253,10 +254,6 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
         if wanted and importlib.util.find_spec(module) is None:
             raise UsageError(f"{where(extra)}: {extra} needs {module}: {install_line(extra)}")
-
-
-def _joins(config: PeerConfig) -> dict[str, str]:
-    return dict(entry.split("@", 1) for entry in config.join)
 
 
 def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
@@ -288,26 +285,22 @@ def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
     return data | {"cwd": str(cwd)}
 
 
-def _without_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
-    """Return the roster of a fleet without keys: this peer and those in `join`, which must name all others."""
-    if config.roster is not None:
-        raise UsageError(
-            f"{where('roster')}: roster = {config.roster!r}: without a bundle its signature cannot be checked"
-        )
-    for key, place in (("listen", config.listen), ("control", config.control)):
-        if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
-            raise UsageError(
-                f"{where(key)}: {key} = {place!r}, and no bundle: everyone who can reach this address could read and "
-                "change everything. Make keys with `p2pclust keys`, or give --insecure"
-            )
-    roster = insecure_bundle(config.name, _joins(config)).roster
-    assert roster is not None, "it is made with one"
-    return roster
-
-
-def _check_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
+def _check_keys(config: PeerConfig, joins: Mapping[str, str], where: _Where, *, insecure: bool) -> Roster:
+    """Return the fleet roster; without keys this peer and those in `join`, which must name all others."""
     if config.bundle is None:
-        return _without_keys(config, where, insecure=insecure)
+        if config.roster is not None:
+            raise UsageError(
+                f"{where('roster')}: roster = {config.roster!r}: without a bundle its signature cannot be checked"
+            )
+        for key, place in (("listen", config.listen), ("control", config.control)):
+            if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
+                raise UsageError(
+                    f"{where(key)}: {key} = {place!r}, and no bundle: everyone who can reach this address could read and "
+                    "change everything. Make keys with `p2pclust keys`, or give --insecure"
+                )
+        roster = insecure_bundle(config.name, dict(joins)).roster
+        assert roster is not None, "it is made with one"
+        return roster
     if insecure:
         raise UsageError(f"{where('bundle')}: bundle = {config.bundle!r}, and --insecure: choose one")
     bundle = load_bundle(config.bundle)
@@ -317,7 +310,6 @@ def _check_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
             f"{where('name', 'bundle')}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}"
         )
     check_enrolled(bundle, roster)
-    joins = list(_joins(config))
     if joins and not any(name in roster.names for name in joins):  # some may have been revoked since this was written
-        raise UsageError(f"{where('join')}: join: {joins[0]!r} is not on fleet roster {roster.serial}")
+        raise UsageError(f"{where('join')}: join: {next(iter(joins))!r} is not on fleet roster {roster.serial}")
     return roster

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import Serve, argument, flag, option
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
 
     from p2pclust.hosts.client import Connection
 
-#: Any other option is a parameter of the job, named as in a scenario.
-SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
 _SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write after them
+
+
+class SubmitCommand(TyperCommand):
+    """A command whose other options are parameters of the job, named as in a scenario."""
+
+    allow_extra_args = ignore_unknown_options = True
 
 
 def submit(
@@ -211,36 +216,23 @@ def _code(ended: Mapping[str, Any]) -> int:
 
 
 def _watched(client: Connection, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
+    """Follow a job; show its events as lines, or on a terminal the rounds in one changing line. Return its end."""
+    from p2pclust.hosts.events import job_lines  # noqa: PLC0415
+
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it continues", "events": []}
-    with _shown(console) as show:
+    with console.status("") if console is not None and console.is_terminal else nullcontext() as live:
+        line_of = job_lines(by_round=live is None)
         for event in client.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
             ended["job"] = event["job"] if event["verb"] == "standing" else ended["job"]
             ended["events"].append(event)
-            show(event)
+            if live is not None and event["verb"] in ("phase", "mixing", "averaged", "combined"):
+                live.update(line_of(event))
+            elif console is not None and (line := line_of(event)):
+                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
             if "outcome" in event:
                 ended |= {"outcome": event["outcome"], "reason": event["reason"], "round": event["round"]}
                 ended |= {name: event[name] for name in ("secured", "exposed") if name in event}
     return ended
-
-
-@contextmanager
-def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Yield a function that shows an event: as a line, or on a terminal the rounds in one changing line."""
-    if console is None:
-        yield lambda event: None
-        return
-    from p2pclust.hosts.events import job_lines  # noqa: PLC0415
-
-    with console.status("") if console.is_terminal else nullcontext() as live:
-        line_of = job_lines(by_round=live is None)
-
-        def show(event: Mapping[str, Any]) -> None:
-            if live is not None and event["verb"] in ("phase", "mixing", "averaged", "combined"):
-                live.update(line_of(event))
-            elif line := line_of(event):
-                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
-
-        yield show
 
 
 def cancel(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from p2pclust.cli.fleet.operate import OVER, name_of
+from p2pclust.cli.fleet.operate import OVER
 from p2pclust.cli.show.output import table
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _row(told: Answer) -> dict[str, Any]:
 
 def _named(job: Answer) -> str:
     """Return a name that other commands accept: the beginning of a job's id, or SERIES/TURN."""
-    return name_of(job) if job.get("series") else str(job["job"][:12])
+    return str(job["name"] if job.get("series") else job["job"][:12])
 
 
 def _trouble(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mapping[str, int]) -> str:

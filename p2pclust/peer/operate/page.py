@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from p2pclust.peer.operate.status import JobStatus, PeerStatus
+from p2pclust.peer.operate.status import ENDED, JobStatus, PeerStatus
 from p2pclust.tools.units import duration, size
 
 _REFRESH_S = 5
@@ -43,7 +43,7 @@ _COLOURS = {
 def status_page(status: PeerStatus, kind: str = "") -> str:
     """Return the page, a self-contained HTML document, for a peer whose device is of this class. Values are escaped."""
     fleet, counters, jobs = status.fleet, status.counters, status.jobs
-    going = sum(job.phase not in ("done", "failed", "cancelled") for job in jobs)
+    going = sum(job.phase not in ENDED for job in jobs)
     tiles = [
         (f"{fleet.alive} of {fleet.enrolled}", f"peers here; a majority is {fleet.majority}"),
         (str(going), f"of {len(jobs)} jobs running"),

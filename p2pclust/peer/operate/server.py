@@ -12,7 +12,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -85,22 +85,19 @@ def short_name(path: Path) -> tuple[str, Folder | None]:
 OnQuestion = Callable[[Caller, str, dict[str, Any]], None]
 
 
+@dataclass(eq=False)
 class ControlServer:
     """All sockets on which operators ask one peer. The context is that of its links, whose ZAP handler admits keys.
 
     `on_malformed` is called with the name of a caller whose question could not be read, and the reason.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, context: zmq.Context[zmq.Socket[bytes]], on_question: OnQuestion,
-        on_malformed: Callable[[str, str], None] = lambda name, reason: None,
-    ) -> None:  # fmt: skip
-        self.loop = loop
-        self._context = context
-        self.on_question = on_question
-        self.on_malformed = on_malformed
-        self._drains: dict[zmq.Socket[bytes], Drain] = {}  # of the listening sockets
-        self._folder: Folder | None = None
+    loop: asyncio.AbstractEventLoop
+    context: zmq.Context[zmq.Socket[bytes]]
+    on_question: OnQuestion
+    on_malformed: Callable[[str, str], None] = lambda name, reason: None
+    _drains: dict[zmq.Socket[bytes], Drain] = field(default_factory=dict, init=False)  # of the listening sockets
+    _folder: Folder | None = field(default=None, init=False)
 
     def open_here(self, state_dir: Path) -> None:
         """Listen on the Unix socket of the state directory, for the user who runs this peer only."""
@@ -143,7 +140,7 @@ class ControlServer:
         return bound_to(socket)
 
     def _socket(self) -> zmq.Socket[bytes]:
-        socket = self._context.socket(zmq.ROUTER)
+        socket = self.context.socket(zmq.ROUTER)
         set_common_options(socket)
         socket.set(zmq.MAXMSGSIZE, MAX_QUESTION_BYTES + CURVE_OVERHEAD)
         socket.set(zmq.ROUTER_MANDATORY, 1)  # so that a send to a caller that is gone fails

@@ -45,7 +45,14 @@ class Services:
                 watch("metrics", {"address": config["metrics"]})
         if config.get("mdns"):
             with _reported("no-mdns", watch):
-                self._discovery = _discovery(shell)
+                try:
+                    from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
+                except ImportError:
+                    raise UsageError(f"mdns needs zeroconf: {install_line('mdns')}") from None
+                me, fleet_id = shell.core.identity, shell.links.roster.fleet_id
+                self._discovery = Discovery(
+                    me.name, fleet_id, me.address, lambda *hint: shell.step(Hinted(*hint))
+                )  # fmt: skip
                 self._stops.append(asyncio.get_running_loop().create_task(_announce(self._discovery, watch)).cancel)
                 watch("mdns", {"address": shell.core.identity.address})
 
@@ -111,15 +118,6 @@ def _web(config: Mapping[str, Any], shell: Shell) -> Web:
 
     pages = {"/metrics": lambda: (CONTENT_TYPE, metrics.text()), "/status": page, "/": page}
     return Web(config["metrics"], pages, asyncio.get_running_loop())
-
-
-def _discovery(shell: Shell) -> Discovery:
-    try:
-        from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise UsageError(f"mdns needs zeroconf: {install_line('mdns')}") from None
-    me = shell.core.identity
-    return Discovery(me.name, shell.links.roster.fleet_id, me.address, lambda *hint: shell.step(Hinted(*hint)))
 
 
 async def _announce(discovery: Discovery, watch: Watch) -> None:

@@ -8,37 +8,38 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Final
 
 import msgpack
 
 from p2pclust.errors import P2PClustError, UsageError
+from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document, majority
+from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
+from p2pclust.peer.shell.compute import DataStatus
+from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.endings import is_cancelled
+from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import bare_state
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.registry import main_stage
 from p2pclust.protocols.engine.summaries import with_names
+from p2pclust.transport.links import Counters
 
-if TYPE_CHECKING:
-    from p2pclust.peer.core.core import Core
-    from p2pclust.peer.core.gossip.job import GossipJob
-    from p2pclust.peer.shell.compute import DataStatus
-    from p2pclust.peer.shell.shell import Shell
-    from p2pclust.peer.work.floor import Floor
-    from p2pclust.transport.links import Counters
-
-    AnyJob = AggregatedJob | GossipJob
-    Jobs = Mapping[str, AnyJob]
+#: Phases of ended jobs.
+ENDED: Final = ("done", "failed", "cancelled")
+AnyJob = AggregatedJob | GossipJob
+Jobs = Mapping[str, AnyJob]
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,11 @@ def snapshot(shell: Shell) -> PeerStatus:
     roster, membership = shell.links.roster, core.membership
     n_alive, n_enrolled = len(membership.alive()), len(membership.members) + 1
     needed = majority(n_enrolled)
+    descriptors = tasks = 0
+    with suppress(OSError):
+        descriptors = len(os.listdir("/proc/self/fd")) - 1  # without the one that lists them
+    with suppress(RuntimeError):  # in simulation no loop runs
+        tasks = len(asyncio.all_tasks())
     return PeerStatus(
         peer=core.identity.name,
         version=shell.version,
@@ -145,8 +151,8 @@ def snapshot(shell: Shell) -> PeerStatus:
         counters=shell.links.counters,
         rss_mb=round((kernel_kib("VmRSS") or 0.0) / 1024, 1),
         max_rss_mb=round(max_rss_mb(), 1),
-        descriptors=_count(lambda: os.listdir("/proc/self/fd")[1:]),  # without the one that lists them
-        tasks=_count(asyncio.all_tasks),  # in simulation no loop runs
+        descriptors=descriptors,
+        tasks=tasks,
         kernel=core.identity.kernel,
         links=_links(core),
         twin=_twin(core, core.identity.name),
@@ -305,14 +311,6 @@ def outcome_of(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Ending:
         return Ending("failed", f"its final state cannot be read here: {error}")
     bare = None if state.secured is None else replace(state, arrays=Arrays(), log=(), proof=b"")
     return Ending("cancelled" if is_cancelled(state) else state.status, state.reason, bare)
-
-
-def _count(listed: Callable[[], Sized]) -> int:
-    """Return how many there are; 0 if the system does not report it."""
-    try:
-        return len(listed())
-    except (OSError, RuntimeError):
-        return 0
 
 
 def name_of(document: Document) -> str:

@@ -41,19 +41,15 @@ class Web:
             raise UsageError(f"metrics: cannot listen on {address} ({what}): choose another port") from None
         self.address = address
         self._open: dict[asyncio.StreamWriter, None] = {}
-        self._server: asyncio.Server | None = None
-        self._starting = loop.create_task(self._start())
-
-    async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=_MAX_REQUEST)
+        self._serving = loop.create_task(asyncio.start_server(self._serve, sock=self._socket, limit=_MAX_REQUEST))
 
     def close(self) -> None:
         """Stop listening. Closing twice does nothing."""
-        self._starting.cancel()
+        self._serving.cancel()
         for writer in self._open:
             writer.transport.abort()
-        if self._server is not None:
-            self._server.close()
+        if self._serving.done() and not self._serving.cancelled() and self._serving.exception() is None:
+            self._serving.result().close()
         self._socket.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -68,10 +68,6 @@ class Signatures(Protocol):
     def fact_valid(self, fact: Fact) -> bool: ...
 
 
-class Rosters(Protocol):
-    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None: ...
-
-
 class Agent(Protocol):
     """Whatever runs the core; see `Shell`."""
 
@@ -93,7 +89,7 @@ class Performer:
     links: Outbox
     worker: Tasks
     signer: Signatures
-    rosters: Rosters
+    on_roster: Callable[[CheckRoster | TakeRoster | SendRoster], None]  # performs what concerns fleet rosters
     agent: Agent
     encode: Callable[[Message], list[bytes]] = encode
     decode: Callable[[Sequence[bytes]], Message] = decode
@@ -178,7 +174,7 @@ class Performer:
                 self.store.blobs.drop(effect.digest)
             case _:
                 assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
-                self.rosters.perform(effect)
+                self.on_roster(effect)
 
     def _send(self, effect: Send) -> None:
         if effect.message is not self._encoded[0]:

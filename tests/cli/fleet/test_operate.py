@@ -21,12 +21,13 @@ MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "h
 
 
 def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
-    return {
+    job = {
         "job": f"job-{number}", "protocol": "llf-cm", "round": 6, "phase": phase, "aggregator": "", "waits_for": [],
         "reason": "", "within": "", "series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": "",
         "secured": {}, "exposed": [], "exposed_by": [], "scaling": "minmax", "verify": "",
         **changed,
     }  # fmt: skip
+    return {"name": f"{job['series']}/{job['number'] + 1}" if job["series"] else job["job"], **job}
 
 
 class FakeClient:
