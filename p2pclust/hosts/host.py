@@ -120,16 +120,14 @@ def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> Non
     files = {name: Path("peers", name, "peer.log") for name in (names or known) if name in known}
     if not names:
         files["supervisor"] = Path(LOG)
-    places = {}
-    for name, file in files.items():
-        found, places[name] = tail(file, lines)
-        _put(out, name, found)
-    while follow:
-        if select.select([sys.stdin], [], [], _LOOK_S)[0] and not sys.stdin.buffer.read(1):
-            return
+    places: dict[str, int] = {}
+    while True:
         for name, file in files.items():
-            found, places[name] = added(file, places[name])
-            _put(out, name, found)
+            found, places[name] = added(file, places[name]) if name in places else tail(file, lines)
+            out.writelines(f"{name}\t{line}\n" for line in found)
+        out.flush()
+        if not follow or (select.select([sys.stdin], [], [], _LOOK_S)[0] and not sys.stdin.buffer.read(1)):
+            return
 
 
 @contextlib.contextmanager
@@ -244,7 +242,6 @@ def _send_roster(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _ask_peer(name: str, verb: str, **fields: Any) -> dict[str, Any]:
-    """Return the answer of a peer at its control address, or the error of asking it."""
     from p2pclust.hosts.client import Connection  # noqa: PLC0415 - seldom needed
 
     try:
@@ -260,12 +257,6 @@ def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
         if time.monotonic() > deadline:
             raise FleetError(f"{complaint} after {timeout_s:g} s: see {LOG} in {Path.cwd()}")
         select.select([], [], [], _LOOK_S)
-
-
-def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:
-    for line in lines:
-        out.write(f"{name}\t{line}\n")
-    out.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

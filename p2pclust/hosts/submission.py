@@ -102,7 +102,6 @@ class FinishedJob:
         return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]
 
     def named(self, peers: Any) -> list[str]:
-        """Return the names of roster indices."""
         return [self.told["roster"][peer] for peer in peers]
 
 

@@ -53,7 +53,6 @@ def _table(location: Sequence[str | int]) -> str:
 
 
 def _model_at(location: Sequence[str | int], model: type[BaseModel]) -> type[BaseModel]:
-    """Return the model of the table at a location, found through the annotations of the schema."""
     for step in location:
         if isinstance(step, str) and step in model.model_fields:  # else it is a name in a table of tables
             model = next(_models(model.model_fields[step].annotation))

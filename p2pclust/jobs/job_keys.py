@@ -169,7 +169,6 @@ class JobSpec(TomlTable):
 
 
 def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong about the values of a protocol's own parameters: their types, or what the protocol says."""
     from p2pclust.protocols.engine.plugins import parameter_types, type_flaw  # noqa: PLC0415 - as in fields.known_protocol
     from p2pclust.protocols.engine.registry import build, package_of  # noqa: PLC0415
 
@@ -186,7 +185,6 @@ def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str,
 
 
 def _unknown(name: str, kind: type[Labelling]) -> str:
-    """Return what is wrong about a name that is neither a key nor a parameter of this protocol."""
     from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class  # noqa: PLC0415
 
     if name in SecureSpec.model_fields:

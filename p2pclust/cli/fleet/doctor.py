@@ -85,7 +85,6 @@ def _system() -> Check:
 
 
 def _software() -> Iterator[Check]:
-    """Check what is installed: the distribution, its versions and extras, and libzmq."""
     import zmq  # noqa: PLC0415
 
     here = installed()
@@ -117,7 +116,6 @@ def _software() -> Iterator[Check]:
 
 
 def _loopback() -> Check:
-    """Connect to this process, and send a byte."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as near:
             near.settimeout(2.0)

@@ -197,7 +197,6 @@ def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
 
 
 def _recorded(inventory: Inventory) -> list[Host]:
-    """Return the hosts on which peers of this inventory were started, even if it no longer names them."""
     from p2pclust.hosts.inventory import Host  # noqa: PLC0415
 
     entries = _records(inventory).get(str(inventory.path.absolute()), [])

@@ -58,12 +58,9 @@ Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
 class SshTable(TomlTable):
     """``[ssh]``: options of SSH for all hosts, unless a host has its own."""
 
-    #: A file like ~/.ssh/config.
     config: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: Further options, each for `ssh -o`.
     options: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    #: Use one connection for a command on a host, and for further commands within a minute.
     share_connections: bool = False
 
 
@@ -72,7 +69,6 @@ class HostTable(TomlTable):
 
     ssh: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: The address of its peers that give only a port.
     address: Annotated[str, Field(min_length=1)] | None = None
     python: Annotated[str, Field(min_length=1)] | None = None
     state_dir: Annotated[str, Field(min_length=1)] | None = None
@@ -90,12 +86,9 @@ class DeviceTable(TomlTable):
 
     name: Annotated[str, AfterValidator(device_name)]
     host: Annotated[str, Field(min_length=1)] = LOCAL
-    #: Where others reach it; with `port`, at its host's address.
     listen: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: A file or folder on its host, or a table with a command to run there.
     data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
-    #: Whether `data` is a file here, to be copied to the host.
     send: bool = False
     group: Annotated[Annotated[str, AfterValidator(device_name)] | None, Field(alias="class")] = None
     settings: Settings = Field(default_factory=dict)
@@ -112,17 +105,13 @@ class DeviceTable(TomlTable):
 
 
 class InventoryFile(TomlTable):
-    """The keys of the file."""
+    """The keys of the file; `peers/fleet.toml` explains each."""
 
-    #: The fleet's directory, made by `p2pclust keys`, with its roster and the bundles of the devices.
     keys: Annotated[str, Field(min_length=1)]
-    #: The folder of the fleet on each host, for configurations, logs and stores.
     state_dir: Annotated[str, Field(min_length=1)]
-    #: The Python that has p2pclust on other hosts.
     python: Annotated[str, Field(min_length=1)] = "python3"
     timing: Literal["default", "wan", "fast"] = "default"
     overlay: OverlaySpec = OverlaySpec()
-    #: A peer that is not linked to its neighbours after so many seconds is late.
     late_s: Annotated[float, Field(gt=0)] = 30.0
     settings: Settings = Field(default_factory=dict)
     ssh: SshTable = SshTable()
@@ -213,7 +202,6 @@ def _listen(path: Path, file: InventoryFile, device: DeviceTable) -> str:
 
 
 def _links(path: Path, file: InventoryFile) -> Mapping[str, tuple[str, ...]] | None:
-    """Return the neighbours of each device; None on a full mesh."""
     if file.overlay.kind == "full":
         return None
     if file.overlay.trace is not None:

@@ -203,7 +203,6 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
 
 
 def _remind(fleet: Path, n_names: int) -> None:
-    """Remind the user to publish the roster if this is not a new fleet."""
     from p2pclust.transport.keys import load_public_roster  # noqa: PLC0415
 
     if len(load_public_roster(fleet).peers) != n_names:  # these are not the fleet's first

@@ -101,79 +101,51 @@ def _rule(kind: type[Budget | MostJobs]) -> AfterValidator:
 
 
 class PrivacyConfig(fields.TomlTable):
-    """``[privacy]``: what this device asks of every job, whatever the job's author asks for."""
+    """``[privacy]``: what this device asks of every job; `peers/device.toml` explains each key."""
 
-    #: Contribute only to jobs with secure sums.
     secure: bool = False
-    #: Contribute only where this device keeps pads itself: then it trusts no other keeper.
     keep: bool = False
-    #: The fewest peers whose sum may be revealed.
     cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
-    #: Of a cluster with fewer rows of this device nothing is sent.
     min_cell: Annotated[int, Field(ge=2, le=2**20)] | None = None
-    #: The protocols that this device takes part in; by default all.
     protocols: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], Field(strict=False)] = ()
-    #: What private jobs together may reveal of a row within so many days, for example epsilon 8 in "30d".
     budget: Annotated[dict[str, Any], _rule(Budget)] | None = None
-    #: In how many jobs this device takes part within so many days, for example 3 in "30d".
     jobs: Annotated[dict[str, Any], _rule(MostJobs)] | None = None
-    #: Whether it takes part in jobs whose submitter gives the first centers.
     given_centers: bool = True
-    #: The fewest rounds that a job's limit may be.
     least_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
-    #: "fixed": no job's set of peers may differ from those of the last ones so that sums of few peers follow.
     rosters: Literal["fixed"] | None = None
-    #: The ledger of its jobs, which several peers over the same rows must share; by default in state_dir.
     ledger: Annotated[str, Field(min_length=1)] | None = None
 
 
 class PeerConfig(fields.TomlTable):
     """The keys of a peer's file; `peers/device.toml` explains each."""
 
-    #: Its name on the fleet roster.
     name: str
-    #: Where other peers reach it; it listens there and nowhere else.
     listen: Annotated[str, AfterValidator(reachable)]
-    #: Peers that it tries first, each NAME@HOST:PORT; these know the others.
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
-    #: Whether it announces itself on the local network, and tries peers that do.
     mdns: bool = False
-    #: Its keys. Without keys it listens on this device only, unless the option --insecure is given.
     bundle: Annotated[str, Field(min_length=1)] | None = None
-    #: A newer fleet roster than the one in the bundle, if there is one.
     roster: Annotated[str, Field(min_length=1)] | None = None
-    #: A file, a folder, or a table with a command.
     data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
-    #: The column of the rows' ids, by which people join labels to rows.
     id_column: fields.Column | None = None
-    #: The features among the columns, and the treatment of missing values.
     columns: fields.Columns | None = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
-    #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
     control: Annotated[str, AfterValidator(address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
-    #: Its neighbours, or a file with the overlay of the whole fleet; by default all peers.
     links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
     overlay: Annotated[str, Field(min_length=1)] | None = None
-    #: The kind of device, for operators.
     class_: Annotated[str | None, Field(alias="class", pattern=r"^[\w .-]{1,40}$")] = None
-    #: Its fitness to aggregate is computed from these, unless `fitness` is given.
     mains: bool | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
     up_mbit: Annotated[float, Field(gt=0)] | None = None
     fitness: Annotated[float, Field(ge=0, le=1)] | None = None
-    #: Limits on its use of the device.
     nice: Annotated[int, Field(ge=0, le=19)] = 0
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     cpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
     memory_mb: Annotated[float, Field(gt=0)] | None = None
-    #: What it asks of every job; a job below that gets nothing from this device.
     privacy: PrivacyConfig | None = None
-    #: How it logs to standard error.
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    #: Address of its metrics for Prometheus and its status page.
     metrics: Annotated[str, AfterValidator(address)] | None = None
     metrics_beyond_this_device: bool = False
 

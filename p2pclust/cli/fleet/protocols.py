@@ -38,7 +38,6 @@ def protocols(as_json: AsJson = False) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
-    """Return what the class of a protocol declares; of a plug-in that cannot be used, why."""
     from p2pclust.protocols.engine.compose import cluster_job, clustering_class  # noqa: PLC0415
     from p2pclust.protocols.engine.registry import package_of, parameters_of  # noqa: PLC0415
 

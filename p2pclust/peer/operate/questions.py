@@ -43,7 +43,6 @@ VERBS: Final[dict[str, dict[str, tuple[type, Any]]]] = {
 
 
 def checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all fields of a question, or raise UsageError."""
     if verb not in VERBS:
         raise UsageError(f"this peer does not know {verb!r:.80}: is its p2pclust older than yours?")
     for name in given:

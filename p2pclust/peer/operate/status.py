@@ -314,7 +314,6 @@ def outcome_of(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Ending:
 
 
 def name_of(document: Document) -> str:
-    """Return the name that commands show and accept."""
     turn = document.turn
     return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
 

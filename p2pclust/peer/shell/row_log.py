@@ -96,7 +96,6 @@ class RowLog:
         return hashlib.blake2b(data, digest_size=_CHECK_BYTES, key=self._key).digest()
 
     def _record(self, data: bytes, place: int) -> tuple[Commit, int] | None:
-        """Return the record at a place and where the next one begins, or None if none is there."""
         head, check = data[place : place + _HEADER.size], data[place + _HEADER.size : place + _HEAD_BYTES]
         if not head.startswith(_MARK) or check != self._check(head):
             return None

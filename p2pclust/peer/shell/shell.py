@@ -41,8 +41,6 @@ class Shell:
     heard: dict[str, float] = field(default_factory=dict, init=False)  # when each peer was, directly or relayed
     #: By job: the digest of its newest state, and what that says of the job; a cache of `p2pclust.peer.operate.status`.
     outcomes: dict[str, tuple[bytes, Any]] = field(default_factory=dict, init=False)
-    #: Sees each effect before it is performed; for testbeds.
-    before: Callable[[Effect], None] = field(default=lambda effect: None, init=False)
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -50,6 +48,8 @@ class Shell:
         self._checks: dict[asyncio.Task[None], None] = {}
         self._listeners: list[Watch] = []
         self._other_versions: dict[str, str] = {}  # reported wire versions, by peer
+        #: Sees each effect before it is performed; for testbeds.
+        self.before: Callable[[Effect], None] = lambda effect: None
         self.links: Links
         self.worker: Worker
         self.performer: Performer

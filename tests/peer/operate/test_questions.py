@@ -147,7 +147,7 @@ def test_a_listener_that_fails_does_not_end_the_peer(tmp_path: Path) -> None:
             identity=SimpleNamespace(name="me"),
         )
         store = Store(tmp_path)
-        shell = Shell(core, store, None, lambda verb, fields: None, None)  # type: ignore[arg-type]
+        shell = Shell(core, store, None, lambda verb, fields: None, SimpleNamespace(perform=None))  # type: ignore[arg-type]
         shell.listen(lambda verb, fields: 1 / 0)  # type: ignore[arg-type,return-value]
         shell.start(None, None)  # type: ignore[arg-type]
         shell.leave()

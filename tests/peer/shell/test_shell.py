@@ -121,7 +121,7 @@ class Bench:
         self.store = SpyStore(home)
         self.store.diary = self.diary
         self.links = FakeLinks(self.diary)
-        allow_list = SimpleNamespace(close=lambda: None)
+        allow_list = SimpleNamespace(close=lambda: None, perform=lambda effect: None)
         self.shell = Shell(self.core, self.store, FakeSigner(), self._watch, allow_list)  # type: ignore[arg-type]
         self.shell.listen(PlannedFaults("me", faults, self._watch).take)
 
