@@ -1,8 +1,4 @@
-"""The application: all commands, and the handling of errors.
-
-Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug, with a traceback); 2 bad usage or input;
-3 the fleet could not finish; 130 interrupted.
-"""
+"""The application: all commands, and the handling of errors. Its exit codes are those of docs/cli.md."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def request_from(
 ) -> tuple[JobRequest, Submission]:  # fmt: skip
     """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    One pair of bounds is for all `n_features` features, or for those of given first centers.
-    Raises UsageError with one line for each of the first few errors, which begins with `where`.
+    One pair of bounds is for all `n_features` features, or for those of given first centers. Raises UsageError with one line
+    for each of the first few errors, which begins with `where`.
 
     Examples
     --------

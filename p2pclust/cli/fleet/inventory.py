@@ -1,7 +1,6 @@
 """The inventory of a fleet: a TOML file with its devices and hosts, checked before a peer is started.
 
-A device's own configuration is that of `p2pclust peer --config`: the inventory may set any of its keys for all devices, for
-a class, or for one. The resulting configurations are checked as by that command.
+It may set any key of a peer's configuration for all devices, for a class, or for one.
 """
 
 from __future__ import annotations
@@ -137,9 +136,9 @@ class InventoryFile(TomlTable):
 
 
 def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
-    """Read an inventory, and check it as far as that is possible from here.
+    """Read an inventory, and check it as far as that is possible from here. Relative paths in it start in its folder.
 
-    Relative paths in it start in its folder. If peers are `to_start`, the keys and the files to be copied must exist.
+    If peers are `to_start`, the keys and the files to be copied must exist.
     """
     try:
         file = InventoryFile.model_validate(read_toml(path))

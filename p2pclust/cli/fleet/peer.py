@@ -94,10 +94,7 @@ def peer(
 
 
 def become(config: Mapping[str, Any]) -> None:
-    """Replace this process by the peer itself, which needs none of the modules that checked the configuration.
-
-    The process keeps its id, so that a service manager can supervise it.
-    """
+    """Replace this process by the peer, which needs no module that checked the configuration; it keeps the process id."""
     from p2pclust.transport.key_files import write  # noqa: PLC0415
     from p2pclust.transport.keys import insecure_bundle  # noqa: PLC0415
 

@@ -160,11 +160,10 @@ def load_config(
 ) -> dict[str, Any]:  # fmt: skip
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
-    Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file
-    start in its folder, where also a command runs that reads the data; those in options start in the current folder.
-    With `try_command` such a command is run now, to check its output; a peer runs it anyway when it starts. If
-    `insecure`, a peer without keys may listen where others can reach it. `on_data` is called with the rows, if they are
-    read.
+    Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file start
+    in its folder, where also a command runs that reads the data; those in options start in the current folder. With
+    `try_command` such a command is run now. If `insecure`, a peer without keys may listen where others can reach it.
+    `on_data` is called with the rows, if they are read.
     """
     document: dict[str, Any] = {} if file is None else read_toml(file)
     folder = Path() if file is None else file.parent

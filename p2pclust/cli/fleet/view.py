@@ -30,12 +30,10 @@ Answer = Mapping[str, Any]
 
 
 def judge(inventory: Inventory, answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
-    """Return the state of every device of the inventory, from the answers to ``status`` of the hosts that can be reached.
+    """Return the state of every device, from the answers to ``status`` of the hosts that can be reached.
 
-    By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``up_s``, ``restarts``, ``linked`` (how many of its
-    neighbours it sees alive, or None if it does not answer) of ``neighbours``, ``job`` (protocol and id of the newest
-    running job, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (if it is down), and
-    ``trouble``: its problem, or an empty string.
+    ``linked`` is how many of its ``neighbours`` a peer sees alive, or None if it does not answer; ``job`` its newest running
+    job, else the newest; ``last_line`` is of its log, if it is down; ``trouble`` its problem, or an empty string.
     """
     told: dict[str, Answer] = {
         device.name: answers[device.host]["peers"].get(device.name, {})

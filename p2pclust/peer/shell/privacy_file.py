@@ -36,8 +36,7 @@ class PrivacyFile:
 
     `budget` says what private jobs may take; by default everything is reserved, and nothing refused. `fixed` says whether
     the device refuses sets of peers that could be subtracted from those of its last jobs. `today` returns a day of the wall
-    clock, which may leap; `elapsed_s` seconds of a clock that only runs. `store` reads and writes a row of the peer's store,
-    which says how far the ledger has come.
+    clock, which may leap; `elapsed_s` seconds of a clock that only runs. `store` reads and writes the ledger's mark.
     """
 
     path: Path

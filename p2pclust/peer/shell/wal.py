@@ -21,11 +21,10 @@ _SECTOR = 512  # bytes that a power cut leaves wholly written or not at all
 
 
 def lost_commits(log: bytes) -> bool:
-    """Return True if SQLite, given this log, would leave out a commit that was synced.
+    """Return True if SQLite, given this ``-wal`` file, would leave out a commit that was synced.
 
     One commit at or after the first bad frame may be a transaction that a power cut interrupted. With two, the first was
-    synced before the second began. A log that ends early looks like one that was never longer. `log` is the content of
-    the ``-wal`` file before anything is written to the database.
+    synced before the second began. A log that ends early looks like one that was never longer.
     """
     if len(log) < _HEADER.size or not any(log):  # started, but not synced
         return False
