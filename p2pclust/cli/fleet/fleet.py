@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet import peers
+from p2pclust.cli.fleet import peers, view
 from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load, on_hosts
 from p2pclust.cli.show.options import AsJson, argument, flag, group, option
 from p2pclust.cli.show.output import stdout
@@ -60,7 +60,6 @@ def up(
       p2pclust fleet up fleet.toml
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.cli.fleet.view import how, is_down  # noqa: PLC0415
 
     loaded = load_inventory(inventory)
     recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
@@ -77,13 +76,13 @@ def up(
     for host in gone:
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
-    well = not failed and not any(is_down(peer) for answer in done.values() for peer in answer["peers"].values())
+    well = not failed and not any(view.is_down(peer) for answer in done.values() for peer in answer["peers"].values())
 
     def show() -> None:
         for host, answer in done.items():
             for change, name in [(change, name) for change, names in answer["changes"].items() for name in names]:
                 peer = answer["peers"].get(name, {})
-                stdout().print(f"{name} on {host}: {_CHANGES[change]}{how(peer)}", soft_wrap=True)
+                stdout().print(f"{name} on {host}: {_CHANGES[change]}{view.how(peer)}", soft_wrap=True)
             roster = answer.get("roster", {})
             if roster.get("newer"):
                 passed_on = f"took roster {roster['serial']}, and passes it on"
@@ -130,15 +129,14 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     Example:
       p2pclust fleet status fleet.toml
     """
-    from p2pclust.cli.fleet.view import judge, show  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
     loaded = load(inventory)
     done, failed = on_hosts(list(loaded.hosts.values()), lambda host: ask(host, "status"))
-    peers = judge(loaded, done)
+    peers = view.judge(loaded, done)
     well = not failed and all(not peer["trouble"] for peer in peers.values())
     answer = {"well": well, "errors": failed, "peers": peers}
-    end_with(answer, lambda: stdout().print(show(peers), soft_wrap=True), as_json=as_json)
+    end_with(answer, lambda: stdout().print(view.show(peers), soft_wrap=True), as_json=as_json)
 
 
 @app.command(short_help="Print the logs of one peer or of all.")

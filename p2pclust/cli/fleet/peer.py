@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from p2pclust._version import __version__
-from p2pclust.cli.show.options import column, flag, option
-from p2pclust.cli.show.options import columns as columns_of
+from p2pclust.cli.show.options import column, columns_of, flag, option
 from p2pclust.cli.show.output import note
 from p2pclust.errors import UsageError
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.fleet.view import how, is_down
 from p2pclust.cli.show.options import AsJson, argument, option
 from p2pclust.cli.show.output import complain, put_json, stdout
 from p2pclust.errors import FleetError
@@ -129,7 +130,6 @@ def fault(
 def _do(
     verb: str, path: Path, names: Sequence[str], *, as_json: bool, wait_s: float = 0.0, deadline_s: float = 0.0
 ) -> None:
-    from p2pclust.cli.fleet.view import how, is_down  # noqa: PLC0415
     from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
     inventory = load(path, names)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import column, option
-from p2pclust.cli.show.options import columns as columns_of
+from p2pclust.cli.show.options import column, columns_of, option
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing

@@ -92,12 +92,12 @@ def column(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
-def columns(text: str | None) -> list[str | int] | None:
+def columns_of(text: str | None) -> list[str | int] | None:
     """Return the columns of a list with commas.
 
     Examples
     --------
-    >>> columns("w, 3")
+    >>> columns_of("w, 3")
     ['w', 3]
     """
     if text is None:
