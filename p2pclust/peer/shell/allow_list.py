@@ -73,7 +73,7 @@ def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
         raise FleetError(f"the key of {name} expired on {entry.expires}: `p2pclust keys rotate {name}` makes a new one")
 
 
-@dataclass
+@dataclass(eq=False)
 class AllowList:
     """The roster in force at one peer: as signed, with expired entries. `wall` returns the seconds since 1970."""
 

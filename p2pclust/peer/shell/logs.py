@@ -48,7 +48,7 @@ _SELDOM_S: Final[Mapping[str, float]] = {
 }  # fmt: skip
 
 
-@dataclass
+@dataclass(eq=False)
 class Log:
     """Writes one line for each event to a descriptor; levels below `level` are left out.
 

@@ -80,7 +80,7 @@ class Agent(Protocol):
         """An effect other than a row is about to be performed; what comes before it is on disk."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Performer:
     """Performs the effects of one peer, named `me`."""
 

@@ -30,7 +30,7 @@ def _today() -> int:
     return (datetime.now(UTC).date() - _EPOCH).days
 
 
-@dataclass
+@dataclass(eq=False)
 class PrivacyFile:
     """The ledger of one device, whose file several peers over the same rows share.
 
