@@ -12,7 +12,7 @@ import typer
 from p2pclust.cli.fleet import peers, view
 from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load, on_hosts
 from p2pclust.cli.show.options import AsJson, argument, flag, group, option
-from p2pclust.cli.show.output import stdout
+from p2pclust.cli.show.output import put, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import printable
 
@@ -82,13 +82,13 @@ def up(
         for host, answer in done.items():
             for change, name in [(change, name) for change, names in answer["changes"].items() for name in names]:
                 peer = answer["peers"].get(name, {})
-                stdout().print(f"{name} on {host}: {_CHANGES[change]}{view.how(peer)}", soft_wrap=True)
+                put(f"{name} on {host}: {_CHANGES[change]}{view.how(peer)}")
             roster = answer.get("roster", {})
             if roster.get("newer"):
                 passed_on = f"took roster {roster['serial']}, and passes it on"
-                stdout().print(f"{roster['peer']} on {host}: {passed_on}", soft_wrap=True)
+                put(f"{roster['peer']} on {host}: {passed_on}")
             elif "error" in roster:
-                stdout().print(f"{host}: no peer there took the roster: {roster['error']}", soft_wrap=True)
+                put(f"{host}: no peer there took the roster: {roster['error']}")
 
     end_with({"well": well, "errors": failed, "hosts": done}, show, as_json=as_json)
 
@@ -113,7 +113,7 @@ def down(inventory: InventoryPath, deadline: Deadline = 10.0, as_json: AsJson = 
 
     def show() -> None:
         for name, answer in done.items():
-            stdout().print(f"{name}: {len(answer['peers'])} peers have left", soft_wrap=True)
+            put(f"{name}: {len(answer['peers'])} peers have left")
 
     end_with({"well": not failed, "errors": failed}, show, as_json=as_json)
 
@@ -161,13 +161,13 @@ def logs(
     options = ["--lines", f"{lines}", *(["--follow"] if follow else [])]
     wanted = {host: [*options] if name is None else [name, *options] for host in hosts}
 
-    def put(host: str, line: str) -> None:
+    def show_line(host: str, line: str) -> None:
         peer, _, text = line.partition("\t")
         if name is None:
             text = f"{peer if peer in names else f'{host} {peer}'} | {text}"
         typer.echo(printable(text, keep="\t"))
 
-    with listening(hosts, wanted, put) as wait:
+    with listening(hosts, wanted, show_line) as wait:
         wait()
 
 

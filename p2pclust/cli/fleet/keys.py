@@ -11,7 +11,7 @@ import typer
 
 from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of, table_of
 from p2pclust.cli.show.options import argument, flag, group, option
-from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import command
 
@@ -180,7 +180,7 @@ def show(
         put_json(entry | {"devices": rows})
         return
     columns = ("name", "role", "fingerprint", "expires")
-    stdout().print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
+    put(f"roster {roster.serial} of the fleet {public.hex()}")
     stdout().print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
 
 

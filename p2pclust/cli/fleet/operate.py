@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from p2pclust.cli.show.options import argument, flag, option
-from p2pclust.cli.show.output import put_json, stdout, table
+from p2pclust.cli.show.output import put, put_json, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.tools.units import duration
 
@@ -64,25 +64,23 @@ def status(
     if as_json:
         put_json(answer)
         return
-    console, fleet, data = stdout(), answer["fleet"], answer["data"]
-    console.print(
+    fleet, data = answer["fleet"], answer["data"]
+    put(
         f"{answer['peer']} at {answer['address']}, p2pclust {answer['version']}, up {duration(answer['uptime_s'])}, "
-        f"{answer['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
-        soft_wrap=True,
+        f"{answer['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})"
     )
-    console.print(
+    put(
         f"its data cannot be used: {data['problem']}" if data["problem"] else
         f"its data: {'at most ' if data.get('rounded') else ''}{data['rows']} rows of {data['columns']} columns"
-        + (", a power of two: the exact number stays on the device" if data.get("rounded") else ""),
-        soft_wrap=True,
+        + (", a power of two: the exact number stays on the device" if data.get("rounded") else "")
     )  # fmt: skip
     if asks := _asks(answer.get("privacy", {})):
-        console.print(f"it contributes only {asks}", soft_wrap=True)
+        put(f"it contributes only {asks}")
     if answer["waiting"]:
-        console.print(f"no majority: {answer['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
+        put(f"no majority: {answer['waiting']}, {fleet['majority']} are needed")
     if answer["twin"]:
-        console.print(answer["twin"], soft_wrap=True)
-    console.print(_members(answer["members"], "peer", "status", "heard", "why"))
+        put(answer["twin"])
+    stdout().print(_members(answer["members"], "peer", "status", "heard", "why"))
     listed = _own(answer["jobs"])
     older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
     shown = [job for job in listed if job["job"] not in older]
@@ -91,7 +89,7 @@ def status(
             job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
     _show_jobs(shown)
     if older:
-        console.print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
+        put(f"and {len(older)} older: `p2pclust jobs` lists all")
 
 
 def _asks(privacy: Mapping[str, Any]) -> str:
@@ -133,27 +131,26 @@ def peers(
     if as_json:
         put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
         return
-    console = stdout()
     if len(views) == 1:
         view = views[0]
-        console.print(f"the view of {view['peer']}; each peer has its own (--peer shows another one)", soft_wrap=True)
+        put(f"the view of {view['peer']}; each peer has its own (--peer shows another one)")
         if view["twin"]:
-            console.print(view["twin"], soft_wrap=True)
-        console.print(_members(view["members"], "peer", "status", "incarnation", "address", "heard", "why"))
+            put(view["twin"])
+        stdout().print(_members(view["members"], "peer", "status", "incarnation", "address", "heard", "why"))
         return
     names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
     rows = []
     for view in views:
         sees = {member["name"]: member["status"] for member in view["members"]} | {view["peer"]: "."}
         rows.append([view["peer"], *(sees.get(name, "?") for name in names)])
-    console.print(table_of(["sees", *names], rows))
+    stdout().print(table_of(["sees", *names], rows))
     for view in views:
         if view["twin"]:
-            console.print(view["twin"], soft_wrap=True)
+            put(view["twin"])
         for member in view["members"]:
             about = f"{view['peer']} about {member['name']}: {member['status']}"
             if member["why"]:
-                console.print(f"{about}: {member['why']}", soft_wrap=True)
+                put(f"{about}: {member['why']}")
 
 
 def jobs(
@@ -201,12 +198,11 @@ def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
-    console = stdout()
     if not listed:
-        console.print("no jobs")
+        put("no jobs")
         return
     columns = ("job", "protocol", "secured", "round", "phase", "aggregator", "waits for, or why")
-    console.print(table_of(columns, map(_job_row, listed)))
+    stdout().print(table_of(columns, map(_job_row, listed)))
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:

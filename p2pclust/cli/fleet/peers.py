@@ -11,7 +11,7 @@ import typer
 
 from p2pclust.cli.fleet.view import how, is_down
 from p2pclust.cli.show.options import AsJson, argument, option
-from p2pclust.cli.show.output import complain, put_json, stdout
+from p2pclust.cli.show.output import complain, put, put_json
 from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
@@ -156,6 +156,6 @@ def _do(
         for host, name, peer in peers:
             if not answered[host]["refused"]:
                 after = how(peer) if verb == "restart" else ""
-                stdout().print(f"{name} on {host}: {_DONE[verb]}{after}", soft_wrap=True)
+                put(f"{name} on {host}: {_DONE[verb]}{after}")
 
     end_with(answer, report, as_json=as_json, code=3 if failed or down else 2)

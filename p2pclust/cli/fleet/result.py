@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import column, columns_of, option
-from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 
@@ -56,12 +56,11 @@ def result(
         put_json(told)
         return
     if out is None:
-        console = stdout()
         for line in _lines(told):
-            console.print(line, style="yellow" if line.startswith(("doubt: ", "suspect: ")) else None, soft_wrap=True)
+            put(line, style="yellow" if line.startswith(("doubt: ", "suspect: ")) else None)
         if told["centers"] is not None:
             rows = ([str(number), *(f"{value:.6g}" for value in row)] for number, row in enumerate(told["centers"]))
-            console.print(operate.table_of(["label", *told["features"]], rows))
+            stdout().print(operate.table_of(["label", *told["features"]], rows))
         return
     for doubt in told["doubts"]:
         note(f"doubt: {doubt}", style="yellow")

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import Serve, argument, flag, option
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
 from p2pclust.tools.spelling import command, counted, nearest
@@ -271,5 +271,5 @@ def cancel(
     elif late:
         raise FleetError(f"{named}: too late, it has already ended: {answer['reason'] or answer['outcome']}")
     else:
-        stdout().print(f"{named}: {answer['reason']}", soft_wrap=True)
+        put(f"{named}: {answer['reason']}")
     raise typer.Exit(0 if answer["outcome"] == "cancelled" and not late else FleetError.exit_code)

@@ -66,6 +66,11 @@ def table(
     return made
 
 
+def put(text: str, style: str | None = None) -> None:
+    """Write one line of what a command was asked for."""
+    stdout().print(text, style=style, soft_wrap=True)
+
+
 def note(text: str, style: str | None = None) -> None:
     """Write one line that people may want to know to standard error."""
     stderr().print(text, style=style, soft_wrap=True)
