@@ -88,17 +88,17 @@ def _environment(host: Host) -> dict[str, str]:
     return {**os.environ, **(host.environment if host.ssh is None else {})}
 
 
-def everywhere(hosts: Sequence[Host], do: Callable[[Host], T]) -> dict[str, T | FleetError]:
-    """Call `do` for all hosts at the same time; where it fails, the result is its error."""
-
-    def attempt(host: Host) -> T | FleetError:
-        try:
-            return do(host)
-        except FleetError as error:
-            return error
-
+def on_hosts(hosts: Sequence[Host], do: Callable[[Host], T]) -> tuple[dict[str, T], dict[str, str]]:
+    """Call `do` for all hosts at the same time; return the answers, and the errors of hosts that failed, by host."""
+    answers: dict[str, T] = {}
+    failed: dict[str, str] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip((host.name for host in hosts), pool.map(attempt, hosts), strict=True))
+        for host, answer in [(host, pool.submit(do, host)) for host in hosts]:
+            try:
+                answers[host.name] = answer.result()
+            except FleetError as error:
+                failed[host.name] = str(error)
+    return answers, failed
 
 
 @contextlib.contextmanager

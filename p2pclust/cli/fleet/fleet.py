@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet import peers, view
-from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load, on_hosts
+from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load
 from p2pclust.cli.show.options import AsJson, argument, flag, group, option
 from p2pclust.cli.show.output import put, stdout
 from p2pclust.errors import UsageError
@@ -60,6 +60,7 @@ def up(
       p2pclust fleet up fleet.toml
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
+    from p2pclust.hosts.remote import on_hosts  # noqa: PLC0415
 
     loaded = load_inventory(inventory)
     recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
@@ -103,7 +104,7 @@ def down(inventory: InventoryPath, deadline: Deadline = 10.0, as_json: AsJson = 
     Example:
       p2pclust fleet down fleet.toml
     """
-    from p2pclust.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask, on_hosts  # noqa: PLC0415
 
     loaded = load(inventory)
     hosts = list({host.name: host for host in (*_recorded(loaded), *loaded.hosts.values())}.values())
@@ -129,7 +130,7 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     Example:
       p2pclust fleet status fleet.toml
     """
-    from p2pclust.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask, on_hosts  # noqa: PLC0415
 
     loaded = load(inventory)
     done, failed = on_hosts(list(loaded.hosts.values()), lambda host: ask(host, "status"))

@@ -12,7 +12,6 @@ import typer
 from p2pclust.cli.fleet.view import how, is_down
 from p2pclust.cli.show.options import AsJson, argument, option
 from p2pclust.cli.show.output import complain, put, put_json
-from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Host, Inventory
@@ -33,15 +32,6 @@ def load(path: Path, names: Sequence[str] = ()) -> Inventory:
     inventory = load_inventory(path, to_start=False)
     check_names(inventory, names)
     return inventory
-
-
-def on_hosts(hosts: Sequence[Host], do: Callable[[Host], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Call `do` for all hosts at the same time; return the answers, and the errors of hosts that failed, by host."""
-    from p2pclust.hosts.remote import everywhere  # noqa: PLC0415
-
-    answers = everywhere(hosts, do)
-    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
-    return {name: answer for name, answer in answers.items() if name not in failed}, failed
 
 
 def end_with(answer: Mapping[str, Any], show: Callable[[], None], *, as_json: bool, code: int = 3) -> None:
@@ -130,7 +120,7 @@ def fault(
 def _do(
     verb: str, path: Path, names: Sequence[str], *, as_json: bool, wait_s: float = 0.0, deadline_s: float = 0.0
 ) -> None:
-    from p2pclust.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask, on_hosts  # noqa: PLC0415
 
     inventory = load(path, names)
     wanted: dict[str, list[str]] = {}
