@@ -201,7 +201,10 @@ def test_a_repeated_job_is_known_by_its_series(cli: Cli, client: type[FakeClient
         {"job": "job-1", "accepted": True},
     ]
     assert cli("submit", "llf-cm", "--clusters", "3", "--every", "1h").out == "series-9\n"
-    first, second = a_job(2, series="series-9", every_s=3600.0), a_job(3, series="series-9", phase="following")
+    first, second = (
+        a_job(2, series="series-9", every_s=3600.0),
+        a_job(3, name="series-9/2", series="series-9", phase="following"),
+    )
     client.jobs = [a_job(1), first, second | {"number": 1}]
     listed = cli("jobs").out
     assert "series-9/1" in listed
