@@ -62,15 +62,13 @@ class Connection:
             raise UsageError(
                 f"{self.address}: a control address on the network asks for a key: name your bundle with --bundle"
             )
-        self._bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
-        if isinstance(roster, Roster):
-            self._roster = roster
-        else:
-            where = self.address if isinstance(bundle, Bundle) else bundle
-            beside = None if isinstance(bundle, Bundle) else Path(bundle).parent / "roster.json"
-            if roster is None and beside is not None and beside.exists():
-                roster = beside
-            self._roster = newest_roster(self._bundle, where, roster)
+        where = self.address
+        if not isinstance(bundle, Bundle):
+            where, beside = str(bundle), Path(bundle).with_name("roster.json")
+            roster = beside if roster is None and beside.exists() else roster
+            bundle = load_bundle(bundle)
+        self._bundle = bundle
+        self._roster = roster if isinstance(roster, Roster) else newest_roster(bundle, where, roster)
         if at and self._roster.curve_key(self._name) is None:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
@@ -116,11 +114,20 @@ class Connection:
             yield fields
 
     def _send(self, verb: str, fields: dict[str, Any]) -> None:
-        socket = self._open()
+        if self._socket is None:
+            self._look()
+            self._context = zmq.Context()
+            if self._where is None:
+                self._socket = self._dealer()
+                short, self._folder = short_name(self._path())
+                self._socket.connect(f"ipc://{short}")
+            else:
+                self._socket = self._far(*self._where)
+            self._socket.sndtimeo = 1000
         self._number += 1
         body: bytes = msgpack.packb(fields, use_bin_type=True)
         try:
-            socket.send_multipart(pack("ask", {"number": self._number, "verb": verb}, [body]))
+            self._socket.send_multipart(pack("ask", {"number": self._number, "verb": verb}, [body]))
         except zmq.Again:
             self.close()
             raise FleetError(f"the connection to the peer at {self.address} is gone: is it running?") from None
@@ -154,20 +161,6 @@ class Connection:
                 raise FleetError(
                     f"the peer at {self.address} sends answers that this version cannot read: {error}"
                 ) from None
-
-    def _open(self) -> zmq.Socket[bytes]:
-        if self._socket is None:
-            self._look()
-            self._context = zmq.Context()
-            if self._where is None:
-                socket = self._dealer()
-                short, self._folder = short_name(self._path())
-                socket.connect(f"ipc://{short}")
-            else:
-                socket = self._far(*self._where)
-            socket.sndtimeo = 1000
-            self._socket = socket
-        return self._socket
 
     @property
     def state_dir(self) -> Path | None:

@@ -76,7 +76,6 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     from p2pclust.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.centers.robust import limited_peers  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
-    from p2pclust.protocols.engine.summaries import suspects_of_log  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
     from p2pclust.tools.json_values import plain  # noqa: PLC0415
 
@@ -92,7 +91,8 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays, found.features)), "suspects": suspects_of_log(state, found.told["roster"]),
+        "doubts": list(doubts(state.arrays, found.features)),
+        "suspects": summaries.suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},
     }  # fmt: skip
@@ -114,7 +114,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
     before = outcome["rounds_in_all"] - outcome["rounds"]
-    of = f"{outcome['rounds_in_all']} rounds" if before else f"{outcome['rounds']} rounds"
+    of = f"{outcome['rounds_in_all']} rounds"
     of += f" ({outcome['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
     yield f"{outcome['name']}: {outcome['protocol']}, {of}, {how}"
     yield f"contributors: {', '.join(outcome['contributors'])}"

@@ -46,8 +46,10 @@ def submit(
     missing: Annotated[
         str | None, option("all|wait|drop", "What to do about a peer that does not answer; default wait.")
     ] = None,
-    patience: Annotated[float | None, option("SECONDS", "For wait and all: patience_s of a scenario.")] = None,
-    deadline: Annotated[float | None, option("SECONDS", "For drop: deadline_s of a scenario.")] = None,
+    patience_s: Annotated[
+        float | None, option("SECONDS", "For wait and all: patience_s of a scenario.", "--patience")
+    ] = None,
+    deadline_s: Annotated[float | None, option("SECONDS", "For drop: deadline_s of a scenario.", "--deadline")] = None,
     collect: Annotated[str | None, option("star|tree|gossip", "How contributions are combined.")] = None,
     every: Annotated[
         str | None,
@@ -96,14 +98,11 @@ def submit(
     from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
     from p2pclust.hosts import submission  # noqa: PLC0415
     from p2pclust.jobs.job_keys import SecureSpec  # noqa: PLC0415
-    from p2pclust.jobs.submission import request_from  # noqa: PLC0415
+    from p2pclust.jobs.submission import Submission, request_from  # noqa: PLC0415
 
-    options = {
-        "protocol": protocol, "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience,
-        "deadline_s": deadline, "collect": collect, "every": every, "seed": seed,
-        "verify": verify,
-    }  # fmt: skip
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    # Options that are named as keys of a job are these keys.
+    keys = {key: value for key, value in context.params.items() if key in Submission.model_fields}
+    given: dict[str, Any] = {key: value for key, value in keys.items() if value is not None and key != "secure"}
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     more = parameters(context.args)
