@@ -95,17 +95,20 @@ def status(
 def _asks(privacy: Mapping[str, Any]) -> str:
     """Return what a device asks of every job, in words; empty if it asks nothing."""
     secure = any(privacy.get(rule) for rule in ("secure", "keep", "cohort", "private", "jobs", "rosters"))
-    asks = ["with secure sums"] if secure else []
-    asks += ["to private jobs"] if privacy.get("private") else []
-    asks += ["where it keeps pads itself"] if privacy.get("keep") else []
-    asks += [f"in cohorts of {privacy['cohort']} or more"] if privacy.get("cohort") else []
-    asks += [f"to {', '.join(privacy['protocols'])}"] if privacy.get("protocols") else []
-    asks += [f"clusters with {privacy['min_cell']} of its rows or more"] if privacy.get("min_cell") else []
-    asks += [] if privacy.get("given_centers", True) else ["without given centers"]
-    asks += [f"of {privacy['least_rounds']} rounds or more"] if privacy.get("least_rounds") else []
-    asks += [f"in jobs, {privacy['jobs']}"] if privacy.get("jobs") else []
-    asks += ["of the same peers as before"] if privacy.get("rosters") else []
-    return ", ".join(asks)
+    cell, rounds = privacy.get("min_cell"), privacy.get("least_rounds")
+    asks = (
+        ("with secure sums", secure),
+        ("to private jobs", privacy.get("private")),
+        ("where it keeps pads itself", privacy.get("keep")),
+        (f"in cohorts of {privacy.get('cohort')} or more", privacy.get("cohort")),
+        (f"to {', '.join(privacy.get('protocols') or ())}", privacy.get("protocols")),
+        (f"clusters with {cell} of its rows or more", cell),
+        ("without given centers", not privacy.get("given_centers", True)),
+        (f"of {rounds} rounds or more", rounds),
+        (f"in jobs, {privacy.get('jobs')}", privacy.get("jobs")),
+        ("of the same peers as before", privacy.get("rosters")),
+    )
+    return ", ".join(words for words, asked in asks if asked)
 
 
 def peers(
