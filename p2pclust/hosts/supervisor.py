@@ -38,6 +38,8 @@ _LONGEST_PATH: Final = 100  # of a Unix socket; the kernel takes 107 bytes, othe
 
 
 class Supervisor:
+    """Supervises the peers of the current folder."""
+
     def __init__(self) -> None:
         self._peers: dict[str, SupervisedPeer] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
