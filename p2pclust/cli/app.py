@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -46,12 +46,20 @@ class _Group(TyperGroup):
         settings["standalone_mode"] = False
         given = settings.get("args") or (args[0] if args else None)
         as_json = "--json" in (sys.argv[1:] if given is None else list(given))
+
+        def refuse(message: str, code: int) -> NoReturn:
+            for line in message.splitlines():
+                complain(line)
+            if as_json:
+                put_json({"error": message, "exit_code": code})
+            sys.exit(code)
+
         try:
             code = super().main(*args, **settings)
         except P2PClustError as error:
-            sys.exit(_refused(str(error), error.exit_code, as_json=as_json))
+            refuse(str(error), error.exit_code)
         except (KeyboardInterrupt, typer.Abort):
-            sys.exit(_refused("interrupted", _INTERRUPTED, as_json=as_json))
+            refuse("interrupted", _INTERRUPTED)
         except BrokenPipeError:
             # The reader closed our output; without this the interpreter would complain again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -59,17 +67,17 @@ class _Group(TyperGroup):
         except Exception as error:  # noqa: BLE001 - the last resort: shown in full, never swallowed
             # A refused command line is known by attributes, because versions of typer use different classes.
             if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-                sys.exit(_refused(_usage_line(error), 2, as_json=as_json))
+                refuse(_usage_line(error), 2)
             lacking = missing_module(error) if isinstance(error, ModuleNotFoundError) else None
             if lacking is not None:
-                sys.exit(_refused(str(lacking), lacking.exit_code, as_json=as_json))
+                refuse(str(lacking), lacking.exit_code)
             if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):  # of the system, or of libzmq
-                sys.exit(_refused(_few_files(), 3, as_json=as_json))
+                refuse(_few_files(), 3)
             traceback.print_exception(error)
             complain(f"this is a bug in p2pclust {__version__}: please report it with the lines above")
             sys.exit(1)
         if code == _INTERRUPTED:  # newer versions of typer make this of a KeyboardInterrupt
-            _refused("interrupted", _INTERRUPTED, as_json=as_json)
+            refuse("interrupted", _INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -78,14 +86,6 @@ def _few_files() -> str:
 
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return f"too many open files: {allowed} are allowed here at a time: raise the limit (`ulimit -n {4 * allowed}`)"
-
-
-def _refused(message: str, code: int, *, as_json: bool) -> int:
-    for line in message.splitlines():
-        complain(line)
-    if as_json:
-        put_json({"error": message, "exit_code": code})
-    return code
 
 
 def _usage_line(error: Any) -> str:
