@@ -1,8 +1,4 @@
-"""The application: all commands, and the handling of errors.
-
-Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug, with a traceback); 2 bad usage or input;
-3 the fleet could not finish; 130 interrupted.
-"""
+"""The application: all commands, and the handling of errors. Its exit codes are those of docs/cli.md."""
 
 from __future__ import annotations
 
@@ -11,23 +7,23 @@ import os
 import re
 import sys
 import traceback
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, protocols, result, submit
-from p2pclust.cli.show.options import ServingCommand as _Serving
+from p2pclust.cli.show.options import ServingCommand
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError
 from p2pclust.tools.distribution import install_line, missing_module
 from p2pclust.tools.laboratory import has_laboratory, laboratory
 from p2pclust.tools.spelling import did_you_mean
 
-_HERE, _FLEET, _RESEARCH = "Scenarios and your own data", "Fleets of devices", "Research"
+_FLEET = "Fleets of devices"
 #: The commands of each part of the help, in its order: typer's own order has groups of commands last.
-_PARTS: dict[str, list[str]] = {_HERE: [], _FLEET: [], _RESEARCH: []}
+_PARTS: dict[str, list[str]] = {"Scenarios and your own data": [], _FLEET: [], "Research": []}
 
 _INTERRUPTED = 130
 _NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "valid float": "a number"}
@@ -50,12 +46,20 @@ class _Group(TyperGroup):
         settings["standalone_mode"] = False
         given = settings.get("args") or (args[0] if args else None)
         as_json = "--json" in (sys.argv[1:] if given is None else list(given))
+
+        def refuse(message: str, code: int) -> NoReturn:
+            for line in message.splitlines():
+                complain(line)
+            if as_json:
+                put_json({"error": message, "exit_code": code})
+            sys.exit(code)
+
         try:
             code = super().main(*args, **settings)
         except P2PClustError as error:
-            sys.exit(_refused(str(error), error.exit_code, as_json=as_json))
+            refuse(str(error), error.exit_code)
         except (KeyboardInterrupt, typer.Abort):
-            sys.exit(_refused("interrupted", _INTERRUPTED, as_json=as_json))
+            refuse("interrupted", _INTERRUPTED)
         except BrokenPipeError:
             # The reader closed our output; without this the interpreter would complain again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -63,17 +67,17 @@ class _Group(TyperGroup):
         except Exception as error:  # noqa: BLE001 - the last resort: shown in full, never swallowed
             # A refused command line is known by attributes, because versions of typer use different classes.
             if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-                sys.exit(_refused(_usage_line(error), 2, as_json=as_json))
+                refuse(_usage_line(error), 2)
             lacking = missing_module(error) if isinstance(error, ModuleNotFoundError) else None
             if lacking is not None:
-                sys.exit(_refused(str(lacking), lacking.exit_code, as_json=as_json))
+                refuse(str(lacking), lacking.exit_code)
             if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):  # of the system, or of libzmq
-                sys.exit(_refused(_few_files(), 3, as_json=as_json))
+                refuse(_few_files(), 3)
             traceback.print_exception(error)
             complain(f"this is a bug in p2pclust {__version__}: please report it with the lines above")
             sys.exit(1)
         if code == _INTERRUPTED:  # newer versions of typer make this of a KeyboardInterrupt
-            _refused("interrupted", _INTERRUPTED, as_json=as_json)
+            refuse("interrupted", _INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -82,14 +86,6 @@ def _few_files() -> str:
 
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return f"too many open files: {allowed} are allowed here at a time: raise the limit (`ulimit -n {4 * allowed}`)"
-
-
-def _refused(message: str, code: int, *, as_json: bool) -> int:
-    for line in message.splitlines():
-        complain(line)
-    if as_json:
-        put_json({"error": message, "exit_code": code})
-    return code
 
 
 def _usage_line(error: Any) -> str:
@@ -116,6 +112,8 @@ def _value_line(option: str, words: str, cause: Any) -> str:
     for known, expected in _NUMBERS.items():
         if known in words:
             return f"{where}: expected {expected}"
+    if limit := re.fullmatch(r"(\S+) is not in the range x([<>])=(\S+)", words):
+        return f"{option} {limit[1]}: expected {'at least' if limit[2] == '>' else 'at most'} {limit[3]}"
     for known, expected in _LIMITS.items():
         words = words.replace(f"Input should be {known}", f"expected {expected}")
     return f"{where}: {words.removeprefix('Value error, ')}"
@@ -154,36 +152,29 @@ def top(
         typer.echo(context.get_help())
 
 
-def _add(
-    part: str, name: str, command: Any, short_help: str, cls: type[TyperCommand] = TyperCommand, **more: Any
-) -> None:
-    """Add a command, or a group of commands, to a part of the help."""
-    _PARTS[part].append(name)
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, short_help=short_help)
-    else:
-        app.command(name, cls=cls, short_help=short_help, **more)(command)
-
-
-def _add_of_the_laboratory(part: str) -> None:
-    """Add the commands of the laboratory that belong to a part of the help; a device has none."""
-    for own, *command in laboratory("commands.table", "the laboratory").COMMANDS if has_laboratory() else ():
-        if own == part:
-            _add(own, *command)
-
-
-_add_of_the_laboratory(_HERE)
-_add(_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.")
-_add(_FLEET, "peer", peer.peer, "Run one peer beside this device's data.")
-_add(_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.")
-_add(_FLEET, "protocols", protocols.protocols, "List the clustering protocols.")
-_add(_FLEET, "submit", submit.submit, "Hand in a job.", context_settings=submit.SUBMIT_SETTINGS)
-_add(_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.")
-_add(_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", _Serving)
-_add(_FLEET, "result", result.result, "Show or write what came of a job.")
-_add(_FLEET, "assign", result.assign, "Label rows with what the fleet agreed on.")
-_add(_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.")
-_add(_FLEET, "status", operate.status, "Show what a running peer knows.")
-_add(_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.")
-_add(_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.")
-_add_of_the_laboratory(_RESEARCH)
+#: As `COMMANDS` of the laboratory: the part of the help, the name, the command or group, its line there, its class.
+_OF_FLEETS: tuple[tuple[str, str, Any, str, type[TyperCommand]], ...] = (
+    (_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.", TyperCommand),
+    (_FLEET, "peer", peer.peer, "Run one peer beside this device's data.", TyperCommand),
+    (_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.", TyperCommand),
+    (_FLEET, "protocols", protocols.protocols, "List the clustering protocols.", TyperCommand),
+    (_FLEET, "submit", submit.submit, "Hand in a job.", submit.SubmitCommand),
+    (_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.", TyperCommand),
+    (_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", ServingCommand),
+    (_FLEET, "result", result.result, "Show or write what came of a job.", TyperCommand),
+    (_FLEET, "assign", result.assign, "Label rows with what the fleet agreed on.", TyperCommand),
+    (_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.", TyperCommand),
+    (_FLEET, "status", operate.status, "Show what a running peer knows.", TyperCommand),
+    (_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.", TyperCommand),
+    (_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.", TyperCommand),
+)  # fmt: skip
+_OTHERS = laboratory("commands.table", "the laboratory").COMMANDS if has_laboratory() else ()  # a device has none
+for _part, _names in _PARTS.items():
+    for _its, _name, _command, _line, _class in (*_OF_FLEETS, *_OTHERS):
+        if _its != _part:
+            continue
+        _names.append(_name)
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, short_help=_line)
+        else:
+            app.command(_name, cls=_class, short_help=_line)(_command)

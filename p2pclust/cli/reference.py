@@ -30,7 +30,6 @@ object, also when a command is refused.
 
 
 def reference() -> str:
-    """Return the page."""
     from p2pclust.cli.app import app  # noqa: PLC0415 - so that importing this module stays light
 
     top: Any = typer.main.get_command(app)
@@ -56,10 +55,14 @@ def _section(name: str, command: Any) -> Iterator[str]:
         else:
             yield " ".join(paragraph.split()) + "\n"
     spelled = [(item.metavar or item.name.upper(), item) for item in arguments]
-    spelled += [(_spelling(item), item) for item in options]
+    # Every option has a metavar, because typer's own names for types differ between versions.
+    spelled += [(", ".join(item.opts) + (f" {item.metavar}" if item.metavar else ""), item) for item in options]
     if spelled:
         yield "| | |\n|---|---|"
-        yield from (_row(*pair) for pair in spelled)
+        for spelling, item in spelled:
+            meaning = _meaning(item)
+            shown = spelling.replace("|", "\\|")
+            yield f"| `{shown}` | {meaning if len(meaning) <= _LONGEST else 'See below.'} |"
         yield ""
     # A code host shows long rows badly.
     for spelling, item in spelled:
@@ -67,21 +70,10 @@ def _section(name: str, command: Any) -> Iterator[str]:
             yield f"`{spelling}`: {_meaning(item)}\n"
 
 
-def _spelling(option: Any) -> str:
-    # Every option has a metavar, because typer's own names for types differ between versions.
-    return ", ".join(option.opts) + (f" {option.metavar}" if option.metavar else "")
-
-
 def _meaning(item: Any) -> str:
     default = getattr(item.default, "value", item.default)
     shown = "" if item.required or default in (None, False, ()) or callable(default) else f" Default: `{default}`."
     return f"{item.help or ''}{shown}"
-
-
-def _row(spelling: str, item: Any) -> str:
-    meaning = _meaning(item)
-    spelling = spelling.replace("|", "\\|")
-    return f"| `{spelling}` | {meaning if len(meaning) <= _LONGEST else 'See below.'} |"
 
 
 if __name__ == "__main__":

@@ -37,10 +37,8 @@ class Connection:
     """A connection to one peer's control address. Opens with the first request; close it, or use it with ``with``.
 
     The address is a Unix socket, the state directory that it is in, or the folder with that as ``state``; or
-    ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the roster is tried). On TCP it needs a bundle: the keys of the
-    client. The fleet roster is by default the newer of the one in the bundle and ``roster.json`` in its folder.
-
-    Raise UsageError if the address is not valid, or keys are missing.
+    ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the roster is tried), which needs a bundle. The fleet roster is
+    by default the newer of the one in the bundle and ``roster.json`` in its folder.
     """
 
     def __init__(
@@ -64,15 +62,13 @@ class Connection:
             raise UsageError(
                 f"{self.address}: a control address on the network asks for a key: name your bundle with --bundle"
             )
-        self._bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
-        if isinstance(roster, Roster):
-            self._roster = roster
-        else:
-            where = self.address if isinstance(bundle, Bundle) else bundle
-            beside = None if isinstance(bundle, Bundle) else Path(bundle).parent / "roster.json"
-            if roster is None and beside is not None and beside.exists():
-                roster = beside
-            self._roster = newest_roster(self._bundle, where, roster)
+        where = self.address
+        if not isinstance(bundle, Bundle):
+            where, beside = str(bundle), Path(bundle).with_name("roster.json")
+            roster = beside if roster is None and beside.exists() else roster
+            bundle = load_bundle(bundle)
+        self._bundle = bundle
+        self._roster = roster if isinstance(roster, Roster) else newest_roster(bundle, where, roster)
         if at and self._roster.curve_key(self._name) is None:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
@@ -84,19 +80,14 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; the next request opens it again."""
-        if self._socket is not None:
-            self._socket.close(linger=0)
-            self._socket = None
         if self._context is not None:
-            self._context.term()
-            self._context = None
-        self._folder = None
+            self._context.destroy(linger=0)
+        self._context = self._socket = self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
         """Send one request and return the answer; ``peer/operate/questions.py`` has the verbs and their fields.
 
-        Raise UsageError if the request is not valid; FleetError if no peer listens there, or it does not answer in time, or
-        it cannot do what was requested.
+        Raise UsageError if the request is not valid, FleetError if no peer answers in time or it cannot do that.
         """
         self._send(verb, fields)
         answer = self._receive(within_s)
@@ -112,10 +103,7 @@ class Connection:
     def follow(
         self, verb: str, /, within_s: float = float("inf"), *, in_all_s: float = float("inf"), **fields: Any
     ) -> Iterator[dict[str, Any]]:
-        """Send a request that has several answers, and yield them as they come.
-
-        The iteration ends after the last, or when one takes longer than `within_s`, or all together than `in_all_s`.
-        """
+        """Send a request and yield its answers, until the last, `within_s` without one, or `in_all_s`."""
         self._send(verb, fields)
         until, last = time.monotonic() + in_all_s, False
         while not last:
@@ -126,11 +114,20 @@ class Connection:
             yield fields
 
     def _send(self, verb: str, fields: dict[str, Any]) -> None:
-        socket = self._open()
+        if self._socket is None:
+            self._look()
+            self._context = zmq.Context()
+            if self._where is None:
+                self._socket = self._dealer()
+                short, self._folder = short_name(self._path())
+                self._socket.connect(f"ipc://{short}")
+            else:
+                self._socket = self._far(*self._where)
+            self._socket.sndtimeo = 1000
         self._number += 1
         body: bytes = msgpack.packb(fields, use_bin_type=True)
         try:
-            socket.send_multipart(pack("ask", {"number": self._number, "verb": verb}, [body]))
+            self._socket.send_multipart(pack("ask", {"number": self._number, "verb": verb}, [body]))
         except zmq.Again:
             self.close()
             raise FleetError(f"the connection to the peer at {self.address} is gone: is it running?") from None
@@ -164,20 +161,6 @@ class Connection:
                 raise FleetError(
                     f"the peer at {self.address} sends answers that this version cannot read: {error}"
                 ) from None
-
-    def _open(self) -> zmq.Socket[bytes]:
-        if self._socket is None:
-            self._look()
-            self._context = zmq.Context()
-            if self._where is None:
-                socket = self._dealer()
-                short, self._folder = short_name(self._path())
-                socket.connect(f"ipc://{short}")
-            else:
-                socket = self._far(*self._where)
-            socket.sndtimeo = 1000
-            self._socket = socket
-        return self._socket
 
     @property
     def state_dir(self) -> Path | None:

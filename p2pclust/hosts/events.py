@@ -1,7 +1,4 @@
-"""The events that a peer reports to an operator who watches a job: typed, and in a line each.
-
-It is in the product, because `p2pclust watch` works without the laboratory; `p2pclust.lab.run` takes `read` and `Combined`.
-"""
+"""The events that a peer reports to an operator who watches a job: typed, and in a line each."""
 
 from __future__ import annotations
 
@@ -80,61 +77,57 @@ class Combined:
         return f"round {self.round} combined from {counted(len(self.contributors), 'peers')}{moved}{others}"
 
 
-class JobLines:
-    """Events of one job in a line each; with `by_round`, phases are left out, and each round has one line when it ends.
+def job_lines(*, by_round: bool) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that says an event of one job in a line; an empty line is not to be shown.
 
-    An aggregator reports that a round is combined. At a follower a round ends when the next state arrives.
+    With `by_round`, phases are left out, and each round has one line when it ends: an aggregator reports that it is
+    combined, at a follower it ends when the next state arrives.
 
     Examples
     --------
-    >>> lines = JobLines(by_round=True)
+    >>> line = job_lines(by_round=True)
     >>> phase = {"verb": "phase", "job": "j", "round": 4, "phase": "adopting", "term": 1, "aggregator": "b"}
-    >>> lines.line(phase), lines.line(phase)
+    >>> line(phase), line(phase)
     ('round 3 is over (term 1, b aggregates)', '')
     """
+    over: dict[str, int] = {}  # by job: how many of its rounds were shown as ended
 
-    def __init__(self, *, by_round: bool) -> None:
-        self._by_round = by_round
-        self._over: dict[str, int] = {}  # by job: how many of its rounds were shown as ended
-
-    def line(self, event: Mapping[str, Any]) -> str:
-        """Return an event in words, or an empty string if it is not to be shown."""
-        words = self._words(event, event.get("job", ""), event.get("round", 0))
-        return words + (f" (within it {event['job'][:12]})" if words and event.get("within") else "")
-
-    def _words(self, event: Mapping[str, Any], job: str, round_: int) -> str:
-        aggregator = event.get("aggregator")
+    def line(event: Mapping[str, Any]) -> str:
+        job, aggregator = event.get("job", ""), event.get("aggregator")
         match event["verb"]:
             case "standing":  # how the job stands when the operator begins to watch it
-                self._over[job] = round_
+                over[job] = event["round"]
                 who = f", aggregated by {aggregator}" if aggregator else ""
                 waits = f", waits for {', '.join(event['waits_for'][:4])}" if event["waits_for"] else ""
-                at = f"{'secured, ' if event['secured'] else ''}round {round_}, {event['phase']}"
+                at = f"{'secured, ' if event['secured'] else ''}round {event['round']}, {event['phase']}"
                 words = f"{event.get('name') or job}: {event['protocol']}, {at}{who}{waits}{_reason(event)}"
             case "phase":
                 by = f"term {event['term']}" + (f", {aggregator} aggregates" if aggregator else "")
-                words = f"round {round_}: {event['phase']} ({by})"
-                if self._by_round:
-                    if event["phase"] != "adopting" or round_ <= self._over.get(job, 0):
+                words = f"round {event['round']}: {event['phase']} ({by})"
+                if by_round:
+                    if event["phase"] != "adopting" or event["round"] <= over.get(job, 0):
                         return ""
-                    self._over[job] = round_
-                    words = f"round {round_ - 1} is over ({by})"
+                    over[job] = event["round"]
+                    words = f"round {event['round'] - 1} is over ({by})"
             case "combined":
-                self._over[job] = round_ + 1
+                over[job] = event["round"] + 1
                 words = str(read(Combined, event))
-            case "finished":  # or, with round -1, the peer does not keep the job
+            case "finished":
+                round_ = event.get("round", -1)  # -1: the peer does not keep the job
                 after = f" after {counted(round_, 'rounds')}" if round_ >= 0 else ""
                 words = event.get("outcome", "finished") + after + _reason(event)
             case "abstains":
                 words = f"this peer contributes nothing: {event['reason']}"
             case "elected":
-                words = f"elected to aggregate, term {event['term']}, round {round_}"
+                words = f"elected to aggregate, term {event['term']}, round {event['round']}"
             case "waiting":
                 words = f"waiting: {event['present']} of {event['of']} peers"
             case verb:
                 shown = {key: value for key, value in event.items() if key not in ("verb", "job", "within")}
                 words = f"{verb} " + " ".join(f"{key}={value}" for key, value in shown.items())
-        return words
+        return words + (f" (within it {job[:12]})" if event.get("within") else "")
+
+    return line
 
 
 def _reason(event: Mapping[str, Any]) -> str:

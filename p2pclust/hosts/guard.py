@@ -1,7 +1,4 @@
-"""What a supervisor needs of the system: one lock per folder, wake-up by signals, children that end with it, short logs.
-
-Standard library only, like everything that a supervisor imports.
-"""
+"""What a supervisor needs of the system: a lock, wake-up by signals, children that end with it, short logs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What `p2pclust fleet` does on one host: ``python -m p2pclust.hosts.host VERB FOLDER [NAME...]``.
+"""What `p2pclust fleet` does on one host, here or through SSH: ``python -m p2pclust.hosts.host VERB FOLDER [NAME...]``.
 
-`p2pclust fleet` runs this as a process of its own, here or through SSH. It writes the plan and the files from
-standard input into the folder, makes sure that one supervisor runs there, and prints one JSON object. It imports the
-standard library only, except for the client of a peer, which is loaded when there is a peer to ask.
+It makes sure that one supervisor runs in the folder, and prints one JSON object. It imports the standard library only,
+except for the client of a peer, which is loaded when there is a peer to ask.
 """
 
 from __future__ import annotations
@@ -41,13 +40,10 @@ _GRACE_S: Final = 5.0  # beyond the deadline by which the peers are killed
 
 
 def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
-    """Install a plan and its files, let the supervisor apply it, and give started peers some time to be ready.
+    """Install a plan and its files from a tar archive, let the supervisor apply it, and give started peers some time.
 
-    The source is a tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that an
-    interrupted copy changes nothing that runs.
-
-    Return ``changes``, ``roster`` (the answer of a running peer to the new roster: ``peer``, ``serial``, ``newer``; or
-    ``error``), and what `status` returns.
+    The plan is written last, so that an interrupted copy changes nothing that runs. Return ``changes``, ``roster`` (the
+    answer of a running peer to the new roster), and what `status` returns.
     """
     with _alone():
         plan = _unpack(source)
@@ -96,8 +92,7 @@ def down(deadline_s: float) -> dict[str, Any]:
 def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> dict[str, Any]:
     """Let the supervisor carry out an order on all of these peers, or on no peer if one of them is refused.
 
-    Started peers have `wait_s` to be ready; peers that were asked to leave are killed after `deadline_s`. Return
-    ``refused`` (reasons by name), and ``peers`` as they are now, without their own status.
+    Return ``refused`` (reasons by name), and ``peers`` as they are now, without their own status.
     """
     if not _kept():
         raise FleetError("the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first")
@@ -125,16 +120,14 @@ def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> Non
     files = {name: Path("peers", name, "peer.log") for name in (names or known) if name in known}
     if not names:
         files["supervisor"] = Path(LOG)
-    places = {}
-    for name, file in files.items():
-        found, places[name] = tail(file, lines)
-        _put(out, name, found)
-    while follow:
-        if select.select([sys.stdin], [], [], _LOOK_S)[0] and not sys.stdin.buffer.read(1):
-            return
+    places: dict[str, int] = {}
+    while True:
         for name, file in files.items():
-            found, places[name] = added(file, places[name])
-            _put(out, name, found)
+            found, places[name] = added(file, places[name]) if name in places else tail(file, lines)
+            out.writelines(f"{name}\t{line}\n" for line in found)
+        out.flush()
+        if not follow or (select.select([sys.stdin], [], [], _LOOK_S)[0] and not sys.stdin.buffer.read(1)):
+            return
 
 
 @contextlib.contextmanager
@@ -238,10 +231,7 @@ def _until_settled(names: Sequence[str], wait_s: float) -> None:
 
 
 def _send_roster(names: Sequence[str]) -> dict[str, Any]:
-    """Give the new fleet roster to one running peer, from which it spreads to the others.
-
-    Peers that were just started read it themselves, but running peers admit a new device only after they have the roster.
-    """
+    """Give the new fleet roster to one running peer: started ones read it, but running ones must have it to admit them."""
     why = ""
     for name in names if Path("roster.json").exists() else ():
         answer = _ask_peer(name, "roster", data=Path("roster.json").read_bytes())
@@ -252,7 +242,6 @@ def _send_roster(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _ask_peer(name: str, verb: str, **fields: Any) -> dict[str, Any]:
-    """Return the answer of a peer at its control address, or the error of asking it."""
     from p2pclust.hosts.client import Connection  # noqa: PLC0415 - seldom needed
 
     try:
@@ -270,14 +259,7 @@ def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
         select.select([], [], [], _LOOK_S)
 
 
-def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:
-    for line in lines:
-        out.write(f"{name}\t{line}\n")
-    out.flush()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb in a folder, and print one JSON object (``logs``: lines)."""
     parser = argparse.ArgumentParser(prog="python -m p2pclust.hosts.host")
     parser.add_argument("verb", choices=("up", "status", "down", "logs", *ORDERS))
     parser.add_argument("folder")

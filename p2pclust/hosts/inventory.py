@@ -1,7 +1,4 @@
-"""The devices of a fleet as its inventory lists them, and the archive for each host: the plan and the files that changed.
-
-`p2pclust.cli.fleet.inventory` reads and checks the file.
-"""
+"""The devices of a fleet as its inventory lists them, and the archive for each host: the plan and the changed files."""
 
 from __future__ import annotations
 
@@ -46,8 +43,6 @@ class InventoryDevice:
 
 @dataclass(frozen=True)
 class Inventory:
-    """A fleet."""
-
     path: Path
     keys: Path
     roster: Path
@@ -56,7 +51,6 @@ class Inventory:
     late_s: float = 30.0  # a peer that is not linked to its neighbours so long after its start is reported as late
 
     def on(self, host: str) -> tuple[InventoryDevice, ...]:
-        """Return the devices of one host, in the order of the file."""
         return tuple(device for device in self.devices if device.host == host)
 
 
@@ -75,10 +69,7 @@ def _toml(value: Any) -> str:
 
 
 def print_of(device: InventoryDevice, host: Host) -> str:
-    """Return a digest of everything that a peer is started with; if it changes, the peer is started again.
-
-    Raise DataError if a file to copy cannot be read.
-    """
+    """Return a digest of everything that a peer is started with; if it changes, the peer is started again."""
     config = {key: value for key, value in device.config.items() if key not in _NO_REASON}
     digest = hashlib.sha256()
     for part in (peer_toml(config), host.python, json.dumps(dict(host.environment), sort_keys=True)):
@@ -94,7 +85,6 @@ def print_of(device: InventoryDevice, host: Host) -> str:
 
 
 def plan(devices: Sequence[InventoryDevice], prints: Mapping[str, str], down_s: float) -> bytes:
-    """Return the plan of a host's supervisor."""
     peers = {
         device.name: {
             "command": ["-m", "p2pclust", "peer", "--config", f"peers/{device.name}/peer.toml"],
@@ -109,11 +99,7 @@ def plan(devices: Sequence[InventoryDevice], prints: Mapping[str, str], down_s: 
 def pack(
     stream: IO[bytes], inventory: Inventory, devices: Sequence[InventoryDevice], changed: Collection[str], plan_: bytes
 ) -> None:
-    """Write the archive for a host.
-
-    It has the roster, the configuration and keys of every device, and the other files of devices that `changed`. Secret
-    files are readable by their owner only; the plan comes last.
-    """
+    """Write the archive for a host: files of devices that `changed`, all else of every device, and at last the plan."""
     with tarfile.open(fileobj=stream, mode="w|") as archive:
         _add(archive, "roster.json", inventory.roster.read_bytes(), 0o644)
         for device in devices:

@@ -64,10 +64,7 @@ class Labelled:
 
 
 def label_own(client: Connection, job_id: str) -> Labelled:
-    """Label the rows of the device of this peer, read again from their source.
-
-    Raise UsageError if the peer is not on this device: no row leaves its device.
-    """
+    """Label the rows of the device of this peer, read again from their source. They are labelled on this device only."""
     if client.state_dir is None:
         raise UsageError(
             f"{client.address}: a device's rows are labelled on that device, because they never leave it: run this there, "
@@ -112,9 +109,8 @@ def labelled(
 ) -> tuple[NDArray[np.int64], Floats | None, dict[str, NDArray[Any]]]:
     """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
 
-    The third are further arrays with a value for each row, shape (n,), that a plug-in keeps when it concludes.
-
-    `own` is the roster index of the peer whose rows these are; -1 for other rows.
+    The third are arrays of shape (n,) that a plug-in keeps besides. `own` is the roster index of the peer whose rows these
+    are; -1 for other rows.
     """
     job, state = found.job, found.state
     if problem := local.problem:

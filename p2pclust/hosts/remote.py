@@ -1,8 +1,4 @@
-"""Reaching the hosts of a fleet: this machine, or others by the system's own ``ssh``.
-
-Both ways run the same program there, ``python -m p2pclust.hosts.host``; its input is the archive, its output one
-JSON object. ssh never prompts: without a key that is accepted at once, it fails in one line.
-"""
+"""Reaching the hosts of a fleet: this machine, or others by the system's own ``ssh``, which never prompts."""
 
 from __future__ import annotations
 
@@ -60,10 +56,7 @@ def ask(
     send: Callable[[IO[bytes]], None] | None = None,
     timeout_s: float = 120.0,
 ) -> dict[str, Any]:
-    """Run a verb on a host, and return its answer. `send` writes the input of the command.
-
-    Raise FleetError if the host cannot be reached, has no p2pclust, failed, or takes too long; one line names the host.
-    """
+    """Run a verb on a host, and return its answer; `send` writes the input. A FleetError names the host in one line."""
     if host.ssh is None:
         require_unix(f"{host.name}: a fleet on this machine", "reach its hosts by SSH, or start it in WSL")
     with tempfile.TemporaryFile() as content:
@@ -95,17 +88,17 @@ def _environment(host: Host) -> dict[str, str]:
     return {**os.environ, **(host.environment if host.ssh is None else {})}
 
 
-def everywhere(hosts: Sequence[Host], do: Callable[[Host], T]) -> dict[str, T | FleetError]:
-    """Call `do` for all hosts at the same time; where it fails, the result is its error."""
-
-    def attempt(host: Host) -> T | FleetError:
-        try:
-            return do(host)
-        except FleetError as error:
-            return error
-
+def on_hosts(hosts: Sequence[Host], do: Callable[[Host], T]) -> tuple[dict[str, T], dict[str, str]]:
+    """Call `do` for all hosts at the same time; return the answers, and the errors of hosts that failed, by host."""
+    answers: dict[str, T] = {}
+    failed: dict[str, str] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip((host.name for host in hosts), pool.map(attempt, hosts), strict=True))
+        for host, answer in [(host, pool.submit(do, host)) for host in hosts]:
+            try:
+                answers[host.name] = answer.result()
+            except FleetError as error:
+                failed[host.name] = str(error)
+    return answers, failed
 
 
 @contextlib.contextmanager
@@ -114,8 +107,7 @@ def listening(
 ) -> Iterator[Callable[[], None]]:
     """Run ``logs`` on hosts; `on_line` gets the host and each line, from one thread per host.
 
-    Yields a function that waits until all hosts have sent everything. At the end, commands that still run there end with
-    their input.
+    Yields a function that waits until all hosts have sent everything. At the end, the commands end with their input.
     """
     processes = {
         name: subprocess.Popen(

@@ -1,7 +1,4 @@
-"""Decides when a supervised peer is started again, and when it is given up.
-
-`p2pclust.hosts.supervisor` starts and signals processes. Times are seconds of a monotonic clock.
-"""
+"""When a supervised peer is started again, and when it is given up. Times are seconds of a monotonic clock."""
 
 from __future__ import annotations
 
@@ -48,7 +45,6 @@ class SupervisedPeer:
     lives: int = 0
 
     def started(self, now: float, pid: int, since: str) -> None:
-        """Begin a life."""
         self.status, self.pid, self.since, self.began, self.says = "starting", pid, since, now, ""
         self.paused = False
         self.ready_at, self.fed_at = now + _SILENT_S, 0.0
@@ -95,7 +91,10 @@ class SupervisedPeer:
     def again(self, now: float) -> None:
         """Start a peer that was given up, or that has left, as if it were new."""
         if self.status in ("given-up", "left"):
-            self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
+            self._anew("waiting", now)
+
+    def _anew(self, status: str, now: float) -> None:
+        self.status, self.due, self.quick, self.failed = status, now, 0, False
 
     def problem_with(self, order: str) -> str:
         """Return why this peer cannot carry out an order; empty if it can."""
@@ -113,13 +112,13 @@ class SupervisedPeer:
         """Stay down after its process has ended, until `start_again`."""
         self.stopped = True
         if not self.pid:
-            self.status, self.due, self.quick, self.failed = "stopped", now, 0, False
+            self._anew("stopped", now)
 
     def start_again(self, now: float) -> None:
         """Start a new life: at once, or as soon as its process, which was asked to leave, has ended."""
         self.stopped = False
         if not self.pid:
-            self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
+            self._anew("waiting", now)
 
     def hold(self, now: float, *, paused: bool) -> None:
         """Note that it was paused or resumed; paused time counts against no deadline."""

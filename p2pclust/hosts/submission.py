@@ -28,10 +28,8 @@ def submit(
 ) -> str:  # fmt: skip
     """Submit a job; return its id (of a repeated job, its series') when a majority has the document on disk.
 
-    The roster is by default all peers that are alive. `on_submitted` receives the id and the roster as soon as these are
-    known. If the answer is lost, ask the same peer again with the same `request_id`: it answers with the same job.
-
-    Raise UsageError or FleetError if the peer refuses, or no majority has the job in time; it may still be done later.
+    `on_submitted` receives the id and the roster as soon as these are known. After a lost answer, the same peer answers the
+    same `request_id` with the same job. Raise FleetError if no majority has the job in time; it may still be done later.
     """
     mathematics, treatment = msgpack.packb(request.job.to_dict()), request.treatment.to_dict()
     fields: dict[str, Any] = {"mathematics": mathematics, "roster": list(roster), "id": request_id, **treatment}
@@ -49,11 +47,19 @@ def submit(
     )
 
 
-def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[str, ...] = ()) -> JobRequest:
-    """Return the request with the best kernel that all peers of the roster have, as far as the peer that is asked knows.
+def n_features_at(client: Connection) -> int:
+    """Return the number of features of the peer's rows. Raise FleetError if it could not read them."""
+    answer = client.ask("status")
+    if not answer["data"]["columns"]:
+        raise FleetError(
+            f"submit: one pair of bounds is for all features, and {answer['peer']} has no rows that can be used: write a "
+            "pair for each feature, or ask another peer"
+        )
+    return int(answer["data"]["columns"])
 
-    The later turns of a repeated job may have any peer of the fleet.
-    """
+
+def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[str, ...] = ()) -> JobRequest:
+    """Return the request with the best kernel that all peers have; later turns may have any peer of the fleet."""
     answer = client.ask("status")
     every = bool(roster) or request.treatment.every_s > 0
     kernels = {answer["peer"]: answer["kernel"]}
@@ -96,17 +102,14 @@ class FinishedJob:
         return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]
 
     def named(self, peers: Any) -> list[str]:
-        """Return the names of roster indices."""
         return [self.told["roster"][peer] for peer in peers]
 
 
 def drift(found: FinishedJob) -> dict[str, Any] | None:
-    """Return how far the centers of a repeated job moved since the previous turn, in each feature's own width.
+    """Return how far the centers of a repeated job moved since the previous turn; None for a first turn.
 
-    ``features`` has the largest move of any center in each feature, by name, as a fraction of the feature's range;
-    ``each`` the largest of each center; ``largest`` of them all; ``of`` says what a fraction is of. Without scaling a result
-    has the range only up to the next power of two, which is between once and twice the range, and with zscore the standard
-    deviation. Centers are matched so that the sum of squared fractions is the least. None for a first turn.
+    ``features`` has the largest move of any center in each feature, by name, as a fraction of what ``of`` says; ``each`` the
+    largest of each center; ``largest`` of them all. Centers are matched so that the sum of squared fractions is the least.
     """
     if not found.told["number"] or "centers" not in found.state.arrays:
         return None
@@ -128,7 +131,7 @@ def result_of(client: Connection, job_id: str, *, own: bool = False) -> Finished
     """Return the result of a finished job, named by its id or the beginning of it.
 
     With `own`, also read what the peer keeps for itself; possible on its own device only. Raise FleetError if the job has
-    not ended, failed, or was cancelled, with why; UsageError if the peer does not know it.
+    not ended well.
     """
     told = client.ask("job", job=job_id)
     job_id, named = told["job"], told.get("name", told["job"])

@@ -1,13 +1,8 @@
-"""Keeps the peers of one host running: ``python -m p2pclust.hosts.supervisor FOLDER``, as `p2pclust fleet up`
-starts it.
+"""Keeps the peers of one host running: ``python -m p2pclust.hosts.supervisor FOLDER``, as `p2pclust fleet up` starts it.
 
-It reads FOLDER/plan.json, starts each peer as its own child, starts it again when it ends, waits longer after each failure,
-and gives up a peer that fails five times in a row within ten seconds of its start. It listens on the Unix socket FOLDER/ask:
-one line of JSON in, one out. It writes its state to FOLDER/state.json, for the next supervisor.
-
-A lock, released when it ends, allows one supervisor per folder. It signals its own children only. When it is killed, the
-kernel asks its children to leave (on Linux), so that the next supervisor finds no ports and stores in use. It imports the
-standard library only, and does not poll.
+It starts the peers of FOLDER/plan.json as its children, answers requests (a line of JSON) on the socket FOLDER/ask, and
+writes FOLDER/state.json for the next supervisor. When it is killed, the kernel asks its children to leave (on Linux), so
+that the next one finds no ports and stores in use. It imports the standard library only, and does not poll.
 """
 
 from __future__ import annotations
@@ -21,8 +16,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,30 +60,33 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise the peers until ordered to end; raise FleetError if another supervisor runs in this folder."""
-        with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
-            try:
-                self._take_plan()
-                while not (self._ending and not self._processes):
-                    self._turn(listener)
-                say("all peers have left")
-            finally:
-                for process in self._processes.values():  # an error here must not leave children behind
-                    process.kill()
-                    process.wait()
-                for name in list(self._notify_sockets):
-                    self._close_notify_socket(name)
-                self._write_state()
+        with only_one(), woken_by_signals(self._selector, self._signal):
+            Path(ASK).unlink(missing_ok=True)  # left by a supervisor that was killed: this one holds the lock
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind(ASK)
+                try:
+                    Path(ASK).chmod(0o600)
+                    listener.listen()
+                    listener.setblocking(False)
+                    self._selector.register(listener, selectors.EVENT_READ, partial(self._serve, listener))
+                    self._take_plan()
+                    while not (self._ending and not self._processes):
+                        self._turn()
+                    say("all peers have left")
+                finally:
+                    for process in self._processes.values():  # an error here must not leave children behind
+                        process.kill()
+                        process.wait()
+                    for name in list(self._notify_sockets):
+                        self._close_notify_socket(name)
+                    self._write_state()
+                    Path(ASK).unlink(missing_ok=True)
 
-    def _turn(self, listener: socket.socket) -> None:
+    def _turn(self) -> None:
         self._write_state()
         due = min([self._look_at, *map(self._deadline, self._peers.values())])
         for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
-            if key.fileobj is listener:
-                self._serve(listener)
-            elif isinstance(key.data, SupervisedPeer):
-                self._read_notification(key.data)
-            else:
-                key.data()  # a signal came; it is handled below
+            key.data()  # a request, a notification, or a signal, which is handled below
         if self._signalled:
             self._signalled = False
             self._end()
@@ -96,9 +95,20 @@ class Supervisor:
             if code is not None:
                 self._exited(self._peers[name], code)
         now = time.monotonic()
-        for peer in list(self._peers.values()):
-            if now >= self._deadline(peer):
-                self._do_due(peer)
+        for peer in [peer for peer in self._peers.values() if now >= self._deadline(peer)]:
+            match peer.status:
+                case "waiting":
+                    self._start(peer)
+                case "leaving":
+                    say(f"{peer.name} did not leave in time: killed")
+                    self._processes[peer.name].kill()
+                    peer.due = float("inf")
+                case "starting":
+                    peer.ready()
+                case _:
+                    say(f"{peer.name} has not moved for {WATCHDOG_S:g} s: killed")
+                    self._processes[peer.name].kill()
+                    peer.fed_at = 0.0
         if now >= self._look_at:
             self._look_at = now + _LOOK_S
             for log in (Path(LOG), *map(_log, self._processes)):
@@ -110,20 +120,6 @@ class Supervisor:
         fed = peer.fed_at + WATCHDOG_S if peer.fed_at else float("inf")
         awake = {} if peer.paused else {"leaving": peer.due, "starting": peer.ready_at, "running": fed}
         return ({"waiting": peer.due} | awake).get(peer.status, float("inf"))
-
-    def _do_due(self, peer: SupervisedPeer) -> None:
-        if peer.status == "waiting":
-            self._start(peer)
-        elif peer.status == "leaving":
-            say(f"{peer.name} did not leave in time: killed")
-            self._processes[peer.name].kill()
-            peer.due = float("inf")
-        elif peer.status == "starting":
-            peer.ready()
-        else:
-            say(f"{peer.name} has not moved for {WATCHDOG_S:g} s: killed")
-            self._processes[peer.name].kill()
-            peer.fed_at = 0.0
 
     def _start(self, peer: SupervisedPeer) -> None:
         home = Path("peers", peer.name)
@@ -176,7 +172,7 @@ class Supervisor:
         notify_socket.bind(str(path))
         notify_socket.setblocking(False)
         self._notify_sockets[peer.name] = notify_socket
-        self._selector.register(notify_socket, selectors.EVENT_READ, peer)
+        self._selector.register(notify_socket, selectors.EVENT_READ, partial(self._read_notification, peer))
         return short
 
     def _read_notification(self, peer: SupervisedPeer) -> None:
@@ -204,14 +200,24 @@ class Supervisor:
         now = time.monotonic()
         done: dict[str, list[str]] = {key: [] for key in ("new", "changed", "removed", "again", "stopped", "unchanged")}
         for name, entry in plan["peers"].items():
-            peer = self._peers.get(name)
+            peer, command = self._peers.get(name), tuple(entry["command"])
             if peer is None:
-                self._peers[name] = SupervisedPeer(name, tuple(entry["command"]), entry["print"], due=now)
+                self._peers[name] = SupervisedPeer(name, command, entry["print"], due=now)
                 if name in self._stopped:
                     self._peers[name].stop(now)
                 done["stopped" if name in self._stopped else "new"].append(name)
+                continue
+            same = peer.print == entry["print"] and peer.wanted
+            peer.command, peer.print, peer.wanted = command, entry["print"], True
+            if peer.stopped:  # an operator stopped it, and has to start it again
+                done["stopped"].append(name)
+            elif same and peer.status != "given-up":
+                done["unchanged"].append(name)
             else:
-                done[self._renew(peer, entry, now)].append(name)
+                if name in self._processes and peer.status != "leaving":
+                    self._ask_to_leave(peer)
+                peer.again(now)
+                done["again" if same else "changed"].append(name)
         for name, peer in list(self._peers.items()):
             if name not in plan["peers"]:
                 peer.wanted = False
@@ -220,32 +226,6 @@ class Supervisor:
                 if peer.status == "left":
                     del self._peers[name]
         return done
-
-    def _renew(self, peer: SupervisedPeer, entry: Mapping[str, Any], now: float) -> str:
-        same = peer.print == entry["print"] and peer.wanted
-        peer.command, peer.print, peer.wanted = tuple(entry["command"]), entry["print"], True
-        if peer.stopped:  # an operator stopped it, and has to start it again
-            return "stopped"
-        if same and peer.status != "given-up":
-            return "unchanged"
-        if peer.name in self._processes and peer.status != "leaving":
-            self._ask_to_leave(peer)
-        peer.again(now)
-        return "again" if same else "changed"
-
-    @contextlib.contextmanager
-    def _listen(self) -> Iterator[socket.socket]:
-        Path(ASK).unlink(missing_ok=True)  # left by a supervisor that was killed: this one holds the lock
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(ASK)
-            Path(ASK).chmod(0o600)
-            listener.listen()
-            listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ)
-            try:
-                yield listener
-            finally:
-                Path(ASK).unlink(missing_ok=True)
 
     def _serve(self, listener: socket.socket) -> None:
         try:
@@ -320,7 +300,6 @@ def _log(name: str) -> Path:
 
 
 def say(line: str) -> None:
-    """Write one line to the supervisor's log."""
     sys.stderr.write(f"{_clock()} supervisor {line}\n")
     sys.stderr.flush()
 
@@ -330,7 +309,6 @@ def _clock() -> str:
 
 
 def main() -> int:
-    """Supervise the peers of the folder named by the only argument."""
     os.umask(0o077)  # files of the supervisor and the peers are private to their owner
     os.chdir(sys.argv[1])
     try:

@@ -19,7 +19,6 @@ _NEEDED = ("beta", "labels_per_peer", "rows_per_class")
 
 
 def missing_rule(value: object) -> str | dict[str, Any]:
-    """Return the treatment of missing values."""
     from p2pclust.data.table import Choice  # noqa: PLC0415 - imports NumPy
 
     if isinstance(value, str | dict):

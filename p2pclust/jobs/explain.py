@@ -17,42 +17,35 @@ _LINES_MAX = 5
 
 
 def explain(where: str, error: ValidationError, model: type[BaseModel], said: Mapping[str, str] | None = None) -> str:
-    """Return the errors of a document in words: one line for each of the first few.
+    """Return the errors of a document in words: one line for each of the first few, after its source `where`.
 
-    Each line begins with `where`, the file or another source of the document; `model` is that of the whole document, with
-    whose keys unknown ones are compared; `said` has the source of values that come from elsewhere, by the document's key.
+    `model` is that of the whole document; `said` has the source of values that come from elsewhere, by the document's key.
     """
-    said = said or {}
-    lines = [f"{said.get(key, where)}: {line}" for key, line in _lines(error, model)]
-    if len(lines) > _LINES_MAX + 1:  # instead of "and 1 more" show the error
-        lines[_LINES_MAX:] = [f"{where}: and {len(lines) - _LINES_MAX} more errors"]
-    return "\n".join(lines)
-
-
-def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
-    """Return for each error the document's key that it belongs to, and the error in words."""
-    lines = []
+    lines: list[str] = []
     for detail in error.errors(include_url=False):
         location = tuple(step for step in detail["loc"] if step not in (FLAG, TABLE))
-        kind, top = detail["type"], str(location[0]) if location else ""
+        kind, source = detail["type"], (said or {}).get(str(location[0]) if location else "", where)
         if kind == "wrong_table":
-            lines += [(top, _table(location) + problem) for problem in detail["msg"].split("\n")]
+            lines += [f"{source}: {_table(location)}{problem}" for problem in detail["msg"].split("\n")]
         elif kind == "extra_forbidden":
             fields = _model_at(location[:-1], model).model_fields.items()
             known = [field.alias or name for name, field in fields]
             hint = did_you_mean(location[-1], known, f": expected {', '.join(known)}")
-            lines.append((top, f"{_table(location[:-1])}unknown key {location[-1]!r}{hint}"))
+            lines.append(f"{source}: {_table(location[:-1])}unknown key {location[-1]!r}{hint}")
         elif kind == "missing":
             # With an example, if it is a key of the document and its field has one.
             own = model.model_fields.get(str(location[-1])) if len(location) == 1 else None
             hint = f": write {own.examples[0]}" if own is not None and own.examples else ""
-            lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing{hint}"))
+            lines.append(f"{source}: {_table(location[:-1])}key {location[-1]!r} is missing{hint}")
         else:
             # In a list the key has its position.
             of_list = len(location) > 1 and isinstance(location[-1], int)
             key, table = ".".join(map(str, location[-1 - of_list :])), location[: -1 - of_list]
-            lines.append((top, f"{_table(table)}{key} = {shown(detail['input'])}: {_expected(kind, detail, model)}"))
-    return lines
+            what = f"{_table(table)}{key} = {shown(detail['input'])}"
+            lines.append(f"{source}: {what}: {_expected(kind, detail, model)}")
+    if len(lines) > _LINES_MAX + 1:  # instead of "and 1 more" show the error
+        lines[_LINES_MAX:] = [f"{where}: and {len(lines) - _LINES_MAX} more errors"]
+    return "\n".join(lines)
 
 
 def _table(location: Sequence[str | int]) -> str:
@@ -60,7 +53,6 @@ def _table(location: Sequence[str | int]) -> str:
 
 
 def _model_at(location: Sequence[str | int], model: type[BaseModel]) -> type[BaseModel]:
-    """Return the model of the table at a location, found through the annotations of the schema."""
     for step in location:
         if isinstance(step, str) and step in model.model_fields:  # else it is a name in a table of tables
             model = next(_models(model.model_fields[step].annotation))

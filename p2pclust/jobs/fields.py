@@ -68,14 +68,12 @@ def not_empty(value: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def device_name(value: str) -> str:
-    """Accept a name that can be used in a file name, a log line and a table."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", value) or value in ("aggregator", "all"):
         raise wrong_value('expected at most 40 lower-case letters, digits, "-" or "_", not "aggregator" or "all"')
     return value
 
 
 def known_protocol(value: str) -> str:
-    """Accept the id of a clustering protocol."""
     # Imported here, so that importing the schema stays fast.
     from p2pclust.protocols.engine.registry import CLUSTERING, clusterings, nearest_protocol  # noqa: PLC0415
 

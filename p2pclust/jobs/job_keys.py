@@ -54,14 +54,10 @@ class SecureSpec(TomlTable):
 def secure_fields(given: Any) -> dict[str, Any]:
     """Return the fields of a treatment from what a person gives as ``secure``: true or false, or their parameters.
 
-    Raises UsageError for an unknown name, or a value that is impossible in every fleet.
-
     Examples
     --------
     >>> secure_fields({"keepers": "all", "cohort": 5})
     {'secure': True, 'keepers': 4096, 'cohort': 5}
-    >>> secure_fields(False)
-    {}
     """
     if isinstance(given, bool):
         return {"secure": True} if given else {}
@@ -86,7 +82,7 @@ class PrivateSpec(TomlTable):
 
 def _with_parameters(schema: dict[str, Any], model: type[TomlTable]) -> None:
     """Add the parameters of all protocols to the JSON Schema of a job."""
-    from p2pclust.protocols.engine.plugins import parameter_types  # noqa: PLC0415 - as in fields.known_protocol
+    from p2pclust.protocols.engine.registry import parameter_types  # noqa: PLC0415 - as in fields.known_protocol
     from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class  # noqa: PLC0415
 
     fields.described(schema, model)
@@ -216,7 +212,6 @@ def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str,
 
 
 def _unknown(name: str, kind: type[Labelling]) -> str:
-    """Return what is wrong about a name that is neither a key nor a parameter of this protocol."""
     from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class  # noqa: PLC0415
 
     if name in SecureSpec.model_fields:

@@ -33,7 +33,6 @@ class OverlaySpec(TomlTable):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that were set."""
         given = self.model_dump(exclude={"kind", "trace"}).items()
         return {name: value for name, value in given if value is not None}
 

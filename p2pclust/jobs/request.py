@@ -53,5 +53,4 @@ class JobResult:
     ticks: tuple[int, ...] = ()  # of each round
 
     def workspace(self, name: str) -> Workspace:
-        """Return a peer's workspace as the job left it."""
         return Workspace(self.roster.index(name), self.notes.get(name, Arrays()), self.blobs.get)

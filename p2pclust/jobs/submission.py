@@ -67,10 +67,13 @@ class Submission(JobSpec):
     every: Annotated[float, PlainValidator(_every)] | None = None
 
 
-def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRequest, Submission]:
+def request_from(
+    given: Mapping[str, Any], where: str = "submit", n_features: int = 1
+) -> tuple[JobRequest, Submission]:  # fmt: skip
     """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    Raises UsageError with one line for each of the first few errors, which begins with `where`.
+    One pair of bounds is for all `n_features` features, or for those of given first centers. Raises UsageError with one line
+    for each of the first few errors, which begins with `where`.
 
     Examples
     --------
@@ -88,14 +91,30 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
         raise UsageError(
             f"{where}: init: peers cannot be given their own columns of first centers: use the name of an init"
         )
-    job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
-    if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.with_common_kernel`
-        job = dataclasses.replace(job, kernel=spec.kernel)
-    return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec
+    try:
+        job = job_of(
+            spec,
+            spec.scaling,
+            spec.bounds,
+            spec.seed,
+            len(spec.init[0]) if isinstance(spec.init, tuple) else n_features,
+        )
+        if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.with_common_kernel`
+            job = dataclasses.replace(job, kernel=spec.kernel)
+        return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
-def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: fields.Bounds | None, seed: int) -> Job:
-    """Return the job document, or raise UsageError if the protocol refuses a parameter; `bounds` are of each feature."""
+def job_of(
+    spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: fields.Bounds | None, seed: int, n_features: int
+) -> Job:  # fmt: skip
+    """Return the job document, or raise UsageError if the protocol refuses a parameter.
+
+    One pair of `bounds` is for all features, otherwise each feature has its own.
+    """
+    if bounds is not None and len(bounds) == 1:
+        bounds *= n_features
     return cluster_job(
         spec.protocol, n_clusters=spec.clusters, scaling=scaling, init=spec.init, tol=spec.tol, max_rounds=spec.max_rounds,
         bounds=None if bounds is None else ([low for low, _ in bounds], [high for _, high in bounds]),

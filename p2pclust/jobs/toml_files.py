@@ -16,10 +16,7 @@ _TOO_MUCH = "nested too deeply, or a number of thousands of digits"
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises UsageError if it is missing or not TOML; with the line and column.
-    """
+    """Read a TOML file; a UsageError has the line and column."""
     try:
         return tomllib.loads(regular(file).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -41,7 +38,6 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def apply_override(document: dict[str, Any], override: str) -> None:
-    """Set one ``key=value`` in the document."""
     key, equals, text = override.partition("=")
     steps = [step.strip() for step in key.split(".")]
     if not equals or not all(steps):

@@ -76,19 +76,16 @@ class Surroundings:
         return receive
 
     def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
-        """Start the peer."""
         from p2pclust.peer.operate.services import Services  # noqa: PLC0415 - a peer of a testbed has none
 
         shell.start(links, worker)
         self._services = Services(self.config, shell, links, bundle, self.watch)
 
     async def close(self) -> None:
-        """End the services."""
         if self._services is not None:
             await self._services.close()
 
     def failed(self, reason: str) -> None:
-        """Report why the peer has ended."""
         self.watch("failed", {"reason": reason})
 
 
@@ -97,18 +94,15 @@ def log_of(config: Mapping[str, Any]) -> Log:
 
 
 def run_peer(config: Mapping[str, Any], attach: type[Surroundings] = Surroundings) -> int:
-    """Run one peer until a signal or its surroundings end it.
-
-    Return the exit code: 0 after a regular end, 3 if the device failed, 1 for a bug.
+    """Run one peer until a signal or its surroundings end it; return 0 after that, 3 if the device failed, 1 for a bug.
 
     `attach` makes what the peer runs in: on a device its log and its services; a testbed has others.
 
     The configuration has ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps
-    ``roster`` (paths), ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), perhaps
-    ``control`` ("host:port" for operators). Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`, and ``threads``,
-    for passes over the rows. Where peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows
-    are called, and this peer's columns of given first centers. ``quiet_s``: how long any peer of the fleet may be silent by
-    plan. ``cpu_share``: of one processor, for mathematics.
+    ``roster`` (paths), ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1). Perhaps
+    ``control`` ("host:port" for operators); ``nice``, ``cpus`` and ``memory_mb``, see `restrain`; ``threads``, for passes
+    over the rows; where peers hold columns, ``ids`` and ``centers`` (NPY files): what the rows are called, and this peer's
+    columns of given first centers; ``quiet_s``: how long any peer may be silent by plan; ``cpu_share``: of one processor.
     """
     if not config.get("insecure") and attach.hides_memory:
         hide_memory()
@@ -249,7 +243,6 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList,
 
 
 def main() -> int:
-    """Run the peer whose checked configuration is in the file named by the only argument."""
     return run_peer(json.loads(Path(sys.argv[1]).read_text()))
 
 

@@ -69,7 +69,8 @@ def test_every_help_has_an_example_that_begins_like_it(cli: Cli) -> None:
         ("'wide' is not a valid float", "--seed wide: expected a number"),
         ("'fst' is not one of 'fast', 'wan'", "--seed fst: expected fast, wan (did you mean 'fast'?)"),
         ("Input should be greater than or equal to 1", "--seed: expected at least 1"),
-        ("0 is not in the range x>=1", "--seed: 0 is not in the range x>=1"),
+        ("0 is not in the range x>=1", "--seed 0: expected at least 1"),
+        ("7.5 is not in the range x<=5", "--seed 7.5: expected at most 5"),
     ],
 )
 def test_a_wrong_value_is_told_alike_whoever_found_it(told: str, line: str) -> None:

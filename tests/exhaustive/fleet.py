@@ -179,7 +179,7 @@ class Peer:
 
         device: Any = self
         performer = Performer(
-            self.name, device, device, device, device, device, device,
+            self.name, device, device, device, device, lambda effect: None, device,
             encode=lambda message: [message], decode=lambda frames: frames[0],
         )  # type: ignore[arg-type]  # fmt: skip
         with suppress(_PowerCutError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -192,6 +193,24 @@ def test_a_process_that_is_killed_leaves_the_note(tmp_path: Path) -> None:
         )
         ended = subprocess.run([sys.executable, "-c", code, str(tmp_path / NAME)], capture_output=True, check=False)
         assert (ended.returncode, int(ended.stdout)) == (-9, life)
+
+
+def test_deaths_are_counted_over_three_lives_until_such_a_task_ends_well(tmp_path: Path) -> None:
+    kind, other = ("job-1", "contribute"), ("job-1", "state")
+    counts = []
+    for _ in range(3):
+        deaths = TaskDeaths(tmp_path / NAME)
+        with deaths.watching(other):  # another task of the job says nothing of this one
+            pass
+        with suppress(MemoryError), deaths.watching(kind):
+            raise MemoryError
+        deaths.close()  # the process ends as it can, after the error
+        counts.append(TaskDeaths(tmp_path / NAME).of(kind))
+    assert counts == [1, 2, 3]
+    deaths = TaskDeaths(tmp_path / NAME)
+    with deaths.watching(kind):
+        pass
+    assert (deaths.of(kind), TaskDeaths(tmp_path / NAME).of(kind)) == (0, 0)
 
 
 def test_a_process_that_leaves_in_the_middle_of_a_task_did_not_die(tmp_path: Path) -> None:

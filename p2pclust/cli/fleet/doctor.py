@@ -8,6 +8,7 @@ import socket
 import struct
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,7 +39,6 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether the check passed."""
         return not self.advice
 
 
@@ -53,31 +53,23 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         put_json({"ok": all(check.ok for check in checks), "checks": [asdict(c) | {"ok": c.ok} for c in checks]})
     else:
-        _show(checks)
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        shown = Table.grid(padding=(0, 3, 0, 0))
+        shown.add_column(no_wrap=True)
+        shown.add_column(no_wrap=True)
+        shown.add_column(overflow="fold")
+        for check in checks:
+            verdict = Text("ok", style="green") if check.ok else Text("warn", style="bold yellow")
+            shown.add_row(verdict, check.what, check.found + (f": {check.advice}" if check.advice else ""))
+        stdout().print(shown)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 
 def examine() -> list[Check]:
-    """Run all checks."""
-    looks = (
-        _system, _distribution, _versions, _extras, _zmq, _curve, _loopback, _ports, _files, _blas, _kernel, _fsync,
-    )  # fmt: skip
-    return [look() for look in looks]
-
-
-def _show(checks: list[Check]) -> None:
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    shown = Table.grid(padding=(0, 3, 0, 0))
-    shown.add_column(no_wrap=True)
-    shown.add_column(no_wrap=True)
-    shown.add_column(overflow="fold")
-    for check in checks:
-        verdict = Text("ok", style="green") if check.ok else Text("warn", style="bold yellow")
-        shown.add_row(verdict, check.what, check.found + (f": {check.advice}" if check.advice else ""))
-    stdout().print(shown)
+    return [_system(), *_software(), _loopback(), _ports(), _files(), *_kernels(), _fsync()]
 
 
 def _system() -> Check:
@@ -92,17 +84,16 @@ def _system() -> Check:
     return Check("system", f"{found} (not tested; without namespaces, memory_mb and cpus)")
 
 
-def _distribution() -> Check:
-    found = installed()
-    if len(found) > 1:
-        advice = f"they have the same files: pip uninstall --yes {' '.join(found)}, then install the one that you want"
-        return Check("installed", " and ".join(found), advice)
-    return Check("installed", f"{found[0] if found else 'p2pclust, on the path only'} {__version__}")
+def _software() -> Iterator[Check]:
+    import zmq  # noqa: PLC0415
 
+    here = installed()
+    name = f"{here[0] if here else 'p2pclust, on the path only'} {__version__}"
+    twice = f"they have the same files: pip uninstall --yes {' '.join(here)}, then install the one that you want"
+    yield Check("installed", " and ".join(here), twice) if len(here) > 1 else Check("installed", name)
 
-def _versions() -> Check:
     names = ["numpy", "pyzmq", "msgpack", "cryptography"]
-    if installed() != (DEVICE,):
+    if here != (DEVICE,):
         names[1:1] = ["scipy", "scikit-learn"]
     found, missing = [f"Python {platform.python_version()}"], []
     for name in names:
@@ -111,33 +102,20 @@ def _versions() -> Check:
         except PackageNotFoundError:
             missing.append(name)
     advice = f"{', '.join(missing)} missing: install again with {install_line()}" if missing else ""
-    return Check("versions", ", ".join(found), advice)
+    yield Check("versions", ", ".join(found), advice)
 
-
-def _extras() -> Check:
     known = extras()
-    here = [name for name, found in known.items() if found]
-    absent = [name for name in known if name not in here]
-    return Check("extras", (", ".join(here) or "none") + (f" (not here: {', '.join(absent)})" if absent else ""))
-
-
-def _zmq() -> Check:
-    import zmq  # noqa: PLC0415
+    absent = [name for name in known if not known[name]]
+    present = ", ".join(name for name in known if known[name]) or "none"
+    yield Check("extras", present + (f" (not here: {', '.join(absent)})" if absent else ""))
 
     old = zmq.zmq_version_info() < (4, 3)
-    return Check("libzmq", zmq.zmq_version(), "older than 4.3: install a newer pyzmq" if old else "")
-
-
-def _curve() -> Check:
-    import zmq  # noqa: PLC0415
-
-    if zmq.has("curve"):
-        return Check("CURVE", "available")
-    return Check("CURVE", "not available", "this libzmq was built without it: use the pyzmq wheels of PyPI")
+    yield Check("libzmq", zmq.zmq_version(), "older than 4.3: install a newer pyzmq" if old else "")
+    without = "this libzmq was built without it: use the pyzmq wheels of PyPI"
+    yield Check("CURVE", "available") if zmq.has("curve") else Check("CURVE", "not available", without)
 
 
 def _loopback() -> Check:
-    """Connect to this process, and send a byte."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as near:
             near.settimeout(2.0)
@@ -178,23 +156,18 @@ def _files() -> Check:
     return Check("open files", found, f"raise it for larger fleets: ulimit -n {4 * _FILES}" if low else "")
 
 
-def _blas() -> Check:
+def _kernels() -> Iterator[Check]:
     import numpy as np  # noqa: F401, PLC0415 - loads its BLAS
     from threadpoolctl import threadpool_info  # noqa: PLC0415
 
-    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    found = ", ".join(f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools)
-    return Check("BLAS", f"{found or 'unknown'} (a peer uses one, for the same bits everywhere)")
-
-
-def _kernel() -> Check:
     from p2pclust.clustering.kernels import NUMPY, installed, instruction_sets  # noqa: PLC0415
 
-    if installed() == (NUMPY,):
-        return Check(
-            "kernel", "numpy (with a C compiler at the installation also c1: faster, the same bits on every CPU)"
-        )
-    return Check("kernel", f"{installed()[0]} with {instruction_sets()[-1]}, numpy")
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    found = ", ".join(f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools)
+    yield Check("BLAS", f"{found or 'unknown'} (a peer uses one, for the same bits everywhere)")
+    absent = "numpy (with a C compiler at the installation also c1: faster, the same bits on every CPU)"
+    only_numpy = installed() == (NUMPY,)
+    yield Check("kernel", absent if only_numpy else f"{installed()[0]} with {instruction_sets()[-1]}, numpy")
 
 
 def _fsync() -> Check:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet import peers
-from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load, on_hosts
-from p2pclust.cli.show.options import AsJson, group
-from p2pclust.cli.show.output import stdout
+from p2pclust.cli.fleet import peers, view
+from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, load
+from p2pclust.cli.show.options import AsJson, argument, flag, group, option
+from p2pclust.cli.show.output import put, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import printable
 
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Host, Inventory
 
 _RECORD = "hosts.json"
+_CHANGES = {
+    "new": "started",
+    "changed": "started again, its entry changed",
+    "again": "tried again",
+    "removed": "no longer in the inventory: ended",
+    "stopped": "stopped: `p2pclust fleet restart` starts it again",
+    "unchanged": "unchanged",
+}
 app = group("""Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
 
 \b
@@ -35,9 +43,7 @@ def up(
     wait: Wait = 20.0,
     forget: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HOST", help="A host that is no longer in the inventory and gone for good; may be repeated."
-        ),
+        option("HOST", "A host that is no longer in the inventory and gone for good; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +60,7 @@ def up(
       p2pclust fleet up fleet.toml
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
+    from p2pclust.hosts.remote import on_hosts  # noqa: PLC0415
 
     loaded = load_inventory(inventory)
     recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
@@ -71,8 +77,21 @@ def up(
     for host in gone:
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
-    well = not failed and not any(is_down(peer) for answer in done.values() for peer in answer["peers"].values())
-    end_with({"well": well, "errors": failed, "hosts": done}, lambda: _show_changes(done), as_json=as_json)
+    well = not failed and not any(view.is_down(peer) for answer in done.values() for peer in answer["peers"].values())
+
+    def show() -> None:
+        for host, answer in done.items():
+            for change, name in [(change, name) for change, names in answer["changes"].items() for name in names]:
+                peer = answer["peers"].get(name, {})
+                put(f"{name} on {host}: {_CHANGES[change]}{view.how(peer)}")
+            roster = answer.get("roster", {})
+            if roster.get("newer"):
+                passed_on = f"took roster {roster['serial']}, and passes it on"
+                put(f"{roster['peer']} on {host}: {passed_on}")
+            elif "error" in roster:
+                put(f"{host}: no peer there took the roster: {roster['error']}")
+
+    end_with({"well": well, "errors": failed, "hosts": done}, show, as_json=as_json)
 
 
 @app.command(short_help="End all peers and their supervisors.")
@@ -85,7 +104,7 @@ def down(inventory: InventoryPath, deadline: Deadline = 10.0, as_json: AsJson = 
     Example:
       p2pclust fleet down fleet.toml
     """
-    from p2pclust.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask, on_hosts  # noqa: PLC0415
 
     loaded = load(inventory)
     hosts = list({host.name: host for host in (*_recorded(loaded), *loaded.hosts.values())}.values())
@@ -95,7 +114,7 @@ def down(inventory: InventoryPath, deadline: Deadline = 10.0, as_json: AsJson = 
 
     def show() -> None:
         for name, answer in done.items():
-            stdout().print(f"{name}: {len(answer['peers'])} peers have left", soft_wrap=True)
+            put(f"{name}: {len(answer['peers'])} peers have left")
 
     end_with({"well": not failed, "errors": failed}, show, as_json=as_json)
 
@@ -111,25 +130,22 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     Example:
       p2pclust fleet status fleet.toml
     """
-    from p2pclust.cli.fleet.view import judge, show  # noqa: PLC0415
-    from p2pclust.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask, on_hosts  # noqa: PLC0415
 
     loaded = load(inventory)
     done, failed = on_hosts(list(loaded.hosts.values()), lambda host: ask(host, "status"))
-    peers = judge(loaded, done)
+    peers = view.judge(loaded, done)
     well = not failed and all(not peer["trouble"] for peer in peers.values())
     answer = {"well": well, "errors": failed, "peers": peers}
-    end_with(answer, lambda: stdout().print(show(peers), soft_wrap=True), as_json=as_json)
+    end_with(answer, lambda: stdout().print(view.show(peers), soft_wrap=True), as_json=as_json)
 
 
 @app.command(short_help="Print the logs of one peer or of all.")
 def logs(
     inventory: InventoryPath,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this peer; default all.")] = None,
-    lines: Annotated[int, typer.Option(metavar="N", min=0, help="Number of last lines of each.")] = 10,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Print further lines as they are written, until Ctrl-C.")
-    ] = False,
+    name: Annotated[str | None, argument("[NAME]", "Only this peer; default all.")] = None,
+    lines: Annotated[int, option("N", "Number of last lines of each.", min=0)] = 10,
+    follow: Annotated[bool, flag("--follow", "Print further lines as they are written, until Ctrl-C.")] = False,
 ) -> None:
     """Print peers' logs. Without NAME, each line begins with the peer's name, and the supervisors' logs are included.
 
@@ -146,13 +162,13 @@ def logs(
     options = ["--lines", f"{lines}", *(["--follow"] if follow else [])]
     wanted = {host: [*options] if name is None else [name, *options] for host in hosts}
 
-    def put(host: str, line: str) -> None:
+    def show_line(host: str, line: str) -> None:
         peer, _, text = line.partition("\t")
         if name is None:
             text = f"{peer if peer in names else f'{host} {peer}'} | {text}"
         typer.echo(printable(text, keep="\t"))
 
-    with listening(hosts, wanted, put) as wait:
+    with listening(hosts, wanted, show_line) as wait:
         wait()
 
 
@@ -180,7 +196,6 @@ def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
 
 
 def _recorded(inventory: Inventory) -> list[Host]:
-    """Return the hosts on which peers of this inventory were started, even if it no longer names them."""
     from p2pclust.hosts.inventory import Host  # noqa: PLC0415
 
     entries = _records(inventory).get(str(inventory.path.absolute()), [])
@@ -199,30 +214,3 @@ def _record(inventory: Inventory, hosts: Collection[Host]) -> None:
         known = _records(inventory) | {str(inventory.path.absolute()): [dataclasses.asdict(host) for host in hosts]}
         kept = {path: entries for path, entries in known.items() if entries}
         write(inventory.keys / _RECORD, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
-
-
-_WORDS = {
-    "new": "started",
-    "changed": "started again, its entry changed",
-    "again": "tried again",
-    "removed": "no longer in the inventory: ended",
-    "stopped": "stopped: `p2pclust fleet restart` starts it again",
-    "unchanged": "unchanged",
-}
-
-
-def _show_changes(done: Mapping[str, Mapping[str, Any]]) -> None:
-    from p2pclust.cli.fleet.view import how  # noqa: PLC0415
-
-    console = stdout()
-    for host, answer in done.items():
-        for change, names in answer["changes"].items():
-            for name in names:
-                peer = answer["peers"].get(name, {})
-                console.print(f"{name} on {host}: {_WORDS[change]}{how(peer)}", soft_wrap=True)
-        roster = answer.get("roster", {})
-        if roster.get("newer"):
-            passed_on = f"took roster {roster['serial']}, and passes it on"
-            console.print(f"{roster['peer']} on {host}: {passed_on}", soft_wrap=True)
-        elif "error" in roster:
-            console.print(f"{host}: no peer there took the roster: {roster['error']}", soft_wrap=True)

@@ -1,7 +1,6 @@
 """The inventory of a fleet: a TOML file with its devices and hosts, checked before a peer is started.
 
-A device's own configuration is that of `p2pclust peer --config`: the inventory may set any of its keys for all devices, for
-a class, or for one. The resulting configurations are checked as by that command.
+It may set any key of a peer's configuration for all devices, for a class, or for one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
-from p2pclust.cli.fleet.peer_config import PeerConfig, source
+from p2pclust.cli.fleet.peer_config import PeerConfig, rows_source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.explain import explain
@@ -58,12 +57,9 @@ Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
 class SshTable(TomlTable):
     """``[ssh]``: options of SSH for all hosts, unless a host has its own."""
 
-    #: A file like ~/.ssh/config.
     config: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: Further options, each for `ssh -o`.
     options: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    #: Use one connection for a command on a host, and for further commands within a minute.
     share_connections: bool = False
 
 
@@ -72,7 +68,6 @@ class HostTable(TomlTable):
 
     ssh: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: The address of its peers that give only a port.
     address: Annotated[str, Field(min_length=1)] | None = None
     python: Annotated[str, Field(min_length=1)] | None = None
     state_dir: Annotated[str, Field(min_length=1)] | None = None
@@ -90,12 +85,9 @@ class DeviceTable(TomlTable):
 
     name: Annotated[str, AfterValidator(device_name)]
     host: Annotated[str, Field(min_length=1)] = LOCAL
-    #: Where others reach it; with `port`, at its host's address.
     listen: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: A file or folder on its host, or a table with a command to run there.
-    data: Annotated[str | dict[str, Any], PlainValidator(source)]
-    #: Whether `data` is a file here, to be copied to the host.
+    data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     send: bool = False
     group: Annotated[Annotated[str, AfterValidator(device_name)] | None, Field(alias="class")] = None
     settings: Settings = Field(default_factory=dict)
@@ -112,17 +104,13 @@ class DeviceTable(TomlTable):
 
 
 class InventoryFile(TomlTable):
-    """The keys of the file."""
+    """The keys of the file; `peers/fleet.toml` explains each."""
 
-    #: The fleet's directory, made by `p2pclust keys`, with its roster and the bundles of the devices.
     keys: Annotated[str, Field(min_length=1)]
-    #: The folder of the fleet on each host, for configurations, logs and stores.
     state_dir: Annotated[str, Field(min_length=1)]
-    #: The Python that has p2pclust on other hosts.
     python: Annotated[str, Field(min_length=1)] = "python3"
     timing: Literal["default", "wan", "fast"] = "default"
     overlay: OverlaySpec = OverlaySpec()
-    #: A peer that is not linked to its neighbours after so many seconds is late.
     late_s: Annotated[float, Field(gt=0)] = 30.0
     settings: Settings = Field(default_factory=dict)
     ssh: SshTable = SshTable()
@@ -148,9 +136,9 @@ class InventoryFile(TomlTable):
 
 
 def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
-    """Read an inventory, and check it as far as that is possible from here.
+    """Read an inventory, and check it as far as that is possible from here. Relative paths in it start in its folder.
 
-    Relative paths in it start in its folder. If peers are `to_start`, the keys and the files to be copied must exist.
+    If peers are `to_start`, the keys and the files to be copied must exist.
     """
     try:
         file = InventoryFile.model_validate(read_toml(path))
@@ -213,7 +201,6 @@ def _listen(path: Path, file: InventoryFile, device: DeviceTable) -> str:
 
 
 def _links(path: Path, file: InventoryFile) -> Mapping[str, tuple[str, ...]] | None:
-    """Return the neighbours of each device; None on a full mesh."""
     if file.overlay.kind == "full":
         return None
     if file.overlay.trace is not None:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of, table_of
-from p2pclust.cli.show.options import group
-from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.cli.show.options import argument, flag, group, option
+from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import command
 
@@ -27,26 +27,18 @@ Example:
   p2pclust keys publish --fleet fleet --peer /var/lib/p2pclust/meter-01
 """)
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The devices' names.")]
-Fleet = Annotated[Path, typer.Option("--fleet", metavar="DIR", help="The fleet's directory.")]
-Operator = Annotated[
-    bool, typer.Option("--operator", help="A machine from which people control peers; it is not a peer itself.")
-]
-Expires = Annotated[
-    str, typer.Option(metavar="DAY", help="The last day on which the keys are valid, like 2027-01-31 (UTC).")
-]
+Names = Annotated[list[str], argument("NAME...", "The devices' names.")]
+Fleet = Annotated[Path, option("DIR", "The fleet's directory.", "--fleet")]
+Operator = Annotated[bool, flag("--operator", "A machine from which people control peers; it is not a peer itself.")]
+Expires = Annotated[str, option("DAY", "The last day on which the keys are valid, like 2027-01-31 (UTC).")]
 
 
 @app.command(short_help="Make a fleet: its signing key and an empty roster.")
 def init(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory, to be created.")
-    ] = Path("fleet"),
+    directory: Annotated[Path, argument("DIRECTORY", "The fleet's directory, to be created.")] = Path("fleet"),
     no_passphrase: Annotated[
         bool,
-        typer.Option(
-            "--no-passphrase", help="Do not encrypt the signing key: anyone who can read the file controls the fleet."
-        ),
+        flag("--no-passphrase", "Do not encrypt the signing key: anyone who can read the file controls the fleet."),
     ] = False,
 ) -> None:
     """Make a fleet: its signing key (fleet.key) and an empty signed roster (roster.json).
@@ -85,9 +77,9 @@ def device(names: Names, fleet: Fleet = Path("fleet"), operator: Operator = Fals
 
 @app.command(short_help="Make this device's keys here; the secret stays.")
 def request(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="This device's name.")],
-    fleet_key: Annotated[str, typer.Option(metavar="HEX", help="The fleet's public key, as `keys show` prints it.")],
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder for both files.")] = Path(),
+    name: Annotated[str, argument("NAME", "This device's name.")],
+    fleet_key: Annotated[str, option("HEX", "The fleet's public key, as `keys show` prints it.")],
+    directory: Annotated[Path, option("DIR", "Folder for both files.", "--dir")] = Path(),
 ) -> None:
     """On a device: make its keys, so that the secret never leaves it, and a request for the administrator.
 
@@ -107,7 +99,7 @@ def request(
 
 @app.command(short_help="Enrol devices that made their own keys.")
 def enroll(
-    requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="Files that `keys request` wrote.")],
+    requests: Annotated[list[Path], argument("REQUEST...", "Files that `keys request` wrote.")],
     fleet: Fleet = Path("fleet"), operator: Operator = False, expires: Expires = "",
 ) -> None:  # fmt: skip
     """Enrol devices that made their own keys, and sign the roster again.
@@ -146,9 +138,7 @@ def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
 def rotate(
     names: Names,
     fleet: Fleet = Path("fleet"),
-    expires: Annotated[
-        str | None, typer.Option(metavar="DAY", help="The new keys' last day; by default, that of the old ones.")
-    ] = None,
+    expires: Annotated[str | None, option("DAY", "The new keys' last day; by default, that of the old ones.")] = None,
 ) -> None:
     """Give devices new keys under the same names; the old keys are refused as if they were revoked.
 
@@ -166,7 +156,7 @@ def rotate(
 
 @app.command(short_help="Show the entries of the roster.")
 def show(
-    fleet: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")] = Path("fleet"),
+    fleet: Annotated[Path, argument("DIRECTORY", "The fleet's directory.")] = Path("fleet"),
     as_json: JsonOption = False,
 ) -> None:
     """Show the entries of the roster: name, role, fingerprint, and the last day.
@@ -190,7 +180,7 @@ def show(
         put_json(entry | {"devices": rows})
         return
     columns = ("name", "role", "fingerprint", "expires")
-    stdout().print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
+    put(f"roster {roster.serial} of the fleet {public.hex()}")
     stdout().print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
 
 
@@ -213,7 +203,6 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
 
 
 def _remind(fleet: Path, n_names: int) -> None:
-    """Remind the user to publish the roster if this is not a new fleet."""
     from p2pclust.transport.keys import load_public_roster  # noqa: PLC0415
 
     if len(load_public_roster(fleet).peers) != n_names:  # these are not the fleet's first
@@ -222,7 +211,6 @@ def _remind(fleet: Path, n_names: int) -> None:
 
 
 def _unlock(fleet: Path) -> str | None:
-    """Return the passphrase, if the fleet's signing key has one."""
     from p2pclust.transport.key_files import is_sealed  # noqa: PLC0415
     from p2pclust.transport.keys import FLEET_KEY  # noqa: PLC0415
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from p2pclust.cli.show.output import put_json, stdout, table
+from p2pclust.cli.show.options import argument, flag, option
+from p2pclust.cli.show.output import put, put_json, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.tools.units import duration
 
@@ -28,20 +27,16 @@ ADDRESS_HELP = (
     "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT, its control "
     "address on the network. Default $P2PCLUST_CONTROL, or state/control."
 )
-PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=ADDRESS_HELP)]
+PeerOption = Annotated[str | None, option("ADDRESS", ADDRESS_HELP, "--peer")]
 BundleOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--bundle", metavar="FILE", help="Your key, for a control address on the network; default $P2PCLUST_BUNDLE."
-    ),
+    Path | None, option("FILE", "Your key, for a control address on the network; default $P2PCLUST_BUNDLE.", "--bundle")
 ]
 RosterOption = Annotated[
-    Path | None,
-    typer.Option("--fleet-roster", metavar="FILE", help="The fleet's roster.json; default beside the bundle."),
+    Path | None, option("FILE", "The fleet's roster.json; default beside the bundle.", "--fleet-roster")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+JsonOption = Annotated[bool, flag("--json", "Print one JSON object and nothing else.")]
 JOB_HELP = "The job's id, or a unique beginning of it; for a repeated job its series, or SERIES/3 for the third turn."
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
+JobArgument = Annotated[str, argument("JOB", JOB_HELP)]
 
 
 def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
@@ -69,48 +64,55 @@ def status(
     if as_json:
         put_json(answer)
         return
-    console, fleet, data = stdout(), answer["fleet"], answer["data"]
-    console.print(
+    fleet, data = answer["fleet"], answer["data"]
+    put(
         f"{answer['peer']} at {answer['address']}, p2pclust {answer['version']}, up {duration(answer['uptime_s'])}, "
-        f"{answer['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
-        soft_wrap=True,
+        f"{answer['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})"
     )
-    console.print(
+    put(
         f"its data cannot be used: {data['problem']}" if data["problem"] else
         f"its data: {'at most ' if data.get('rounded') else ''}{data['rows']} rows of {data['columns']} columns"
-        + (", a power of two: the exact number stays on the device" if data.get("rounded") else ""),
-        soft_wrap=True,
+        + (", a power of two: the exact number stays on the device" if data.get("rounded") else "")
     )  # fmt: skip
     if asks := _asks(answer.get("privacy", {})):
-        console.print(f"it contributes only {asks}", soft_wrap=True)
+        put(f"it contributes only {asks}")
     if answer["waiting"]:
-        console.print(f"no majority: {answer['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
+        put(f"no majority: {answer['waiting']}, {fleet['majority']} are needed")
     if answer["twin"]:
-        console.print(answer["twin"], soft_wrap=True)
-    console.print(_members(answer["members"], "peer", "status", "heard", "why"))
-    _show_newest(_own(answer["jobs"]))
+        put(answer["twin"])
+    stdout().print(_members(answer["members"], "peer", "status", "heard", "why"))
+    listed = _own(answer["jobs"])
+    older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
+    shown = [job for job in listed if job["job"] not in older]
+    for job in shown:
+        if len(job["reason"]) > _LONGEST_REASON:
+            job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
+    _show_jobs(shown)
+    if older:
+        put(f"and {len(older)} older: `p2pclust jobs` lists all")
 
 
 def _asks(privacy: Mapping[str, Any]) -> str:
     """Return what a device asks of every job, in words; empty if it asks nothing."""
     secure = any(privacy.get(rule) for rule in ("secure", "keep", "cohort", "private", "jobs", "rosters"))
-    asks = ["with secure sums"] if secure else []
-    asks += ["to private jobs"] if privacy.get("private") else []
-    asks += ["where it keeps pads itself"] if privacy.get("keep") else []
-    asks += [f"in cohorts of {privacy['cohort']} or more"] if privacy.get("cohort") else []
-    asks += [f"to {', '.join(privacy['protocols'])}"] if privacy.get("protocols") else []
-    asks += [f"clusters with {privacy['min_cell']} of its rows or more"] if privacy.get("min_cell") else []
-    asks += [] if privacy.get("given_centers", True) else ["without given centers"]
-    asks += [f"of {privacy['least_rounds']} rounds or more"] if privacy.get("least_rounds") else []
-    asks += [f"in jobs, {privacy['jobs']}"] if privacy.get("jobs") else []
-    asks += ["of the same peers as before"] if privacy.get("rosters") else []
-    return ", ".join(asks)
+    cell, rounds = privacy.get("min_cell"), privacy.get("least_rounds")
+    asks = (
+        ("with secure sums", secure),
+        ("to private jobs", privacy.get("private")),
+        ("where it keeps pads itself", privacy.get("keep")),
+        (f"in cohorts of {privacy.get('cohort')} or more", privacy.get("cohort")),
+        (f"to {', '.join(privacy.get('protocols') or ())}", privacy.get("protocols")),
+        (f"clusters with {cell} of its rows or more", cell),
+        ("without given centers", not privacy.get("given_centers", True)),
+        (f"of {rounds} rounds or more", rounds),
+        (f"in jobs, {privacy.get('jobs')}", privacy.get("jobs")),
+        ("of the same peers as before", privacy.get("rosters")),
+    )
+    return ", ".join(words for words, asked in asks if asked)
 
 
 def peers(
-    peer: Annotated[
-        list[str] | None, typer.Option("--peer", metavar="ADDRESS", help=ADDRESS_HELP + " May be repeated.")
-    ] = None,
+    peer: Annotated[list[str] | None, option("ADDRESS", ADDRESS_HELP + " May be repeated.", "--peer")] = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
     as_json: JsonOption = False,
@@ -132,32 +134,34 @@ def peers(
     if as_json:
         put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
         return
-    console = stdout()
     if len(views) == 1:
         view = views[0]
-        console.print(f"the view of {view['peer']}; each peer has its own (--peer shows another one)", soft_wrap=True)
+        put(f"the view of {view['peer']}; each peer has its own (--peer shows another one)")
         if view["twin"]:
-            console.print(view["twin"], soft_wrap=True)
-        console.print(_members(view["members"], "peer", "status", "incarnation", "address", "heard", "why"))
+            put(view["twin"])
+        stdout().print(_members(view["members"], "peer", "status", "incarnation", "address", "heard", "why"))
         return
-    console.print(_matrix(views))
+    names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
+    rows = []
+    for view in views:
+        sees = {member["name"]: member["status"] for member in view["members"]} | {view["peer"]: "."}
+        rows.append([view["peer"], *(sees.get(name, "?") for name in names)])
+    stdout().print(table_of(["sees", *names], rows))
     for view in views:
         if view["twin"]:
-            console.print(view["twin"], soft_wrap=True)
+            put(view["twin"])
         for member in view["members"]:
             about = f"{view['peer']} about {member['name']}: {member['status']}"
             if member["why"]:
-                console.print(f"{about}: {member['why']}", soft_wrap=True)
+                put(f"{about}: {member['why']}")
 
 
 def jobs(
-    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Only this one: its id, or its series.")] = None,
+    job: Annotated[str | None, argument("JOB", "Only this one: its id, or its series.")] = None,
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Include child jobs, which a round of another job started.")
-    ] = False,
+    every: Annotated[bool, flag("--all", "Include child jobs, which a round of another job started.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the jobs of a running peer: the progress of each, the peers that it waits for, the outcome.
@@ -175,8 +179,13 @@ def jobs(
     with client_of(peer, bundle, roster) as client:
         answer = client.ask("status")
         listed = answer["jobs"] if every else _own(answer["jobs"])
-        if job is not None:
-            listed = _named(listed, job, answer["peer"])
+        if job is not None:  # one, or the turns of a series
+            names = (job, f"job-{job}", f"series-{job}")
+            listed = [one for one in listed if one["job"].startswith(names) or one["name"].startswith(names)]
+            if not listed:
+                raise UsageError(
+                    f"{answer['peer']} does not know the job: {job!r:.80}: `p2pclust jobs` lists what it knows"
+                )
         for one in listed:
             if one["series"] and one["number"] and one["phase"] == "done":
                 with contextlib.suppress(UsageError):  # deleted meanwhile, for a newer turn
@@ -191,34 +200,12 @@ def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [job for job in listed if not job["within"]]
 
 
-def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict[str, Any]]:
-    """Return the jobs with that name: one, or the turns of a series."""
-    names = (named, f"job-{named}", f"series-{named}")
-    found = [job for job in listed if job["job"].startswith(names) or name_of(job).startswith(names)]
-    if not found:
-        raise UsageError(f"{peer} does not know the job: {named!r:.80}: `p2pclust jobs` lists what it knows")
-    return found
-
-
-def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
-    """Show running jobs and the last that ended, with long reasons cut, and the number of older ones."""
-    older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
-    shown = [dict(job) for job in listed if job["job"] not in older]
-    for job in shown:
-        if len(job["reason"]) > _LONGEST_REASON:
-            job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
-    _show_jobs(shown)
-    if older:
-        stdout().print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
-
-
 def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
-    console = stdout()
     if not listed:
-        console.print("no jobs")
+        put("no jobs")
         return
     columns = ("job", "protocol", "secured", "round", "phase", "aggregator", "waits for, or why")
-    console.print(table_of(columns, map(_job_row, listed)))
+    stdout().print(table_of(columns, map(_job_row, listed)))
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:
@@ -234,7 +221,7 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
         moved = f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
     why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, moved]))
     secured = "yes" if job["secured"] else "no"
-    return [name_of(job), job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why]
+    return [job["name"], job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why]
 
 
 def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
@@ -254,27 +241,12 @@ def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
         yield f"beside the result, {', '.join(job['exposed_by'])} report sums that were revealed (or lie)"
 
 
-def name_of(job: Mapping[str, Any]) -> str:
-    """Return the name that commands show and accept: a job's id, or SERIES/TURN for a repeated one."""
-    return f"{job['series']}/{job['number'] + 1}" if job["series"] else str(job["job"])
-
-
 def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Table:
     cells = []
     for member in members:
         heard = "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"
         cells.append({**member, "peer": member["name"], "heard": heard})
     return table_of(columns, ([str(cell[column]) for column in columns] for cell in cells))
-
-
-def _matrix(views: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table with a row for each view; a dot is the peer itself."""
-    names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
-    rows = []
-    for view in views:
-        sees = {member["name"]: member["status"] for member in view["members"]}
-        rows.append([view["peer"], *("." if name == view["peer"] else sees.get(name, "?") for name in names)])
-    return table_of(["sees", *names], rows)
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -9,11 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from p2pclust._version import __version__
-from p2pclust.cli.show.options import column
-from p2pclust.cli.show.options import columns as columns_of
+from p2pclust.cli.show.options import column, columns_of, flag, option
 from p2pclust.cli.show.output import note
 from p2pclust.errors import UsageError
 
@@ -25,60 +22,35 @@ _NAMED: Final = 8  # columns that --check names
 
 def peer(
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A TOML file with the keys below; options replace its values.")
+        Path | None, option("FILE", "A TOML file with the keys below; options replace its values.")
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="The peer's name on the fleet roster.")] = None,
-    listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address at which other peers reach it.")
-    ] = None,
-    join: Annotated[
-        list[str] | None, typer.Option(metavar="NAME@HOST:PORT", help="A peer to join; may be repeated.")
-    ] = None,
-    roster: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A newer roster.json than the one in the bundle.")
-    ] = None,
-    bundle: Annotated[Path | None, typer.Option(metavar="FILE", help="This device's secret NAME.bundle.")] = None,
+    name: Annotated[str | None, option("NAME", "The peer's name on the fleet roster.")] = None,
+    listen: Annotated[str | None, option("HOST:PORT", "The address at which other peers reach it.")] = None,
+    join: Annotated[list[str] | None, option("NAME@HOST:PORT", "A peer to join; may be repeated.")] = None,
+    roster: Annotated[Path | None, option("FILE", "A newer roster.json than the one in the bundle.")] = None,
+    bundle: Annotated[Path | None, option("FILE", "This device's secret NAME.bundle.")] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Its rows: CSV, ARFF, Parquet, NPY or NPZ, or a folder of these."),
+        Path | None, option("FILE", "Its rows: CSV, ARFF, Parquet, NPY or NPZ, or a folder of these.")
     ] = None,
     columns: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,...", help="The features, by names or numbers from 1; default all columns."),
+        str | None, option("NAME,...", "The features, by names or numbers from 1; default all columns.")
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column of the rows' ids, which is not a feature.")
-    ] = None,
-    missing_values: Annotated[
-        str | None, typer.Option(metavar="error|drop", help="Refuse missing values, or omit their rows.")
-    ] = None,
-    links: Annotated[
-        list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
-    ] = None,
-    state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of its store.")] = None,
+    id_column: Annotated[str | None, option("NAME", "The column of the rows' ids, which is not a feature.")] = None,
+    missing_values: Annotated[str | None, option("error|drop", "Refuse missing values, or omit their rows.")] = None,
+    links: Annotated[list[str] | None, option("NAME", "A neighbour; default all. May be repeated.", "--link")] = None,
+    state_dir: Annotated[Path | None, option("DIR", "Folder of its store.")] = None,
     control: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="The control address for operators on the network; default none."),
+        str | None, option("HOST:PORT", "The control address for operators on the network; default none.")
     ] = None,
-    timing: Annotated[
-        str | None, typer.Option(metavar="default|wan|fast", help="Must be the same on all peers.")
-    ] = None,
-    fitness: Annotated[
-        float | None, typer.Option(metavar="X", help="How suitable the device is to aggregate, 0 to 1.")
-    ] = None,
+    timing: Annotated[str | None, option("default|wan|fast", "Must be the same on all peers.")] = None,
+    fitness: Annotated[float | None, option("X", "How suitable the device is to aggregate, 0 to 1.")] = None,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the file, with a TOML value; may be repeated."),
+        list[str] | None, option("KEY=VALUE", "Any key of the file, with a TOML value; may be repeated.", "--set")
     ] = None,
     insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure", help="Run without keys at an address that other devices can reach: nothing is protected."
-        ),
+        bool, flag("--insecure", "Run without keys at an address that other devices can reach: nothing is protected.")
     ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only check the configuration and the data, and exit.")
-    ] = False,
+    check: Annotated[bool, flag("--check", "Only check the configuration and the data, and exit.")] = False,
 ) -> None:
     """Run one peer with this device's data until SIGTERM or Ctrl-C; it then informs the other peers that it leaves.
 
@@ -104,7 +76,14 @@ def peer(
     read: list[DataSet] = []
     checked = load_config(config, told, settings or (), try_command=check, insecure=insecure, on_data=read.append)
     if check:
-        sys.stderr.write(f"{checked['name']}: the configuration is fine{''.join(map(_described, read))}\n")
+        line = f"{checked['name']}: the configuration is fine"
+        for found in read:  # with the features, so that people notice a column that must not be clustered, like an id
+            names = found.feature_names
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            line += f"; {found.n_rows} rows of {len(names)} columns ({', '.join(names[:_NAMED])}{more})"
+            line += f", {found.dropped} more omitted because of missing values" if found.dropped else ""
+            line += f"; read {found.reading}" if found.reading else ""
+        sys.stderr.write(line + "\n")
         from p2pclust.data.dataset import fills_outside  # noqa: PLC0415 - imports NumPy
 
         for line in fills_outside(read) if read else ():
@@ -113,20 +92,8 @@ def peer(
         become(checked)
 
 
-def _described(data: DataSet) -> str:
-    """Count and name the features, so that people notice a column that must not be clustered, like a row number."""
-    names = data.feature_names
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    columns = f"{len(names)} columns ({', '.join(names[:_NAMED])}{more})"
-    dropped = f", {data.dropped} more omitted because of missing values" if data.dropped else ""
-    return f"; {data.n_rows} rows of {columns}{dropped}" + (f"; read {data.reading}" if data.reading else "")
-
-
 def become(config: Mapping[str, Any]) -> None:
-    """Replace this process by the peer itself, which needs none of the modules that checked the configuration.
-
-    The process keeps its id, so that a service manager can supervise it.
-    """
+    """Replace this process by the peer, which needs no module that checked the configuration; it keeps the process id."""
     from p2pclust.transport.key_files import write  # noqa: PLC0415
     from p2pclust.transport.keys import insecure_bundle  # noqa: PLC0415
 

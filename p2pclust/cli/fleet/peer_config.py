@@ -6,7 +6,6 @@ import importlib.util
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,7 +39,6 @@ _COMMAND = (
 
 
 def address(value: str) -> str:
-    """Return HOST:PORT."""
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
         raise fields.wrong_value("expected HOST:PORT, with a port from 1 to 65535")
@@ -56,7 +54,6 @@ def address(value: str) -> str:
 
 
 def reachable(value: str) -> str:
-    """Return an address to which others can connect."""
     address(value)
     if value.rpartition(":")[0] in ("0.0.0.0", "[::]", "*"):
         raise fields.wrong_value("expected the address by which other peers reach this device, not a wildcard")
@@ -64,7 +61,6 @@ def reachable(value: str) -> str:
 
 
 def neighbour(value: str) -> str:
-    """Return NAME@HOST:PORT."""
     name, at, where = value.partition("@")
     if not at or not name:
         raise fields.wrong_value("expected NAME@HOST:PORT")
@@ -72,8 +68,7 @@ def neighbour(value: str) -> str:
     return value
 
 
-def source(value: object) -> str | dict[str, Any]:
-    """Return the source of the rows."""
+def rows_source(value: object) -> str | dict[str, Any]:
     if isinstance(value, str) and value:
         return value
     if not isinstance(value, dict) or not {"command", "format"} <= set(value) <= _COMMAND_KEYS:
@@ -106,100 +101,57 @@ def _rule(kind: type[Budget | MostJobs]) -> AfterValidator:
 
 
 class PrivacyConfig(fields.TomlTable):
-    """``[privacy]``: what this device asks of every job, whatever the job's author asks for."""
+    """``[privacy]``: what this device asks of every job; `peers/device.toml` explains each key."""
 
-    #: Contribute only to jobs with secure sums.
     secure: bool = False
-    #: Contribute only where this device keeps pads itself: then it trusts no other keeper.
     keep: bool = False
-    #: The fewest peers whose sum may be revealed.
     cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
-    #: Of a cluster with fewer rows of this device nothing is sent.
     min_cell: Annotated[int, Field(ge=2, le=2**20)] | None = None
-    #: The protocols that this device takes part in; by default all.
     protocols: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], Field(strict=False)] = ()
-    #: What private jobs together may reveal of a row within so many days, for example epsilon 8 in "30d".
     budget: Annotated[dict[str, Any], _rule(Budget)] | None = None
-    #: In how many jobs this device takes part within so many days, for example 3 in "30d".
     jobs: Annotated[dict[str, Any], _rule(MostJobs)] | None = None
-    #: Whether it takes part in jobs whose submitter gives the first centers.
     given_centers: bool = True
-    #: The fewest rounds that a job's limit may be.
     least_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
-    #: "fixed": no job's set of peers may differ from those of the last ones so that sums of few peers follow.
     rosters: Literal["fixed"] | None = None
-    #: The ledger of its jobs, which several peers over the same rows must share; by default in state_dir.
     ledger: Annotated[str, Field(min_length=1)] | None = None
 
 
 class PeerConfig(fields.TomlTable):
     """The keys of a peer's file; `peers/device.toml` explains each."""
 
-    #: Its name on the fleet roster.
     name: str
-    #: Where other peers reach it; it listens there and nowhere else.
     listen: Annotated[str, AfterValidator(reachable)]
-    #: Peers that it tries first, each NAME@HOST:PORT; these know the others.
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
-    #: Whether it announces itself on the local network, and tries peers that do.
     mdns: bool = False
-    #: Its keys. Without keys it listens on this device only, unless the option --insecure is given.
     bundle: Annotated[str, Field(min_length=1)] | None = None
-    #: A newer fleet roster than the one in the bundle, if there is one.
     roster: Annotated[str, Field(min_length=1)] | None = None
-    #: A file, a folder, or a table with a command.
-    data: Annotated[str | dict[str, Any], PlainValidator(source)]
-    #: The column of the rows' ids, by which people join labels to rows.
+    data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     id_column: fields.Column | None = None
-    #: The features among the columns, and the treatment of missing values.
     columns: fields.Columns | None = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
-    #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
     control: Annotated[str, AfterValidator(address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
-    #: Its neighbours, or a file with the overlay of the whole fleet; by default all peers.
     links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
     overlay: Annotated[str, Field(min_length=1)] | None = None
-    #: The kind of device, for operators.
     class_: Annotated[str | None, Field(alias="class", pattern=r"^[\w .-]{1,40}$")] = None
-    #: Its fitness to aggregate is computed from these, unless `fitness` is given.
     mains: bool | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
     up_mbit: Annotated[float, Field(gt=0)] | None = None
     fitness: Annotated[float, Field(ge=0, le=1)] | None = None
-    #: Limits on its use of the device.
     nice: Annotated[int, Field(ge=0, le=19)] = 0
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     cpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
     memory_mb: Annotated[float, Field(gt=0)] | None = None
-    #: What it asks of every job; a job below that gets nothing from this device.
     privacy: PrivacyConfig | None = None
-    #: How it logs to standard error.
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    #: Address of its metrics for Prometheus and its status page.
     metrics: Annotated[str, AfterValidator(address)] | None = None
     metrics_beyond_this_device: bool = False
 
 
-@dataclass(frozen=True)
-class _Where:
-    """The origin of each value: the file, or an option that replaced the file's value."""
-
-    file: str
-    said: Mapping[str, str]
-
-    @classmethod
-    def of(cls, file: Path | None, options: Mapping[str, Any], settings: Sequence[str]) -> _Where:
-        if file is None:
-            return cls("options", {})
-        flags = {key: "--link" if key == "links" else f"--{key.replace('_', '-')}" for key in options}
-        return cls(str(file), flags | {re.split(r"[.=]", text)[0].strip(): "--set" for text in settings})
-
-    def __call__(self, *keys: str) -> str:
-        """Return the option that gave the first of these keys, else the file."""
-        return next((self.said[key] for key in keys if key in self.said), self.file)
+#: Returns the origin of the first of some keys that an option gave: that option, otherwise the file.
+_Where = Callable[..., str]
 
 
 def load_config(
@@ -208,11 +160,10 @@ def load_config(
 ) -> dict[str, Any]:  # fmt: skip
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
-    Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file
-    start in its folder, where also a command runs that reads the data; those in options start in the current folder.
-    With `try_command` such a command is run now, to check its output; a peer runs it anyway when it starts. If
-    `insecure`, a peer without keys may listen where others can reach it. `on_data` is called with the rows, if they are
-    read.
+    Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file start
+    in its folder, where also a command runs that reads the data; those in options start in the current folder. With
+    `try_command` such a command is run now. If `insecure`, a peer without keys may listen where others can reach it.
+    `on_data` is called with the rows, if they are read.
     """
     document: dict[str, Any] = {} if file is None else read_toml(file)
     folder = Path() if file is None else file.parent
@@ -223,12 +174,20 @@ def load_config(
     document |= options
     for setting in settings:
         apply_override(document, setting)
-    where = _Where.of(file, options, settings)
+    source, said = "options" if file is None else str(file), dict[str, str]()
+    if file is not None:  # an option replaces the file's value
+        said = {key: "--link" if key == "links" else f"--{key.replace('_', '-')}" for key in options}
+        said |= {re.split(r"[.=]", text)[0].strip(): "--set" for text in settings}
+
+    def where(*keys: str) -> str:
+        return next((said[key] for key in keys if key in said), source)
+
     try:
         config = PeerConfig.model_validate(document)
     except ValidationError as error:
-        raise UsageError(explain(where.file, error, PeerConfig, where.said)) from error
-    roster = _check_keys(config, where, insecure=insecure)
+        raise UsageError(explain(source, error, PeerConfig, said)) from error
+    joins = dict(entry.split("@", 1) for entry in config.join)
+    roster = _check_keys(config, joins, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
     if "ledger" in plain.get("privacy", {}):
@@ -240,7 +199,7 @@ def load_config(
             )
         plain["privacy"]["ledger"] = str(ledger)
     _check_extras(config, where)
-    plain |= {"join": _joins(config), "fitness": config.fitness} | _links(config, roster, where)
+    plain |= {"join": joins, "fitness": config.fitness} | _links(config, roster, where)
     if config.fitness is None:
         known = (config.mains, config.cores, config.up_mbit) != (None, None, None)
         found = fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
@@ -266,10 +225,6 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
         if wanted and importlib.util.find_spec(module) is None:
             raise UsageError(f"{where(extra)}: {extra} needs {module}: {install_line(extra)}")
-
-
-def _joins(config: PeerConfig) -> dict[str, str]:
-    return dict(entry.split("@", 1) for entry in config.join)
 
 
 def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
@@ -301,26 +256,22 @@ def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
     return data | {"cwd": str(cwd)}
 
 
-def _without_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
-    """Return the roster of a fleet without keys: this peer and those in `join`, which must name all others."""
-    if config.roster is not None:
-        raise UsageError(
-            f"{where('roster')}: roster = {config.roster!r}: without a bundle its signature cannot be checked"
-        )
-    for key, place in (("listen", config.listen), ("control", config.control)):
-        if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
-            raise UsageError(
-                f"{where(key)}: {key} = {place!r}, and no bundle: everyone who can reach this address could read and "
-                "change everything. Make keys with `p2pclust keys`, or give --insecure"
-            )
-    roster = insecure_bundle(config.name, _joins(config)).roster
-    assert roster is not None, "it is made with one"
-    return roster
-
-
-def _check_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
+def _check_keys(config: PeerConfig, joins: Mapping[str, str], where: _Where, *, insecure: bool) -> Roster:
+    """Return the fleet roster; without keys this peer and those in `join`, which must name all others."""
     if config.bundle is None:
-        return _without_keys(config, where, insecure=insecure)
+        if config.roster is not None:
+            raise UsageError(
+                f"{where('roster')}: roster = {config.roster!r}: without a bundle its signature cannot be checked"
+            )
+        for key, place in (("listen", config.listen), ("control", config.control)):
+            if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
+                raise UsageError(
+                    f"{where(key)}: {key} = {place!r}, and no bundle: everyone who can reach this address could read and "
+                    "change everything. Make keys with `p2pclust keys`, or give --insecure"
+                )
+        roster = insecure_bundle(config.name, dict(joins)).roster
+        assert roster is not None, "it is made with one"
+        return roster
     if insecure:
         raise UsageError(f"{where('bundle')}: bundle = {config.bundle!r}, and --insecure: choose one")
     bundle = load_bundle(config.bundle)
@@ -330,7 +281,6 @@ def _check_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
             f"{where('name', 'bundle')}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}"
         )
     check_enrolled(bundle, roster)
-    joins = list(_joins(config))
     if joins and not any(name in roster.names for name in joins):  # some may have been revoked since this was written
-        raise UsageError(f"{where('join')}: join: {joins[0]!r} is not on fleet roster {roster.serial}")
+        raise UsageError(f"{where('join')}: join: {next(iter(joins))!r} is not on fleet roster {roster.serial}")
     return roster

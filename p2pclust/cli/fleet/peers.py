@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.options import AsJson
-from p2pclust.cli.show.output import complain, put_json, stdout
-from p2pclust.errors import FleetError
+from p2pclust.cli.fleet.view import how, is_down
+from p2pclust.cli.show.options import AsJson, argument, option
+from p2pclust.cli.show.output import complain, put, put_json
 
 if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Host, Inventory
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 #: Extra time for a host to connect, copy and answer.
 SLACK_S = 60.0
 
-InventoryPath = Annotated[
-    Path, typer.Argument(metavar="INVENTORY.toml", help="The fleet's devices and where they are.")
-]
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Peers of the inventory.")]
-Deadline = Annotated[float, typer.Option(metavar="S", min=0, help="A peer that has not left by then is killed.")]
-Wait = Annotated[
-    float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
-]
+InventoryPath = Annotated[Path, argument("INVENTORY.toml", "The fleet's devices and where they are.")]
+Names = Annotated[list[str], argument("NAME...", "Peers of the inventory.")]
+Deadline = Annotated[float, option("S", "A peer that has not left by then is killed.", min=0)]
+Wait = Annotated[float, option("S", "How long to wait for peers to report that they are ready.", min=0)]
 
 
 def load(path: Path, names: Sequence[str] = ()) -> Inventory:
@@ -36,15 +32,6 @@ def load(path: Path, names: Sequence[str] = ()) -> Inventory:
     inventory = load_inventory(path, to_start=False)
     check_names(inventory, names)
     return inventory
-
-
-def on_hosts(hosts: Sequence[Host], do: Callable[[Host], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Call `do` for all hosts at the same time; return the answers, and the errors of hosts that failed, by host."""
-    from p2pclust.hosts.remote import everywhere  # noqa: PLC0415
-
-    answers = everywhere(hosts, do)
-    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
-    return {name: answer for name, answer in answers.items() if name not in failed}, failed
 
 
 def end_with(answer: Mapping[str, Any], show: Callable[[], None], *, as_json: bool, code: int = 3) -> None:
@@ -60,8 +47,6 @@ def end_with(answer: Mapping[str, Any], show: Callable[[], None], *, as_json: bo
 
 
 class Drill(StrEnum):
-    """The faults that a drill causes."""
-
     KILL = "kill"
     PAUSE = "pause"
     RESUME = "resume"
@@ -108,12 +93,12 @@ def stop(inventory: InventoryPath, names: Names, deadline: Deadline = 10.0, as_j
 
 def fault(
     inventory: InventoryPath,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A peer of the inventory.")],
+    name: Annotated[str, argument("NAME", "A peer of the inventory.")],
     what: Annotated[
         Drill,
-        typer.Argument(
-            metavar="FAULT",
-            help="kill: end it as a crash would; its supervisor starts it again. pause: stop it like a device that hangs. "
+        argument(
+            "FAULT",
+            "kill: end it as a crash would; its supervisor starts it again. pause: stop it like a device that hangs. "
             "resume: continue it.",
         ),
     ],
@@ -135,8 +120,7 @@ def fault(
 def _do(
     verb: str, path: Path, names: Sequence[str], *, as_json: bool, wait_s: float = 0.0, deadline_s: float = 0.0
 ) -> None:
-    from p2pclust.cli.fleet.view import how, is_down  # noqa: PLC0415
-    from p2pclust.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask, on_hosts  # noqa: PLC0415
 
     inventory = load(path, names)
     wanted: dict[str, list[str]] = {}
@@ -162,6 +146,6 @@ def _do(
         for host, name, peer in peers:
             if not answered[host]["refused"]:
                 after = how(peer) if verb == "restart" else ""
-                stdout().print(f"{name} on {host}: {_DONE[verb]}{after}", soft_wrap=True)
+                put(f"{name} on {host}: {_DONE[verb]}{after}")
 
     end_with(answer, report, as_json=as_json, code=3 if failed or down else 2)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
-
-if TYPE_CHECKING:
-    from p2pclust.protocols.engine.base import Labelling
 
 _SECURED = ". With secure = true: the totals of all peers, and nothing of a single one"
 
@@ -40,8 +38,7 @@ def protocols(as_json: AsJson = False) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
-    """Return what the class of a protocol declares; of a plug-in that cannot be used, why."""
-    from p2pclust.protocols.engine.compose import clustering_class  # noqa: PLC0415
+    from p2pclust.protocols.engine.compose import cluster_job, clustering_class  # noqa: PLC0415
     from p2pclust.protocols.engine.registry import package_of, parameters_of  # noqa: PLC0415
 
     named = {"id": name, "package": package_of(name)}
@@ -49,24 +46,15 @@ def _described(name: str) -> dict[str, Any]:
         kind = clustering_class(name)
     except UsageError as error:
         return {**named, "what": "cannot be used", "reveals": str(error), "stops": "", "secure": False}
-    parameters = parameters_of(kind)
+    parameters, secure = parameters_of(kind), False
+    with contextlib.suppress(UsageError):
+        cluster_job(name, n_clusters=2 if "n_clusters" in parameters else None, scaling="minmax", secure=True)
+        secure = True
     return {
         **named,
         "what": (kind.__doc__ or "").strip().partition("\n")[0],
         "reveals": kind.reveals or "not declared",
         "stops": kind.stops + (", or after max_rounds" if "max_rounds" in parameters else ""),
-        "secure": _can_be_secured(kind),
+        "secure": secure,
         "parameters": {key: None if value is dataclasses.MISSING else value for key, value in parameters.items()},
     }
-
-
-def _can_be_secured(kind: type[Labelling]) -> bool:
-    from p2pclust.protocols.engine.compose import cluster_job  # noqa: PLC0415
-    from p2pclust.protocols.engine.registry import parameters_of  # noqa: PLC0415
-
-    try:
-        n_clusters = 2 if "n_clusters" in parameters_of(kind) else None
-        cluster_job(kind.id, n_clusters=n_clusters, scaling="minmax", secure=True)
-    except UsageError:
-        return False
-    return True

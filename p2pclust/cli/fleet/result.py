@@ -10,12 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import column
-from p2pclust.cli.show.options import columns as columns_of
-from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.cli.show.options import column, columns_of, option
+from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 
@@ -29,9 +26,7 @@ _SUFFIXES = (".csv", ".json", ".npz")
 
 def result(
     job: operate.JobArgument,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the centers here: .csv, .json or .npz.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write the centers here: .csv, .json or .npz.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
@@ -61,7 +56,11 @@ def result(
         put_json(told)
         return
     if out is None:
-        _show(told)
+        for line in _lines(told):
+            put(line, style="yellow" if line.startswith(("doubt: ", "suspect: ")) else None)
+        if told["centers"] is not None:
+            rows = ([str(number), *(f"{value:.6g}" for value in row)] for number, row in enumerate(told["centers"]))
+            stdout().print(operate.table_of(["label", *told["features"]], rows))
         return
     for doubt in told["doubts"]:
         note(f"doubt: {doubt}", style="yellow")
@@ -77,7 +76,6 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     from p2pclust.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.centers.robust import limited_peers  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
-    from p2pclust.protocols.engine.summaries import suspects_of_log  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
     from p2pclust.tools.json_values import plain  # noqa: PLC0415
 
@@ -93,7 +91,8 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays, found.features)), "suspects": suspects_of_log(state, found.told["roster"]),
+        "doubts": list(doubts(state.arrays, found.features)),
+        "suspects": summaries.suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},
     }  # fmt: skip
@@ -109,24 +108,13 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     return whole
 
 
-def _show(outcome: Mapping[str, Any]) -> None:
-    console = stdout()
-    for line in _lines(outcome):
-        console.print(line, style="yellow" if line.startswith(("doubt: ", "suspect: ")) else None, soft_wrap=True)
-    if outcome["centers"] is not None:
-        rows = (
-            [str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(outcome["centers"])
-        )
-        console.print(operate.table_of(["label", *outcome["features"]], rows))
-
-
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     from p2pclust.protocols.engine.summaries import absences, array_in_words, suspect_in_words  # noqa: PLC0415
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
     before = outcome["rounds_in_all"] - outcome["rounds"]
-    of = f"{outcome['rounds_in_all']} rounds" if before else f"{outcome['rounds']} rounds"
+    of = f"{outcome['rounds_in_all']} rounds"
     of += f" ({outcome['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
     yield f"{outcome['name']}: {outcome['protocol']}, {of}, {how}"
     yield f"contributors: {', '.join(outcome['contributors'])}"
@@ -148,17 +136,13 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {array_in_words(values)}"
     if outcome["centers"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
-    elif outcome["drift"]:
-        yield from _drifted(outcome["drift"])
-
-
-def _drifted(drift: Mapping[str, Any]) -> Iterator[str]:
-    features = sorted(drift["features"].items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{name} {100 * moved:.2g} %" for name, moved in features[:_FEATURES_SHOWN])
-    more = f" and {len(features) - _FEATURES_SHOWN} more" if features[_FEATURES_SHOWN:] else ""
-    each = ", ".join(f"{100 * moved:.2g} %" for moved in drift["each"])
-    yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}{more}"
-    yield f"the largest of these moves of each center: {each}"
+    elif drift := outcome["drift"]:
+        features = sorted(drift["features"].items(), key=lambda item: -item[1])
+        shown = ", ".join(f"{name} {100 * moved:.2g} %" for name, moved in features[:_FEATURES_SHOWN])
+        more = f" and {len(features) - _FEATURES_SHOWN} more" if features[_FEATURES_SHOWN:] else ""
+        each = ", ".join(f"{100 * moved:.2g} %" for moved in drift["each"])
+        yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}{more}"
+        yield f"the largest of these moves of each center: {each}"
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
@@ -203,24 +187,17 @@ def _put(out: Path, data: bytes, *, private: bool = False) -> None:
 
 def assign(
     job: operate.JobArgument,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Other rows to label; default those of this device's peer."),
-    ] = None,
+    data: Annotated[Path | None, option("FILE", "Other rows to label; default those of this device's peer.")] = None,
     columns: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,...", help="The features in that file; default those of the peer's data, by name."),
+        str | None, option("NAME,...", "The features in that file; default those of the peer's data, by name.")
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For --data: the column of the rows' ids; default their numbers.")
+        str | None, option("NAME", "For --data: the column of the rows' ids; default their numbers.")
     ] = None,
     missing_values: Annotated[
-        str | None,
-        typer.Option(metavar="error|drop", help="For --data: refuse missing values (default), or omit their rows."),
+        str | None, option("error|drop", "For --data: refuse missing values (default), or omit their rows.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the CSV here; default standard output.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write the CSV here; default standard output.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import Serve
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.options import Serve, argument, flag, option
+from p2pclust.cli.show.output import put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
 from p2pclust.tools.spelling import command, counted, nearest
@@ -22,65 +23,53 @@ if TYPE_CHECKING:
 
     from p2pclust.hosts.client import Connection
 
-#: Any other option is a parameter of the job, named as in a scenario.
-SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
+_SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write after them
+
+
+class SubmitCommand(TyperCommand):
+    """A command whose other options are parameters of the job, named as in a scenario."""
+
+    allow_extra_args = ignore_unknown_options = True
 
 
 def submit(
     context: typer.Context,
-    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See `p2pclust protocols`.")],
-    clusters: Annotated[
-        int | None, typer.Option(metavar="K", help="Number of clusters, unless the protocol finds it.")
-    ] = None,
+    protocol: Annotated[str, argument("PROTOCOL", "See `p2pclust protocols`.")],
+    clusters: Annotated[int | None, option("K", "Number of clusters, unless the protocol finds it.")] = None,
     scaling: Annotated[
-        str | None, typer.Option(metavar="none|minmax|zscore", help="Working coordinates, computed by the federation.")
+        str | None, option("none|minmax|zscore", "Working coordinates, computed by the federation.")
     ] = None,
     roster: Annotated[
-        str | None,
-        typer.Option("--roster", metavar="NAME,...", help="The peers that take part; default all that are alive."),
+        str | None, option("NAME,...", "The peers that take part; default all that are alive.", "--roster")
     ] = None,
     missing: Annotated[
-        str | None,
-        typer.Option(metavar="all|wait|drop", help="What to do about a peer that does not answer; default wait."),
+        str | None, option("all|wait|drop", "What to do about a peer that does not answer; default wait.")
     ] = None,
-    patience: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For wait and all: patience_s of a scenario.")
+    patience_s: Annotated[
+        float | None, option("SECONDS", "For wait and all: patience_s of a scenario.", "--patience")
     ] = None,
-    deadline: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For drop: deadline_s of a scenario.")
-    ] = None,
-    collect: Annotated[
-        str | None, typer.Option(metavar="star|tree|gossip", help="How contributions are combined.")
-    ] = None,
+    deadline_s: Annotated[float | None, option("SECONDS", "For drop: deadline_s of a scenario.", "--deadline")] = None,
+    collect: Annotated[str | None, option("star|tree|gossip", "How contributions are combined.")] = None,
     every: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Repeat it after a pause (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
+        option(
+            "DURATION",
+            "Repeat it after a pause (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
         ),
     ] = None,
-    secure: Annotated[
-        bool,
-        typer.Option("--secure", help="Secure sums: no peer sees what a single other one contributes."),
-    ] = False,
+    secure: Annotated[bool, flag("--secure", "Secure sums: no peer sees what a single other one contributes.")] = False,
     verify: Annotated[
-        str | None,
-        typer.Option(metavar="all", help="Which peers make each state again before they adopt it; default none."),
+        str | None, option("all", "Which peers make each state again before they adopt it; default none.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of all random numbers of the job; default 0.")
-    ] = None,
+    seed: Annotated[int | None, option("N", "Seed of all random numbers of the job; default 0.")] = None,
     request_id: Annotated[
-        str | None,
-        typer.Option(
-            "--id", metavar="NAME", help="Your name for this submission: if it is repeated, it is the same job."
-        ),
+        str | None, option("NAME", "Your name for this submission: if it is repeated, it is the same job.", "--id")
     ] = None,
     within: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until a majority has the job on disk.")
+        float, option("SECONDS", "How long to wait until a majority has the job on disk.", min=0.1)
     ] = 60.0,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the job, as `watch` does.")] = False,
+    wait: Annotated[bool, flag("--wait", "Wait for the end of the job, as `watch` does.")] = False,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     fleet_roster: operate.RosterOption = None,
@@ -109,14 +98,11 @@ def submit(
     from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
     from p2pclust.hosts import submission  # noqa: PLC0415
     from p2pclust.jobs.job_keys import SecureSpec  # noqa: PLC0415
-    from p2pclust.jobs.submission import request_from  # noqa: PLC0415
+    from p2pclust.jobs.submission import Submission, request_from  # noqa: PLC0415
 
-    options = {
-        "protocol": protocol, "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience,
-        "deadline_s": deadline, "collect": collect, "every": every, "seed": seed,
-        "verify": verify,
-    }  # fmt: skip
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    # Options that are named as keys of a job are these keys.
+    keys = {key: value for key, value in context.params.items() if key in Submission.model_fields}
+    given: dict[str, Any] = {key: value for key, value in keys.items() if value is not None and key != "secure"}
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     more = parameters(context.args)
@@ -129,6 +115,8 @@ def submit(
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
 
+        if spec.bounds is not None and len(spec.bounds) == 1:
+            request, spec = request_from(given | more, n_features=submission.n_features_at(client))
         if spec.kernel == AUTO:
             request = submission.with_common_kernel(client, request, spec.roster or ())
         named = submission.submit(client, request, spec.roster or (), within, submitted, request_id or "")
@@ -159,7 +147,9 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
         word = left.pop(0)
         name, equals, text = word.partition("=")
         if not name.startswith("--") or len(name) < 3:
-            raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE")
+            flags = f"; {', '.join(_FLAGS[:-1])} and {_FLAGS[-1]} take no value: write --secure alone"
+            hint = flags if word.lower() in _SWITCHES else ""
+            raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE{hint}")
         if not equals:
             if not left or left[0].startswith("--"):
                 near = nearest(name, _FLAGS)
@@ -174,22 +164,17 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
 
 def watch(
     job: Annotated[
-        str | None,
-        typer.Argument(metavar="[JOB]", help=f"{operate.JOB_HELP} With --serve it may be omitted: the newest one."),
+        str | None, argument("[JOB]", f"{operate.JOB_HELP} With --serve it may be omitted: the newest one.")
     ] = None,
-    within: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop watching after this time.")
-    ] = None,
+    within: Annotated[float | None, option("SECONDS", "Stop watching after this time.", min=0.0)] = None,
     peer: Annotated[
-        list[str] | None,
-        typer.Option("--peer", metavar="ADDRESS", help=f"{operate.ADDRESS_HELP} With --serve it may be repeated."),
+        list[str] | None, option("ADDRESS", f"{operate.ADDRESS_HELP} With --serve it may be repeated.", "--peer")
     ] = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
     serve: Serve = None,
     inventory: Annotated[
-        Path | None,
-        typer.Option(metavar="INVENTORY.toml", help="With --serve: ask the peers of this inventory."),
+        Path | None, option("INVENTORY.toml", "With --serve: ask the peers of this inventory.")
     ] = None,
     as_json: operate.JsonOption = False,
 ) -> None:
@@ -230,42 +215,29 @@ def _code(ended: Mapping[str, Any]) -> int:
 
 
 def _watched(client: Connection, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
+    """Follow a job; show its events as lines, or on a terminal the rounds in one changing line. Return its end."""
+    from p2pclust.hosts.events import job_lines  # noqa: PLC0415
+
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it continues", "events": []}
-    with _shown(console) as show:
+    with console.status("") if console is not None and console.is_terminal else nullcontext() as live:
+        line_of = job_lines(by_round=live is None)
         for event in client.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
             ended["job"] = event["job"] if event["verb"] == "standing" else ended["job"]
             ended["events"].append(event)
-            show(event)
+            if live is not None and event["verb"] in ("phase", "mixing", "averaged", "combined"):
+                live.update(line_of(event))
+            elif console is not None and (line := line_of(event)):
+                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
             if "outcome" in event:
                 ended |= {"outcome": event["outcome"], "reason": event["reason"], "round": event["round"]}
                 ended |= {name: event[name] for name in ("secured", "exposed") if name in event}
     return ended
 
 
-@contextmanager
-def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Yield a function that shows an event: as a line, or on a terminal the rounds in one changing line."""
-    if console is None:
-        yield lambda event: None
-        return
-    from p2pclust.hosts.events import JobLines  # noqa: PLC0415
-
-    with console.status("") if console.is_terminal else nullcontext() as live:
-        lines = JobLines(by_round=live is None)
-
-        def show(event: Mapping[str, Any]) -> None:
-            if live is not None and event["verb"] in ("phase", "mixing", "averaged", "combined"):
-                live.update(lines.line(event))
-            elif line := lines.line(event):
-                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
-
-        yield show
-
-
 def cancel(
     job: operate.JobArgument,
     within: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until the fleet has agreed on the end.")
+        float, option("SECONDS", "How long to wait until the fleet has agreed on the end.", min=0.1)
     ] = 60.0,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
@@ -298,5 +270,5 @@ def cancel(
     elif late:
         raise FleetError(f"{named}: too late, it has already ended: {answer['reason'] or answer['outcome']}")
     else:
-        stdout().print(f"{named}: {answer['reason']}", soft_wrap=True)
+        put(f"{named}: {answer['reason']}")
     raise typer.Exit(0 if answer["outcome"] == "cancelled" and not late else FleetError.exit_code)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from p2pclust.cli.fleet.operate import OVER, name_of
+from p2pclust.cli.fleet.operate import OVER
 from p2pclust.cli.show.output import table
 
 if TYPE_CHECKING:
@@ -30,12 +30,10 @@ Answer = Mapping[str, Any]
 
 
 def judge(inventory: Inventory, answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
-    """Return the state of every device of the inventory, from the answers to ``status`` of the hosts that can be reached.
+    """Return the state of every device, from the answers to ``status`` of the hosts that can be reached.
 
-    By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``up_s``, ``restarts``, ``linked`` (how many of its
-    neighbours it sees alive, or None if it does not answer) of ``neighbours``, ``job`` (protocol and id of the newest
-    running job, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (if it is down), and
-    ``trouble``: its problem, or an empty string.
+    ``linked`` is how many of its ``neighbours`` a peer sees alive, or None if it does not answer; ``job`` its newest running
+    job, else the newest; ``last_line`` is of its log, if it is down; ``trouble`` its problem, or an empty string.
     """
     told: dict[str, Answer] = {
         device.name: answers[device.host]["peers"].get(device.name, {})
@@ -60,7 +58,9 @@ def _row(told: Answer) -> dict[str, Any]:
     status = told.get("status", "absent")
     snapshot = told.get("snapshot", {})
     near = [member for member in snapshot.get("members", ()) if member["linked"]]
-    job = _job(snapshot)
+    jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
+    running = (job for job in reversed(jobs) if job["phase"] not in OVER)
+    job = next(running, jobs[-1] if jobs else None)
     failed = told.get("failed") if status == "starting" else status not in ("running", "paused", "stopped")
     return {
         "status": status,
@@ -79,15 +79,9 @@ def _row(told: Answer) -> dict[str, Any]:
     }
 
 
-def _job(snapshot: Answer) -> Answer | None:
-    """Return the newest running job, else the newest; without child jobs."""
-    jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
-    return next((job for job in reversed(jobs) if job["phase"] not in OVER), jobs[-1] if jobs else None)
-
-
 def _named(job: Answer) -> str:
     """Return a name that other commands accept: the beginning of a job's id, or SERIES/TURN."""
-    return name_of(job) if job.get("series") else str(job["job"][:12])
+    return str(job["name"] if job.get("series") else job["job"][:12])
 
 
 def _trouble(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mapping[str, int]) -> str:

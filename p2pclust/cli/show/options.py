@@ -11,31 +11,43 @@ from typer.core import TyperCommand
 
 from p2pclust.errors import UsageError
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
-]
-ScenarioSeed = Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")]
 
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
+def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """Declare an option with a value; without names it has that of its parameter. `more` is for `typer.Option`."""
+    return typer.Option(*names, metavar=metavar, help=text, **more)
+
+
+def flag(name: str, text: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(name, help=text)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
+AsJson = Annotated[bool, flag("--json", "Print one JSON object.")]
+Overrides = Annotated[
+    list[str] | None, option("KEY=VALUE", "Replaces one value of the file; may be repeated.", "--set")
 ]
+ScenarioSeed = Annotated[int | None, option("N", "Replaces the scenario's seed.")]
+
+Overwrite = Annotated[bool, flag("--overwrite", "Replace the files of an earlier run in the output directory.")]
 OnScheduler = Annotated[
-    str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead."),
+    str | None, option("ADDRESS", "Run on the workers of this Dask scheduler instead.", "--scheduler")
 ]
-ResultAsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+ResultAsJson = Annotated[bool, flag("--json", "Print the result as one JSON object.")]
 _SERVE: Final = "--serve"
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d+")
 
 Serve = Annotated[
     str | None,
-    typer.Option(
-        _SERVE,
-        metavar="[HOST:PORT]",
-        help="Show it on a page in the browser; default 127.0.0.1:7480, or another port if that is taken. Elsewhere than on "
+    option(
+        "[HOST:PORT]",
+        "Show it on a page in the browser; default 127.0.0.1:7480, or another port if that is taken. Elsewhere than on "
         "this machine the printed address has a token.",
+        _SERVE,
     ),
 ]
 
@@ -80,12 +92,12 @@ def column(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
-def columns(text: str | None) -> list[str | int] | None:
+def columns_of(text: str | None) -> list[str | int] | None:
     """Return the columns of a list with commas.
 
     Examples
     --------
-    >>> columns("w, 3")
+    >>> columns_of("w, 3")
     ['w', 3]
     """
     if text is None:
@@ -117,5 +129,4 @@ class ServingCommand(TyperCommand):
     """A command whose option ``--serve`` may stand alone."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line."""
         return super().parse_args(ctx, with_address(args))

@@ -1,6 +1,4 @@
-"""Where output goes: what a command was asked for to standard output, as text or as one JSON object; the rest aside.
-
-Aside is standard error: how it is going, what was written where, and what is wrong.
+"""Where output goes: what a command was asked for to standard output, as text or JSON; all else to standard error.
 
 Names and reasons come from other peers too, so no control character of any text reaches the terminal.
 """
@@ -22,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def stdout(columns: int = 120) -> Console:
-    """Return the console for what a command was asked for: standard output, in colour on a terminal only.
-
-    If it is a file, it has this many columns unless the environment sets another width.
-    """
+    """Return the console for standard output; a file has this many columns unless the environment sets another width."""
     return _console(aside=False, columns=columns)
 
 
@@ -71,13 +66,17 @@ def table(
     return made
 
 
+def put(text: str, style: str | None = None) -> None:
+    """Write one line of what a command was asked for."""
+    stdout().print(text, style=style, soft_wrap=True)
+
+
 def note(text: str, style: str | None = None) -> None:
     """Write one line that people may want to know to standard error."""
     stderr().print(text, style=style, soft_wrap=True)
 
 
 def complain(message: str) -> None:
-    """Write one line about what is wrong."""
     sys.stderr.write(f"error: {printable(message, keep=chr(10))}\n")
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.options import AsJson, column, group, key_values
-from p2pclust.cli.show.options import columns as columns_of
+from p2pclust.cli.show.options import AsJson, column, columns_of, group, key_values
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 

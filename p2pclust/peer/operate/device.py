@@ -19,8 +19,6 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_GROUPS: Final = Path("/proc/self/cgroup")
 _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
 _SPARE_MB = 30  # for the stacks of three threads and a first round: a peer needs at least this
-
-
 USUAL_FITNESS: Final = 0.5  # of a device about which nothing is known; a peer that has it publishes none
 
 
@@ -35,22 +33,15 @@ def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> 
 
 
 def restrain(config: Mapping[str, Any]) -> None:
-    """Apply the limits of a configuration to this process and those that it starts.
+    """Apply the limits of a configuration to this process and those that it starts; without a key there is no limit.
 
     ``nice`` is its nice value, 0 to 19; ``cpus`` the processors that it may run on; ``memory_mb`` its limit of private
-    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter. A key that is absent or None sets
-    no limit. Raise UsageError if this system cannot set such a limit, a processor does not exist, or the memory is too
-    little for a peer.
+    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter. Raise UsageError if this system
+    cannot set such a limit, a processor does not exist, or the memory is too little for a peer.
 
-    The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings, used or not. A limit of
-    address space (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many without using memory.
-    The limit holds for each process; a command that reads the data counts separately. An allocation beyond it fails, and
-    the peer reports that and ends with exit code 3. The buffers of OpenBLAS are allocated beforehand: without memory it
-    ends the process without a message, as libzmq does.
-
-    Examples
-    --------
-    >>> restrain({"nice": 0, "cpus": None})
+    The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings. One of address space
+    (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many. An allocation beyond it fails, and
+    the peer ends with exit code 3.
     """
     if config.get("nice"):
         os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + int(config["nice"]), 19))
@@ -73,16 +64,10 @@ def restrain(config: Mapping[str, Any]) -> None:
 
 def memory_bytes(memory_mb: float | None) -> float:
     """Return how much memory a peer may use: its own limit, that of its service, or what the device has."""
-    installed = math.inf
+    least = math.inf if memory_mb is None else memory_mb * 1e6
     with contextlib.suppress(AttributeError, OSError, ValueError):
-        installed = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    return min(math.inf if memory_mb is None else memory_mb * 1e6, _service_bytes(), installed)
-
-
-def _service_bytes() -> float:
-    """Return the least limit of memory of the control groups that this process is in; infinity without one."""
-    own, least = _OWN_GROUPS, math.inf
-    names = own.read_text().splitlines() if own.exists() else []
+        least = min(least, float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE"))
+    names = _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else []
     for name in (line.removeprefix("0::") for line in names if line.startswith("0::")):
         folder = _CGROUPS / name.strip("/")
         for one in (folder, *folder.parents):
@@ -122,10 +107,9 @@ def _limit_memory(memory_mb: float) -> None:
 
 
 def max_rss_mb() -> float:
-    """Return the highest resident memory of this process in MB, with the pages that forks of one server share.
+    """Return the highest resident memory of this process in MB.
 
-    `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process. It counts KiB;
-    on macOS it counts bytes.
+    `ru_maxrss` is the fallback only: on Linux a new program inherits it from its parent. It counts KiB, on macOS bytes.
     """
     known = kernel_kib("VmHWM")
     if known is None:

@@ -1,10 +1,7 @@
-"""Peers of a local network find each other by multicast DNS, without an address in any file.
+"""Peers of a local network find each other by multicast DNS, without an address in any file; an extra.
 
-Announcements are only hints: a name and an address, which anyone on the network can forge. A peer proves its identity with
-its key when it is connected to, so a forged announcement costs a failed handshake now and then; see
-`p2pclust.peer.core.members.membership.Membership.hint`.
-
-Imported only if the configuration has ``mdns``; needs the extra ``mdns``.
+Announcements are only hints, which anyone on the network can forge. A peer proves its identity with its key when it is
+connected to: a forged announcement costs a failed handshake.
 """
 
 from __future__ import annotations
@@ -29,11 +26,10 @@ _AGAIN_S = 10.0
 
 
 class Discovery:
-    """Announces one peer on the network where it listens, and passes on hints at the addresses of others of its fleet.
+    """Announces one peer on the network where it listens, and calls `hint` with names and addresses of its fleet.
 
-    `hint` is called with a name and an address, repeatedly while they are announced. The name of an announcement begins with
-    a part of the fleet's id and ends with random letters, so that it cannot be taken by others first. It reveals to the
-    network which peers belong together: a peer's name, its address and the fleet's id are not secret.
+    The name of an announcement begins with a part of the fleet's id and ends with random letters, so that it cannot be taken
+    by others first. It reveals which peers belong together: names, addresses and the fleet's id are not secret.
     """
 
     def __init__(self, name: str, fleet_id: str, address: str, hint: Callable[[str, str], None]) -> None:
@@ -65,7 +61,6 @@ class Discovery:
         self._hint_again()
 
     async def close(self) -> None:
-        """Withdraw the announcement."""
         if self._again is not None:
             self._again.cancel()
         for task in [*self._looking]:

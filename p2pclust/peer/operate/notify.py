@@ -1,7 +1,4 @@
-"""Notify systemd that a peer is ready, of its status, that its loop runs, and that it stops.
-
-The protocol of ``sd_notify(3)``: words in a datagram to the socket that the environment names; without one, nothing is sent.
-"""
+"""Notify systemd of a peer's state in datagrams, by the protocol of ``sd_notify(3)``; without a socket nothing is sent."""
 
 from __future__ import annotations
 
@@ -15,12 +12,10 @@ _GRACE_S = 15.0  # so that a peer that waits for others is not considered hung
 
 
 class Notifier:
-    """Notifies the service manager about one peer, from its event loop.
+    """Notifies the service manager about one peer; `standing` returns whether it has joined its fleet, and its status.
 
-    `standing` returns whether the peer has joined its fleet, and its status in one line. A peer is ready when it has
-    received a message of another one, or if no other is enrolled. Until then, systemd is asked to extend its timeout: it
-    must not restart the peers of a site that starts after a power cut. A timer of the event loop feeds the watchdog: a loop
-    that hangs does not.
+    Until it has joined, systemd is asked to extend its timeout: it must not restart the peers of a site that starts after a
+    power cut. A timer of the event loop feeds the watchdog: a loop that hangs does not.
     """
 
     def __init__(
@@ -35,18 +30,14 @@ class Notifier:
         self._status = ""
         self._timer: asyncio.TimerHandle | None = None
         told, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
-        ours = told.isdigit() and pid in (
-            "",
-            str(os.getpid()),
-        )  # otherwise there is none, or it watches another process
-        self._fed_s = int(told) / 1e6 if ours else 0.0
+        ours = not pid or pid == str(os.getpid())  # otherwise it watches another process
+        self._fed_s = int(told) / 1e6 if ours and told.isdigit() else 0.0
         self._every_s = min(_LOOK_S, self._fed_s / 3) if self._fed_s else _LOOK_S
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         if self._socket is not None:
             self._socket.setblocking(False)
 
     def start(self) -> None:
-        """Start to notify."""
         if self._socket is not None:
             self._look()
 

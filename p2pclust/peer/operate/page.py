@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from p2pclust.peer.operate.status import JobStatus, MemberStatus, PeerStatus
+from p2pclust.peer.operate.status import ENDED, JobStatus, PeerStatus
 from p2pclust.tools.units import duration, size
 
 _REFRESH_S = 5
@@ -41,12 +41,9 @@ _COLOURS = {
 
 
 def status_page(status: PeerStatus, kind: str = "") -> str:
-    """Return the page, a self-contained HTML document, for a `snapshot` of a peer whose device is of this class.
-
-    All values are escaped.
-    """
+    """Return the page, a self-contained HTML document, for a peer whose device is of this class. Values are escaped."""
     fleet, counters, jobs = status.fleet, status.counters, status.jobs
-    going = sum(job.phase not in ("done", "failed", "cancelled") for job in jobs)
+    going = sum(job.phase not in ENDED for job in jobs)
     tiles = [
         (f"{fleet.alive} of {fleet.enrolled}", f"peers here; a majority is {fleet.majority}"),
         (str(going), f"of {len(jobs)} jobs running"),
@@ -56,6 +53,16 @@ def status_page(status: PeerStatus, kind: str = "") -> str:
         (size(counters.bytes_received), f"received in {counters.messages_received}"),
     ]
     dropped = [(escape(reason), str(count)) for reason, count in sorted(counters.dropped.items())]
+    members = [
+        (
+            escape(member.name),
+            _dot(member.status, "none"),
+            "" if member.heard_s is None else f"{duration(member.heard_s)} ago",
+            f"<code>{escape(member.address)}</code>",
+            escape(member.why),
+        )
+        for member in status.members
+    ]
     device = f"{kind}, " if kind else ""
     return "\n".join([
         "<!DOCTYPE html>",
@@ -72,7 +79,9 @@ def status_page(status: PeerStatus, kind: str = "") -> str:
         '<div class="tiles">',
         *(f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>' for figure, what in tiles),
         "</div>",
-        _jobs(jobs), _members(status.members), _table("Dropped messages", ("why", "#how many"), dropped, "None."),
+        _jobs(jobs),
+        _table("Peers", ("name", "status", "#heard", "address", ""), members, "No other peer is enrolled."),
+        _table("Dropped messages", ("why", "#how many"), dropped, "None."),
         f"<footer>As this peer sees it; the page loads itself again every {_REFRESH_S} seconds.</footer>",
         "</body></html>",
     ])  # fmt: skip
@@ -96,20 +105,6 @@ def _jobs(jobs: Sequence[JobStatus]) -> str:
         for job in jobs
     ]
     return _table("Jobs", ("job", "what", "phase", "#round", "#term", "aggregator", ""), rows, "No job yet.")
-
-
-def _members(members: Sequence[MemberStatus]) -> str:
-    rows = [
-        (
-            escape(member.name),
-            _dot(member.status, "none"),
-            "" if member.heard_s is None else f"{duration(member.heard_s)} ago",
-            f"<code>{escape(member.address)}</code>",
-            escape(member.why),
-        )
-        for member in members
-    ]
-    return _table("Peers", ("name", "status", "#heard", "address", ""), rows, "No other peer is enrolled.")
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:

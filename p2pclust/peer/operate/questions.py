@@ -1,111 +1,92 @@
 """The questions that operators may ask a running peer: each verb is checked, and answered from the shell.
 
-A field that is missing, of another type or unknown is refused in one line. No question can stop the peer: an error that is
-meant for people becomes the answer. A peer's private note and its exact number of rows are given out on its own device
-only.
+No question can stop the peer: an error that is meant for people becomes the answer.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, replace
+from typing import Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.server import HERE, Caller
-from p2pclust.peer.operate.status import find, job_snapshot, snapshot
+from p2pclust.peer.operate.status import AnyJob, find, job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.states import job_of
-
-if TYPE_CHECKING:
-    from p2pclust.peer.operate.status import AnyJob
 
 PART_BYTES: Final = 512 * 1024  # size of one part of a `read`; a whole number of a blob's chunks
 _MOST_WAITING: Final = 256  # callers that wait for something to happen
 _MOST_NAMED: Final = 20  # in one line
 _REQUIRED: Final = object()
-_JOB: Final = {"job": (str, _REQUIRED)}
+_JOB: Final[dict[str, tuple[type, Any]]] = {"job": (str, _REQUIRED)}
 _REQUEST: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True)
-class Verb:
-    """A question: its fields, each with its type and, unless it must be given, its default."""
-
-    fields: Mapping[str, tuple[type, Any]]
-    meaning: str
-
-    def check(self, verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all fields, or raise UsageError."""
-        for name in given:
-            if name not in self.fields:
-                raise UsageError(f"{verb}: unknown field {name!r}")
-        checked = {}
-        for name, (kind, default) in self.fields.items():
-            value: Any = given.get(name, default)
-            if kind is float and type(value) is int:
-                value = float(value)
-            if value is _REQUIRED:
-                raise UsageError(f"{verb}: field {name!r} is missing")
-            # bool is an int to isinstance, hence the comparison of types.
-            if type(value) is not kind:
-                raise UsageError(f"{verb}: {name}: expected {kind.__name__}")
-            checked[name] = value
-        return checked
-
-
-VERBS: Final[dict[str, Verb]] = {
-    "roster": Verb({"data": (bytes, _REQUIRED)}, "Take this fleet roster, if it is newer and the fleet signed it"),
-    "status": Verb(
-        {},
-        "The status of this peer, of the fleet and of its jobs, as this peer sees them. Its number of `rows` is exact on "
-        "its own device only: to others it is `rounded`, to a power of two that is not below it",
-    ),
-    "submit": Verb(
-        {
-            "mathematics": (bytes, _REQUIRED), "roster": (list, []), "id": (str, ""),
-            **{name: (type(default), default) for name, default in Treatment().to_dict().items()},
-        },
-        "Submit a job. Two answers: its id and roster, and for a repeated one its `series`; then, when a majority of "
-        "the roster has its document on disk, `accepted`. With the `id` of an earlier submission here: that job again",
-    ),
-    "job": Verb(_JOB, "The status of one job, its mathematics, and the digest and size of its state"),
-    "read": Verb(
-        {**_JOB, "what": (str, "state"), "digest": (bytes, b""), "part": (int, 0)},
-        "One part of 512 KiB of a job's `state`, of a `blob` that its result names, or of this peer's private "
-        "`note`, on this device only; `last` with the last part",
-    ),
-    "watch": Verb(_JOB, "The status of the job, then each report of this peer on it, the last with `outcome`"),
-    "cancel": Verb(_JOB, "End the job. Two answers: at once, and at its end with `outcome`, which may still be `done`"),
+#: The fields of each verb, with their types and, unless they must be given, their defaults.
+VERBS: Final[dict[str, dict[str, tuple[type, Any]]]] = {
+    "roster": {"data": (bytes, _REQUIRED)},
+    "status": {},
+    "submit": {
+        "mathematics": (bytes, _REQUIRED), "roster": (list, []), "id": (str, ""),
+        **{name: (type(default), default) for name, default in Treatment().to_dict().items()},
+    },
+    "job": _JOB,
+    "read": {**_JOB, "what": (str, "state"), "digest": (bytes, b""), "part": (int, 0)},
+    "watch": _JOB,
+    "cancel": _JOB,
 }  # fmt: skip
 
 
-class Questions:
-    """Answers the questions that one peer's control server receives."""
+def checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if verb not in VERBS:
+        raise UsageError(f"this peer does not know {verb!r:.80}: is its p2pclust older than yours?")
+    for name in given:
+        if name not in VERBS[verb]:
+            raise UsageError(f"{verb}: unknown field {name!r}")
+    fields = {}
+    for name, (kind, default) in VERBS[verb].items():
+        value: Any = given.get(name, default)
+        if kind is float and type(value) is int:
+            value = float(value)
+        if value is _REQUIRED:
+            raise UsageError(f"{verb}: field {name!r} is missing")
+        # bool is an int to isinstance, hence the comparison of types.
+        if type(value) is not kind:
+            raise UsageError(f"{verb}: {name}: expected {kind.__name__}")
+        fields[name] = value
+    return fields
 
+
+class Questions:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._n_tags = 0
         self._submitting: dict[str, Caller] = {}  # by the tag that comes back in the report
-        self._accepting: dict[str, list[Caller]] = {}  # by job, as all that follow
         self._cancelling: dict[str, Callable[[], None]] = {}  # by job or series: answers when the cancel is on disk
-        self._ending: dict[str, list[Caller]] = {}
-        self._watching: dict[str, list[Caller]] = {}
+        # By job: callers that wait until it is accepted, for its end, and for all reports on it.
+        self._accepting: dict[str, list[Caller]] = defaultdict(list)
+        self._ending: dict[str, list[Caller]] = defaultdict(list)
+        self._watching: dict[str, list[Caller]] = defaultdict(list)
         shell.listen(self._reported)
 
     def take(self, caller: Caller, verb: str, fields: dict[str, Any]) -> None:
-        """Answer a question, or refuse it."""
         try:
-            if verb not in VERBS:
-                raise UsageError(f"this peer does not know {verb!r:.80}: is its p2pclust older than yours?")
-            getattr(self, f"_{verb}")(caller, VERBS[verb].check(verb, fields))
+            checked_fields = checked(verb, fields)
+            answers = {
+                "roster": self._roster, "status": self._status, "submit": self._submit, "job": self._job,
+                "read": self._read, "watch": self._watch, "cancel": self._cancel,
+            }  # fmt: skip
+            answers[verb](caller, checked_fields)
         except P2PClustError as error:
             caller.refuse(str(error), error.exit_code)
 
     def _roster(self, caller: Caller, fields: dict[str, Any]) -> None:
+        """Take a fleet roster, if it is newer and the fleet signed it."""
         allow_list = self._shell.allow_list
         newer = allow_list.take(fields["data"])
         caller.answer({"peer": self._shell.core.identity.name, "newer": newer, "serial": allow_list.roster.serial})
@@ -115,10 +96,12 @@ class Questions:
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
     def _status(self, caller: Caller, fields: dict[str, Any]) -> None:
+        """Answer with this peer's view; the number of rows is exact on its own device only."""
         status = snapshot(self._shell)
         caller.answer(asdict(status if caller.name == HERE else replace(status, data=status.data.for_others())))
 
     def _submit(self, caller: Caller, fields: dict[str, Any]) -> None:
+        """Submit a job. Two answers: its id and roster; then, when a majority has the document on disk, `accepted`."""
         if not all(isinstance(name, str) for name in fields["roster"]):
             raise UsageError("submit: roster: expected names")
         core = self._shell.core
@@ -142,15 +125,18 @@ class Questions:
         self._shell.step(Submit(mathematics, roster, Treatment(**fields), tag, request))
 
     def _cancel(self, caller: Caller, fields: dict[str, Any]) -> None:
+        """End a job. Two answers: at once, and at its end with `outcome`, which may still be `done`."""
         job = self._find(fields["job"])
         turn = job.document.turn
         if job.ledger.finished and turn is None:
             status = job_snapshot(self._shell, job.id)
             caller.answer({"job": job.id, "outcome": status.phase, "reason": status.reason, "late": True})
             return
-        running = self._running(job)
+        jobs = self._shell.core.jobs  # it ends the job itself, or the newest of its series
+        turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.table.turns(turn.series) if d.id in jobs.jobs]
+        running = next((one for one in turns if not one.ledger.finished and not one.document.census), None)
         named = {} if turn is None else {"series": turn.series}
-        if turn is not None and running is None and (before := self._shell.core.jobs.cancels.by(turn.series)):
+        if turn is not None and running is None and (before := jobs.cancels.by(turn.series)):
             reason = f"the series was cancelled by {before}"
             caller.answer({"job": job.id, **named, "outcome": "cancelled", "reason": reason, "late": True})
             return
@@ -160,7 +146,7 @@ class Questions:
         def answer() -> None:
             caller.answer({"job": job.id if running is None else running.id, **named, "by": by}, last=False)
             if running is not None:
-                self._ending.setdefault(running.id, []).append(caller)
+                self._ending[running.id].append(caller)
                 return
             reason = f"cancelled by {by}: no further job of {key} begins"
             caller.answer({"job": job.id, **named, "outcome": "cancelled", "reason": reason, "late": False})
@@ -178,12 +164,6 @@ class Questions:
         tag = str(self._n_tags)
         self._submitting[tag] = caller
         return tag
-
-    def _running(self, job: AnyJob) -> AnyJob | None:
-        """Return the job that a cancel ends: the job itself, or the newest of its series; None if that has ended."""
-        turn, jobs = job.document.turn, self._shell.core.jobs
-        turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.table.turns(turn.series) if d.id in jobs.jobs]
-        return next((one for one in turns if not one.ledger.finished and not one.document.census), None)
 
     def _job(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"], ended=True)
@@ -204,24 +184,24 @@ class Questions:
                 ref = job.ledger.register.ref
                 if ref is None:
                     raise UsageError(f"{job.id} has no state yet")
-                data = self._blob(ref.digest, part) if ref.payload is None else _cut(ref.payload, part)
+                digest, whole = ref.digest, ref.payload
             case "blob":
-                if not self._shell.core.blobs.has(fields["digest"]):
+                digest, whole = fields["digest"], None
+                if not self._shell.core.blobs.has(digest):
                     raise UsageError("read: this peer does not have that blob: ask another of the roster")
-                data = self._blob(fields["digest"], part)
             case "note" if caller.name != HERE:
                 raise UsageError("read: a peer's note can be read on its own device only")
             case "note":
-                data = _cut(job.workspace.note, part)
+                digest, whole = b"", job.workspace.note
             case what:
                 raise UsageError(f"read: what = {what!r:.40}: expected state, blob or note")
+        if whole is None:  # it is in a blob
+            each = PART_BYTES // self._shell.core.limits.chunk_bytes
+            chunks = (self._shell.store.blobs.chunk(digest, index) for index in range(part * each, (part + 1) * each))
+            data = b"".join(chunk for chunk in chunks if chunk is not None)
+        else:
+            data = whole[part * PART_BYTES : (part + 1) * PART_BYTES]
         caller.answer({"data": data, "last": len(data) < PART_BYTES})
-
-    def _blob(self, digest: bytes, part: int) -> bytes:
-        chunk_bytes = self._shell.core.limits.chunk_bytes
-        each = PART_BYTES // chunk_bytes
-        chunks = (self._shell.store.blobs.chunk(digest, index) for index in range(part * each, (part + 1) * each))
-        return b"".join(chunk for chunk in chunks if chunk is not None)
 
     def _watch(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])
@@ -231,12 +211,11 @@ class Questions:
         caller.answer({"verb": "standing", **asdict(status), **outcome}, last=over)
         if not over:
             self._check_room()
-            self._watching.setdefault(job.id, []).append(caller)
+            self._watching[job.id].append(caller)
 
     def _check_room(self) -> None:
-        waiting = [caller for callers in (*self._ending.values(), *self._watching.values()) for caller in callers]
-        accepting = sum(len(callers) for callers in self._accepting.values())
-        if len(waiting) + len(self._submitting) + accepting >= _MOST_WAITING:
+        waiting = (*self._accepting.values(), *self._ending.values(), *self._watching.values())
+        if len(self._submitting) + sum(map(len, waiting)) >= _MOST_WAITING:
             raise UsageError("too many operators wait for answers of this peer: ask another peer")
 
     def _reported(self, verb: str, fields: Mapping[str, Any]) -> None:
@@ -248,7 +227,7 @@ class Questions:
             else:
                 if len(self._accepting) >= _MOST_WAITING // 2:  # a majority never accepted these jobs
                     del self._accepting[next(iter(self._accepting))]
-                self._accepting.setdefault(fields["job"], []).append(caller)
+                self._accepting[fields["job"]].append(caller)
                 series = {"series": fields["series"]} if fields.get("series") else {}
                 caller.answer(
                     {"job": fields["job"], **series, "roster": fields["roster"], "accepted": False}, last=False
@@ -263,8 +242,14 @@ class Questions:
             self._answer_waiting(job_id, verb, fields)
 
     def _answer_waiting(self, job_id: str, verb: str, fields: Mapping[str, Any]) -> None:
-        self._answer_forgotten()
-        job = self._shell.core.jobs.jobs.get(job_id)
+        jobs = self._shell.core.jobs.jobs
+        gone = {"outcome": "unknown", "reason": "this peer no longer keeps that job", "late": True}
+        for waiting in (self._watching, self._ending):  # jobs are deleted for newer turns of a series, or newer jobs
+            for deleted in [job_id for job_id in waiting if job_id not in jobs]:
+                round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}
+                for caller in waiting.pop(deleted):
+                    caller.answer({"job": deleted, **gone, **round_})
+        job = jobs.get(job_id)
         over = verb == "finished" and job is not None
         told: dict[str, Any] = {"verb": verb, **fields}
         if over and (job_id in self._watching or job_id in self._ending):
@@ -281,17 +266,3 @@ class Questions:
         if over:
             for caller in self._ending.pop(job_id, []):
                 caller.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})
-
-    def _answer_forgotten(self) -> None:
-        """Answer the callers that wait for a job that this peer has deleted, for newer turns of its series or newer jobs."""
-        jobs = self._shell.core.jobs.jobs
-        gone = {"outcome": "unknown", "reason": "this peer no longer keeps that job", "late": True}
-        for waiting in (self._watching, self._ending):
-            for job_id in [job_id for job_id in waiting if job_id not in jobs]:
-                round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}
-                for caller in waiting.pop(job_id):
-                    caller.answer({"job": job_id, **gone, **round_})
-
-
-def _cut(data: bytes, part: int) -> bytes:
-    return data[part * PART_BYTES : (part + 1) * PART_BYTES]

@@ -1,13 +1,7 @@
 """The control server of a running peer: operators ask on sockets of their own, apart from the links to other peers.
 
-One ROUTER on a Unix socket in the state directory, which only the user who runs the peer can open. If the configuration
-has a control address, another one on TCP with CURVE: any key on the fleet roster may ask there, and is looked up again
-with every question. :mod:`p2pclust.peer.operate.questions` decides what a question means; this module receives, checks
-and answers.
-
-A question is a header ``ask`` and one frame, a msgpack map of its fields. An answer is a header ``answer`` and frames that
-together are a msgpack map; ``last`` says whether another one follows. A question that cannot be answered is ``refused``,
-with an exit code for the command that asked and one line of text. `docs/wire.md` describes the format.
+A Unix socket in the state directory is for the user who runs the peer. On a control address, TCP with CURVE, any key on
+the fleet roster may ask, and is looked up again with every question. `docs/wire.md` describes the format.
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -80,11 +74,6 @@ def short_name(path: Path) -> tuple[str, Folder | None]:
     """Return a name for a Unix socket whose path may be too long, and an object to keep while the name is used.
 
     Linux has a short absolute name for a file in an open folder; on other systems the path is returned unchanged.
-
-    Examples
-    --------
-    >>> short_name(Path("state/control"))
-    ('state/control', None)
     """
     if len(os.fsencode(path)) <= zmq.IPC_PATH_MAX_LEN or sys.platform != "linux":
         return str(path), None
@@ -96,29 +85,22 @@ def short_name(path: Path) -> tuple[str, Folder | None]:
 OnQuestion = Callable[[Caller, str, dict[str, Any]], None]
 
 
+@dataclass(eq=False)
 class ControlServer:
-    """All sockets on which operators ask one peer.
+    """All sockets on which operators ask one peer. The context is that of its links, whose ZAP handler admits keys.
 
-    The context is that of the peer's links: its ZAP handler decides which keys may connect on TCP. `on_malformed` is called
-    with the name of a caller whose question could not be read, and the reason.
+    `on_malformed` is called with the name of a caller whose question could not be read, and the reason.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, context: zmq.Context[zmq.Socket[bytes]], on_question: OnQuestion,
-        on_malformed: Callable[[str, str], None] = lambda name, reason: None,
-    ) -> None:  # fmt: skip
-        self.loop = loop
-        self._context = context
-        self.on_question = on_question
-        self.on_malformed = on_malformed
-        self._drains: dict[zmq.Socket[bytes], Drain] = {}  # of the listening sockets
-        self._folder: Folder | None = None
+    loop: asyncio.AbstractEventLoop
+    context: zmq.Context[zmq.Socket[bytes]]
+    on_question: OnQuestion
+    on_malformed: Callable[[str, str], None] = lambda name, reason: None
+    _drains: dict[zmq.Socket[bytes], Drain] = field(default_factory=dict, init=False)  # of the listening sockets
+    _folder: Folder | None = field(default=None, init=False)
 
     def open_here(self, state_dir: Path) -> None:
-        """Listen on the Unix socket of the state directory, for the user who runs this peer only.
-
-        Raise UsageError if the path is longer than the system's limit, or cannot be used.
-        """
+        """Listen on the Unix socket of the state directory, for the user who runs this peer only."""
         path = state_dir / SOCKET
         name, self._folder = short_name(path)
         socket = self._socket()
@@ -138,10 +120,7 @@ class ControlServer:
         self._listen(socket, lambda head: HERE)
 
     def open_to_all(self, address: str, bundle: Bundle, roster: Callable[[], Roster]) -> str:
-        """Listen on TCP with CURVE; return the address, with the port that was chosen for port 0.
-
-        Raise UsageError if the address is malformed, or cannot be listened on.
-        """
+        """Listen on TCP with CURVE; return the address, with the port that was chosen for port 0."""
         host, port = parse_address(address)
         socket = self._socket()
         guard(socket, bundle.curve_secret, CONTROL_DOMAIN)
@@ -161,7 +140,7 @@ class ControlServer:
         return bound_to(socket)
 
     def _socket(self) -> zmq.Socket[bytes]:
-        socket = self._context.socket(zmq.ROUTER)
+        socket = self.context.socket(zmq.ROUTER)
         set_common_options(socket)
         socket.set(zmq.MAXMSGSIZE, MAX_QUESTION_BYTES + CURVE_OVERHEAD)
         socket.set(zmq.ROUTER_MANDATORY, 1)  # so that a send to a caller that is gone fails

@@ -30,10 +30,7 @@ _LEAVE_S = 1.0  # for withdrawing an announcement
 
 
 class Services:
-    """All services that the configuration asks for.
-
-    A service that cannot start is reported and does not stop the peer.
-    """
+    """All services that the configuration asks for. One that cannot start is reported, and does not stop the peer."""
 
     def __init__(self, config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> None:
         notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())
@@ -48,12 +45,18 @@ class Services:
                 watch("metrics", {"address": config["metrics"]})
         if config.get("mdns"):
             with _reported("no-mdns", watch):
-                self._discovery = _discovery(shell)
+                try:
+                    from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
+                except ImportError:
+                    raise UsageError(f"mdns needs zeroconf: {install_line('mdns')}") from None
+                me, fleet_id = shell.core.identity, shell.links.roster.fleet_id
+                self._discovery = Discovery(
+                    me.name, fleet_id, me.address, lambda *hint: shell.step(Hinted(*hint))
+                )  # fmt: skip
                 self._stops.append(asyncio.get_running_loop().create_task(_announce(self._discovery, watch)).cancel)
                 watch("mdns", {"address": shell.core.identity.address})
 
     async def close(self) -> None:
-        """Stop all services."""
         for stop in self._stops:
             stop()
         if self._discovery is not None:
@@ -115,15 +118,6 @@ def _web(config: Mapping[str, Any], shell: Shell) -> Web:
 
     pages = {"/metrics": lambda: (CONTENT_TYPE, metrics.text()), "/status": page, "/": page}
     return Web(config["metrics"], pages, asyncio.get_running_loop())
-
-
-def _discovery(shell: Shell) -> Discovery:
-    try:
-        from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise UsageError(f"mdns needs zeroconf: {install_line('mdns')}") from None
-    me = shell.core.identity
-    return Discovery(me.name, shell.links.roster.fleet_id, me.address, lambda *hint: shell.step(Hinted(*hint)))
 
 
 async def _announce(discovery: Discovery, watch: Watch) -> None:

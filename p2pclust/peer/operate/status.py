@@ -1,6 +1,6 @@
-"""The status of a running peer, the fleet and its jobs: for operators, metrics and the status page.
+"""The status of a peer, the fleet and its jobs, as this peer sees them: for operators, metrics and the status page.
 
-This is the view of one peer; there is no global one. It reveals nothing of the data but the numbers of rows and columns.
+It reveals nothing of the data but the numbers of rows and columns.
 """
 
 from __future__ import annotations
@@ -8,44 +8,42 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Final
 
 import msgpack
 
 from p2pclust.errors import P2PClustError, UsageError
+from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document, majority
+from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
+from p2pclust.peer.shell.compute import DataStatus
+from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.endings import is_cancelled
+from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import bare_state
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.registry import main_stage
 from p2pclust.protocols.engine.summaries import with_names
+from p2pclust.transport.links import Counters
 
-if TYPE_CHECKING:
-    from p2pclust.peer.core.core import Core
-    from p2pclust.peer.core.gossip.job import GossipJob
-    from p2pclust.peer.core.rounds.job import AggregatedJob
-    from p2pclust.peer.shell.compute import DataStatus
-    from p2pclust.peer.shell.shell import Shell
-    from p2pclust.peer.work.floor import Floor
-    from p2pclust.transport.links import Counters
-
-    AnyJob = AggregatedJob | GossipJob
-    Jobs = Mapping[str, AnyJob]
+#: Phases of ended jobs.
+ENDED: Final = ("done", "failed", "cancelled")
+AnyJob = AggregatedJob | GossipJob
+Jobs = Mapping[str, AnyJob]
 
 
 @dataclass(frozen=True)
 class FleetStatus:
-    """A fleet, as one peer sees it."""
-
     id: str
     serial: int  # of the fleet roster
     enrolled: int  # with this peer, as the next two
@@ -69,8 +67,6 @@ class MemberStatus:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """One of a peer's jobs."""
-
     job: str
     name: str  # that commands show: of a repeated job SERIES/TURN
     protocol: str
@@ -109,8 +105,6 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """A running peer."""
-
     peer: str
     version: str
     address: str
@@ -133,11 +127,15 @@ class PeerStatus:
 
 
 def snapshot(shell: Shell) -> PeerStatus:
-    """Return the status of this peer."""
     core, now = shell.core, shell.now
     roster, membership = shell.links.roster, core.membership
     n_alive, n_enrolled = len(membership.alive()), len(membership.members) + 1
     needed = majority(n_enrolled)
+    descriptors = tasks = 0
+    with suppress(OSError):
+        descriptors = len(os.listdir("/proc/self/fd")) - 1  # without the one that lists them
+    with suppress(RuntimeError):  # in simulation no loop runs
+        tasks = len(asyncio.all_tasks())
     return PeerStatus(
         peer=core.identity.name,
         version=shell.version,
@@ -153,8 +151,8 @@ def snapshot(shell: Shell) -> PeerStatus:
         counters=shell.links.counters,
         rss_mb=round((kernel_kib("VmRSS") or 0.0) / 1024, 1),
         max_rss_mb=round(max_rss_mb(), 1),
-        descriptors=_count(lambda: os.listdir("/proc/self/fd")[1:]),  # without the one that lists them
-        tasks=_count(asyncio.all_tasks),  # in simulation no loop runs
+        descriptors=descriptors,
+        tasks=tasks,
         kernel=core.identity.kernel,
         links=_links(core),
         twin=_twin(core, core.identity.name),
@@ -198,8 +196,7 @@ def _why(shell: Shell, name: str) -> str:
         return f"not a neighbour: reached through {hop}" if hop else "not a neighbour, and no route to it is known"
     if name in routing.broken:
         return f"does not answer over its link: reached through {routing.hop(name)}"
-    trouble = shell.links.trouble(name)
-    via = core.way_to(name)
+    trouble, via = shell.links.trouble(name), core.way_to(name)
     return f"{trouble}; it is heard through {via}" if trouble and via else trouble
 
 
@@ -226,7 +223,6 @@ def job_snapshots(shell: Shell) -> list[JobStatus]:
 
 
 def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
-    """Return the status of one of this peer's jobs."""
     job = shell.core.jobs.jobs[job_id]
     document, roster = job.document, job.document.roster
     phase, aggregator, waits_for = job.standing()
@@ -309,7 +305,6 @@ def _outcome(shell: Shell, job: AnyJob) -> Ending:
 
 
 def outcome_of(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Ending:
-    """Return the outcome that a state describes."""
     try:
         state = bare_state(ref, read)
     except P2PClustError as error:
@@ -318,68 +313,42 @@ def outcome_of(ref: Ref, read: Callable[[bytes], Iterator[bytes]]) -> Ending:
     return Ending("cancelled" if is_cancelled(state) else state.status, state.reason, bare)
 
 
-def _count(listed: Callable[[], Sized]) -> int:
-    """Return how many there are; 0 if the system does not report it."""
-    try:
-        return len(listed())
-    except (OSError, RuntimeError):
-        return 0
-
-
-_JOB, _SERIES = "job-", "series-"
-
-
 def name_of(document: Document) -> str:
-    """Return the name that commands show and accept."""
     turn = document.turn
     return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
 
 
 def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
-    """Return the job of this peer with that name, or the only one whose name begins with it.
+    """Return the job of this peer with that name, or the only one whose name begins with it, or raise UsageError.
 
-    A series without a turn means its newest turn that has `ended`, if there is one. Otherwise it means the running turn, or
-    the newest. Raise UsageError if no job has that name, or several do.
+    A series without a turn means its newest turn that has `ended`, or else the running turn, or else the newest.
     """
     shown = {job_id: job for job_id, job in jobs.items() if not job.document.census}
-    exact = shown.get(named)
-    if exact is not None:
-        return exact
-    if (turns := _series(shown, named)) is not None:
-        return _turn(turns, named, peer, ended=ended)
-    found = [
-        job for job_id, job in shown.items() if named and job_id.removeprefix(_JOB).startswith(named.removeprefix(_JOB))
-    ]
+    if named in shown:
+        return shown[named]
+    beginning, slash, number = named.partition("/")
+    series: dict[str, dict[int, AnyJob]] = {}
+    for job in shown.values():
+        turn = job.document.turn if beginning.removeprefix("series-") else None
+        if turn is not None and turn.series.startswith((beginning, f"series-{beginning}")):
+            series.setdefault(turn.series, {})[turn.number] = job
+    only = next(iter(series.values())) if len(series) == 1 else None
+    turns = series.get(beginning) or series.get(f"series-{beginning}") or only
+    if turns is not None and not slash:
+        return turns[max([number for number, job in turns.items() if job.ledger.finished is ended] or turns)]
+    if turns is not None:
+        if not re.fullmatch(r"[1-9]\d{0,17}", number):
+            raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
+        wanted = int(number) - 1
+        if wanted in turns:
+            return turns[wanted]
+        kept = "is no longer kept: of a series a peer keeps the last two turns"
+        why = "has not begun" if wanted > max(turns) else kept
+        there = " and ".join(f"turn {number + 1}" for number in sorted(turns))
+        raise UsageError(f"turn {number} of {beginning:.80} {why}; {peer} has {there}")
+    begins = named.removeprefix("job-")
+    found = [job for job_id, job in shown.items() if named and job_id.removeprefix("job-").startswith(begins)]
     if len(found) != 1:
         why = "knows several jobs of that name" if found else "does not know the job"
         raise UsageError(f"{peer} {why}: {named!r:.80}: `p2pclust jobs` lists what it knows")
     return found[0]
-
-
-def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
-    """Return the turns of the only series with that beginning, by number from 0; None if no series has it."""
-    beginning = named.partition("/")[0]
-    if not beginning.removeprefix(_SERIES):
-        return None
-    found: dict[str, dict[int, AnyJob]] = {}
-    for job in shown.values():
-        turn = job.document.turn
-        if turn is not None and turn.series.startswith((beginning, _SERIES + beginning)):
-            found.setdefault(turn.series, {})[turn.number] = job
-    only = next(iter(found.values())) if len(found) == 1 else None
-    return found.get(beginning) or found.get(_SERIES + beginning) or only
-
-
-def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:
-    series, slash, number = named.partition("/")
-    if not slash:
-        candidates = [number for number, job in turns.items() if job.ledger.finished is ended]
-        return turns[max(candidates or turns)]
-    if not re.fullmatch(r"[1-9]\d{0,17}", number):
-        raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
-    wanted = int(number) - 1
-    if wanted in turns:
-        return turns[wanted]
-    why = "has not begun" if wanted > max(turns) else "is no longer kept: of a series a peer keeps the last two turns"
-    there = " and ".join(f"turn {number + 1}" for number in sorted(turns))
-    raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {there}")

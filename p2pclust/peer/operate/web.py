@@ -27,8 +27,6 @@ class Web:
 
     Requests that are too long, too slow or too many are dropped, so that they cannot keep the peer busy. A request for
     another host name is refused, so that a page of another site in a user's browser cannot read the peer's pages.
-
-    Raise UsageError if the address, ``HOST:PORT``, cannot be listened on.
     """
 
     def __init__(self, address: str, pages: Mapping[str, Answer], loop: asyncio.AbstractEventLoop) -> None:
@@ -43,19 +41,15 @@ class Web:
             raise UsageError(f"metrics: cannot listen on {address} ({what}): choose another port") from None
         self.address = address
         self._open: dict[asyncio.StreamWriter, None] = {}
-        self._server: asyncio.Server | None = None
-        self._starting = loop.create_task(self._start())
-
-    async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=_MAX_REQUEST)
+        self._serving = loop.create_task(asyncio.start_server(self._serve, sock=self._socket, limit=_MAX_REQUEST))
 
     def close(self) -> None:
         """Stop listening. Closing twice does nothing."""
-        self._starting.cancel()
+        self._serving.cancel()
         for writer in self._open:
             writer.transport.abort()
-        if self._server is not None:
-            self._server.close()
+        if self._serving.done() and not self._serving.cancelled() and self._serving.exception() is None:
+            self._serving.result().close()
         self._socket.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +84,7 @@ class Web:
 
 
 def names_this_host(host: str, own: str) -> bool:
-    """Return whether a request's ``Host`` is one that a page of another site cannot have: a number, or this host's name.
+    """Return whether a request's ``Host`` is a number, or this host's name.
 
     Another site can let its own name lead here, and so have its page read ours; it cannot do that with a number.
 

@@ -1,7 +1,6 @@
 """The allow-list of a running peer: the signed fleet roster in force, without expired keys.
 
-The shell's half of `p2pclust.peer.core.enrolment`. It verifies rosters, hands them to links and signer, and removes
-peers whose keys have expired. Nothing else in a peer reads the wall clock.
+The shell's half of `p2pclust.peer.core.enrolment`. Nothing else in a peer reads the wall clock.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,10 +39,7 @@ def _wall() -> float:
 
 
 def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle, AllowList]:
-    """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store, which gets the newest.
-
-    Raise UsageError if a file cannot be used; FleetError if this device is no longer on the newest roster.
-    """
+    """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store, which gets the newest."""
     bundle = load_bundle(config["bundle"])
     # The process that checked the configuration has verified it; that of the store was verified on arrival.
     roster = newest_roster(bundle, config["bundle"], config.get("roster") or None, verified=True)
@@ -76,23 +73,22 @@ def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
         raise FleetError(f"the key of {name} expired on {entry.expires}: `p2pclust keys rotate {name}` makes a new one")
 
 
+@dataclass(eq=False)
 class AllowList:
     """The roster in force at one peer: as signed, with expired entries. `wall` returns the seconds since 1970."""
 
-    def __init__(
-        self, bundle: Bundle, roster: Roster, watch: Watch, loop: asyncio.AbstractEventLoop,
-        wall: Callable[[], float] = _wall, *, insecure: bool = False,
-    ) -> None:  # fmt: skip
-        self._bundle = bundle
-        self.roster = roster
-        self._watch = watch
-        self._loop = loop
-        self._wall = wall
-        self._insecure = insecure
-        self.admitted = roster.valid_at(wall())
+    bundle: Bundle
+    roster: Roster
+    watch: Watch
+    loop: asyncio.AbstractEventLoop
+    wall: Callable[[], float] = _wall
+    insecure: bool = False
+    #: Peers that tried to connect with keys of an earlier roster, since the one in force came.
+    outdated: dict[str, None] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.admitted = self.roster.valid_at(self.wall())
         self._former: dict[bytes, str] = {}  # keys of earlier rosters
-        #: Peers that tried to connect with keys of an earlier roster, since the one in force came.
-        self.outdated: dict[str, None] = {}
         self._reported: dict[bytes, None] = {}
         self._warned: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -101,7 +97,6 @@ class AllowList:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The fingerprint of every admitted peer's key."""
         return _keys(self.admitted)
 
     def fleet_rosters(self, rows: Mapping[str, bytes]) -> tuple[list[FleetRoster], bytes]:
@@ -109,7 +104,7 @@ class AllowList:
 
         They were verified when they came.
         """
-        if self._insecure:
+        if self.insecure:
             return [], b""
         now = self.roster.to_bytes()
         held = [now, *(data for data in fleet_rosters(rows) if data != now)]
@@ -121,39 +116,37 @@ class AllowList:
         self._look()
 
     def close(self) -> None:
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
-        """Perform an effect that concerns rosters."""
         match effect:
             case CheckRoster():
                 event = self._check(effect.source, effect.data)
-                self._loop.call_soon(self._shell.step, event)  # not within the present step
+                self.loop.call_soon(self._shell.step, event)  # not within the present step
             case SendRoster():
                 kept = self._shell.store.row(TABLE, effect.digest.hex()) if effect.digest else None
                 data = kept or self.roster.to_bytes()
                 parts = tuple(data[i : i + MAX_FRAME_BYTES] for i in range(0, len(data), MAX_FRAME_BYTES))
-                self._shell.perform(Send(effect.to, RosterCopy(parts), True, effect.via))
+                self._shell.performer.perform(Send(effect.to, RosterCopy(parts), True, effect.via))
             case TakeRoster():
                 self._take(parse(effect.data))
 
     def _check(self, source: str, data: bytes) -> RosterRead:
         try:
-            read = signed_by(data, self._bundle.fleet_public)
+            read = signed_by(data, self.bundle.fleet_public)
         except ValueError as error:
             return RosterRead(source, b"", False, reason=str(error))
-        devices = None if self._insecure else _fleet_roster(read).devices
+        devices = None if self.insecure else _fleet_roster(read).devices
         return RosterRead(
-            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=devices
+            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self.wall())), devices=devices
         )
 
     def _take(self, roster: Roster) -> None:
         for entry in self.roster.peers:
             if entry.curve_public not in roster.by_key:
                 self._former[entry.curve_public] = entry.name
-                self._watch("revoked", {"member": entry.name, "key": fingerprint(entry.curve_public)})
+                self.watch("revoked", {"member": entry.name, "key": fingerprint(entry.curve_public)})
         self.roster = roster
         self._reported.clear()
         self.outdated.clear()
@@ -161,21 +154,18 @@ class AllowList:
         self._check_own()
 
     def _admit(self) -> None:
-        self.admitted = self.roster.valid_at(self._wall())
+        self.admitted = self.roster.valid_at(self.wall())
         for follower in self._followers:
             follower(self.admitted)
 
     def _check_own(self) -> None:
         try:
-            check_own(self._bundle, self.roster, self._wall())
+            check_own(self.bundle, self.roster, self.wall())
         except FleetError as error:
             self._shell.failed(error)
 
     def take(self, data: bytes) -> bool:
-        """Take a roster that a person provides; return whether it was newer than the one in force.
-
-        Raise UsageError if the fleet did not sign it.
-        """
+        """Take a roster that a person provides, if the fleet signed it; return whether it was newer than ours."""
         event, before = self._check("", data), self.roster.serial
         if not event.valid:
             raise UsageError(f"this is not a roster of this fleet: {event.reason}")
@@ -188,12 +178,12 @@ class AllowList:
         try:
             if not self.take(newest_roster(load_bundle(bundle), bundle, file).to_bytes()):
                 hint = {} if file else {"hint": "no roster file is configured (roster = ...): only the bundle was read"}
-                self._watch("roster-unchanged", {"serial": self.roster.serial, **hint})
+                self.watch("roster-unchanged", {"serial": self.roster.serial, **hint})
         except UsageError as error:
-            self._watch("roster-refused", {"peer": "this device", "reason": str(error)})
+            self.watch("roster-refused", {"peer": "this device", "reason": str(error)})
 
     def _look(self) -> None:
-        now = self._wall()
+        now = self.wall()
         over = tuple(peer.name for peer in self.admitted.peers if peer.expires_at <= now)
         if over:
             self._admit()
@@ -204,9 +194,9 @@ class AllowList:
             if near and now - self._warned.get(peer.name, float("-inf")) >= _DAY_S:
                 self._warned[peer.name] = now
                 hint = f"`p2pclust keys rotate {peer.name}` makes a new key"
-                self._watch("expires-soon", {"member": peer.name, "last_day": peer.expires, "hint": hint})
+                self.watch("expires-soon", {"member": peer.name, "last_day": peer.expires, "hint": hint})
         ends = min((peer.expires_at for peer in self.admitted.peers), default=float("inf"))
-        self._timer = self._loop.call_later(min(_LOOK_S, max(0.0, ends - now)), self._look)
+        self._timer = self.loop.call_later(min(_LOOK_S, max(0.0, ends - now)), self._look)
 
     def stranger(self, curve_public: bytes) -> None:
         """Report a key that was refused: each one once, and not more than `_MOST_STRANGERS`."""
@@ -216,19 +206,17 @@ class AllowList:
         entry = self.roster.by_key.get(curve_public)
         key = fingerprint(curve_public)
         if entry is not None and entry.role != PEER:
-            self._watch(
+            self.watch(
                 "refused-operator", {"member": entry.name, "key": key, "hint": "operators ask at the control address"}
             )
         elif entry is not None:
-            self._watch("refused-expired", {"member": entry.name, "key": key, "last_day": entry.expires})
+            self.watch("refused-expired", {"member": entry.name, "key": key, "last_day": entry.expires})
         elif curve_public in self._former:
             self.outdated[self._former[curve_public]] = None
-            self._watch("refused-revoked", {"member": self._former[curve_public], "key": key})
+            self.watch("refused-revoked", {"member": self._former[curve_public], "key": key})
         else:
             hint = f"it is not on fleet roster {self.roster.serial}"
-            self._watch(
-                "refused-stranger", {"key": curve_public.decode("ascii", "replace"), "print": key, "hint": hint}
-            )
+            self.watch("refused-stranger", {"key": curve_public.decode("ascii", "replace"), "print": key, "hint": hint})
 
 
 def _fleet_roster(roster: Roster) -> FleetRoster:

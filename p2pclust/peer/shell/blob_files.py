@@ -1,9 +1,8 @@
 """Blobs on disk: one file for each, named by the digest, that grows by one record for each chunk that arrives.
 
-A chunk is written and not synced: if a crash loses it, it is fetched again. A blob is synced once, by
-:meth:`BlobFiles.sync`, after all of it was hashed and before the peer announces it; a row that names it is written even
-later. So a row that was synced never names a blob that was not. Rows of the store would not do: a synced row for each chunk
-keeps the event loop busy, and rows that are not synced would defeat the check for lost commits (``wal.py``).
+A chunk is written and not synced: if a crash loses it, it is fetched again. A blob is synced once, after all of it was
+hashed and before the peer announces it; a row that names it is written even later. Rows of the store would not do: a
+synced row for each chunk keeps the event loop busy, and unsynced rows would defeat the check for lost commits.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import os
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from p2pclust.peer.shell.disk import failing, write_all
+from p2pclust.peer.shell.disk import failing, opened, write_all
 from p2pclust.tools.files import make_folder, sync
 
 #: Before each chunk: its index, the number of chunks of the blob, the number of bytes that follow.
@@ -45,10 +44,9 @@ class _Blob:
 
 
 class BlobFiles:
-    """The blobs of one peer. Safe to use from the event loop and the worker thread.
+    """The blobs of one peer, with those of an earlier run. Safe to use from the event loop and the worker thread.
 
-    Blobs of an earlier run are found again, except for partial records. Raise FleetError if the disk is full or fails; every
-    method that reads or writes the disk does that.
+    Every method that reads or writes the disk raises FleetError if it is full or fails.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -86,19 +84,13 @@ class BlobFiles:
             blob = self._blobs.setdefault(digest, _Blob())
             if index in blob.places:
                 return
-            fd = os.open(self._path(digest), os.O_WRONLY | os.O_CREAT, 0o600)
-            try:
+            with opened(self._path(digest), os.O_WRONLY | os.O_CREAT) as fd:
                 write_all(fd, _RECORD.pack(index, n_chunks, len(data)) + data, blob.end)
-            finally:
-                os.close(fd)
             blob.add(index, n_chunks, len(data))
             blob.synced = False
 
     def store(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
-        """Write a whole blob, unless it is present; it is on disk when this returns.
-
-        The data are sliced chunk by chunk, because they may be read from another blob.
-        """
+        """Write a whole blob, unless it is present; it is on disk when this returns."""
         with self._lock:
             if digest in self._blobs and self._blobs[digest].whole and self._blobs[digest].synced:
                 return
@@ -106,15 +98,12 @@ class BlobFiles:
             path, made = self._path(digest), _Blob()
             unfinished = path.with_suffix(_UNFINISHED)
             n_chunks = -(-len(data) // chunk_bytes)
-            fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
+            with opened(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
                 for index in range(n_chunks):
                     chunk = data[index * chunk_bytes : (index + 1) * chunk_bytes]
                     write_all(fd, _RECORD.pack(index, n_chunks, len(chunk)) + chunk, made.end)
                     made.add(index, n_chunks, len(chunk))
                 os.fsync(fd)
-            finally:
-                os.close(fd)
             with self._lock:  # the event loop may be writing chunks of the same blob
                 os.replace(unfinished, path)
                 self._blobs[digest] = made
@@ -158,22 +147,18 @@ class BlobFiles:
 
     @contextmanager
     def _opened(self, digest: bytes) -> Iterator[tuple[int, dict[int, tuple[int, int]]]]:
-        with self._lock:
-            blob = self._blobs.get(digest)
-            places = {} if blob is None else blob.places
-            fd = os.open(self._path(digest), os.O_RDONLY) if places else -1
-        try:
+        with ExitStack() as stack:
+            with self._lock:
+                blob = self._blobs.get(digest)
+                places = {} if blob is None else blob.places
+                fd = stack.enter_context(opened(self._path(digest), os.O_RDONLY)) if places else -1
             yield fd, places
-        finally:
-            if fd >= 0:
-                os.close(fd)
 
 
 def _found(path: Path) -> _Blob:
     """Find the records of an existing file, and truncate it after the last whole one."""
     blob, size = _Blob(), path.stat().st_size
-    fd = os.open(path, os.O_RDWR)
-    try:
+    with opened(path, os.O_RDWR) as fd:
         while blob.end + _RECORD.size < size:
             index, n_chunks, length = _RECORD.unpack(os.pread(fd, _RECORD.size, blob.end))
             # A power cut may leave zeros where a record was begun.
@@ -181,6 +166,4 @@ def _found(path: Path) -> _Blob:
                 break
             blob.add(index, n_chunks, length)
         os.ftruncate(fd, blob.end)
-    finally:
-        os.close(fd)
     return blob

@@ -1,8 +1,7 @@
 """The worker: one thread that computes, so that the event loop can answer probes meanwhile.
 
 Waking up the thread, and the loop again, costs more than a small task. So a task is done on the loop if the last one of its
-kind took little processor time, and if the protocols of its job cannot make the next one much longer. Tasks are done one
-after another in either place: the thread has none while the loop does one.
+kind took little processor time, and if the protocols of its job cannot make the next one much longer.
 """
 
 from __future__ import annotations
@@ -74,12 +73,10 @@ class DataStatus:
 class Worker:
     """Runs tasks one after another.
 
-    `load` reads this peer's rows, in the worker's thread before the first task, so that the peer answers others meanwhile.
-    If it fails, it is called again before the first task of another job. `done` and `failed` are called on the loop with
-    each result, and with an unexpected exception. `share` is of one processor: after each task the worker sleeps, so that a
-    task takes its processor time divided by this. `secrets` are those of this life of the peer, for secure sums; `floor` is
-    what the device asks of every job. `deaths` says in which tasks earlier processes of this device died; the worker closes
-    it.
+    `load` reads this peer's rows, in the worker's thread before the first task; if it fails, it is called again before the
+    first task of another job. `done` and `failed` are called on the loop with each result, and with an unexpected exception.
+    `share` is of one processor: after each task the worker sleeps. `secrets` are those of this life of the peer; `floor` is
+    what the device asks of every job. `deaths` says in which tasks earlier processes died; the worker closes it.
     """
 
     def __init__(
@@ -113,7 +110,6 @@ class Worker:
         self._thread.start()
 
     def submit(self, effect: Compute) -> None:
-        """Queue a task."""
         reads_disk = isinstance(effect.task, StateTask) and effect.task.state.payload is None
         short = self._short.get(_kind(effect.token), 0) > 0 and not reads_disk
         if self._in_thread or not short or self.slowness > self._share:
@@ -124,11 +120,7 @@ class Worker:
             self._loop.call_soon(self._do_here)
 
     def reload(self) -> None:
-        """Read the rows again, after the queued tasks.
-
-        Call this only while all jobs of this peer are finished: a contribution is a function of the state and the rows,
-        and all rounds of a job must use the same rows.
-        """
+        """Read the rows again, after the queued tasks; only while all jobs are finished: each uses the same rows."""
         self._put(self._read)
 
     def replace(self, X: NDArray[np.float64]) -> None:

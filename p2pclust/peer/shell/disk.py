@@ -64,6 +64,16 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
 
 
 @contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """Open a file, which is for this user only if it is new, and close it afterwards."""
+    fd = os.open(path, flags, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
 def failing(path: Path) -> Iterator[None]:
     """Turn the error of a failing disk into that of `failure`."""
     try:

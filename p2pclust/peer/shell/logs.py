@@ -1,7 +1,4 @@
-"""A peer's log: one line for each event, for people or for programs.
-
-`docs/logs.md` has the meaning of each word and what to do about it; a test keeps that page complete.
-"""
+"""A peer's log: one line for each event, for people or for programs. `docs/logs.md` has the meaning of each word."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -50,6 +48,7 @@ _SELDOM_S: Final[Mapping[str, float]] = {
 }  # fmt: skip
 
 
+@dataclass(eq=False)
 class Log:
     """Writes one line for each event to a descriptor; levels below `level` are left out.
 
@@ -63,57 +62,53 @@ class Log:
     '2026-01-02T03:04:05.000+00:00 meter-01 elected job=ab12 reason="two words"'
     """
 
-    def __init__(
-        self, peer: str, form: Literal["text", "json"] = "text", level: str = "info", fd: int = 2,
-        clock: Callable[[], datetime] = lambda: datetime.now().astimezone(),
-    ) -> None:  # fmt: skip
-        self._peer = peer
-        self._form = form
-        self._least = LEVELS.index(level)
-        self._fd = fd
-        self._clock = clock
-        self.lost = 0  # lines that could not be written
-        self._last: dict[tuple[str, str], datetime] = {}  # the last line on a sender, for words that are limited
-        self._unsaid: dict[tuple[str, str], int] = {}  # lines left out since
+    peer: str
+    form: Literal["text", "json"] = "text"
+    level: str = "info"
+    fd: int = 2
+    clock: Callable[[], datetime] = lambda: datetime.now().astimezone()
+    #: For words that are limited, by word and sender: when a line was written, and how many were left out since.
+    _seldom: dict[tuple[str, str], tuple[datetime | None, int]] = field(default_factory=dict, init=False)
+    lost: int = field(default=0, init=False)  # lines that could not be written
 
     def tell(self, verb: str, fields: Mapping[str, Any]) -> None:
         """Write a line, if its level is high enough; a line that cannot be written does not end the peer.
 
-        Words that a sender can cause with each message are limited to one line a minute for that sender; `unsaid` is the
-        number of lines left out since the last one.
+        Words that a sender can cause with each message are limited to one line a minute; `unsaid` counts the lines left out.
         """
-        if LEVELS.index(LEVEL_OF.get(verb, "info")) < self._least:
+        if LEVELS.index(LEVEL_OF.get(verb, "info")) < LEVELS.index(self.level):
             return
         if verb in _SELDOM_S:
             who = (verb, str(fields.get("from", fields.get("peer", ""))))
-            now = self._clock()
-            if who in self._last and 0 <= (now - self._last[who]).total_seconds() < _SELDOM_S[verb]:
-                self._unsaid[who] = self._unsaid.get(who, 0) + 1
+            now = self.clock()
+            last, unsaid = self._seldom.get(who, (None, 0))
+            if last is not None and 0 <= (now - last).total_seconds() < _SELDOM_S[verb]:
+                self._seldom[who] = (last, unsaid + 1)
                 return
-            self._last[who] = now
-            if unsaid := self._unsaid.pop(who, 0):
+            self._seldom[who] = (now, 0)
+            if unsaid:
                 fields = {**fields, "unsaid": unsaid}
         lines = [self.line("lines-lost", {"lines": self.lost})] if self.lost else []
         data = "".join(line + "\n" for line in (*lines, self.line(verb, fields))).encode("utf-8", "replace")
         try:
             while data:
-                data = data[os.write(self._fd, data) :]
+                data = data[os.write(self.fd, data) :]
         except OSError:
             self.lost += 1
         else:
             self.lost = 0
 
     def line(self, verb: str, fields: Mapping[str, Any]) -> str:
-        time = self._clock().isoformat(timespec="milliseconds")
-        if self._form == "json":
+        time = self.clock().isoformat(timespec="milliseconds")
+        if self.form == "json":
             level = LEVEL_OF.get(verb, "info")
-            whole = {"time": time, "peer": self._peer, "level": level, "verb": verb, "fields": dict(fields)}
+            whole = {"time": time, "peer": self.peer, "level": level, "verb": verb, "fields": dict(fields)}
             try:
                 return json.dumps(whole, default=plain, allow_nan=False)
             except ValueError:  # JSON knows neither NaN nor infinity
                 return json.dumps(_finite(whole), default=plain)
         words = [f"{key}={_word(value)}" for key, value in fields.items()]
-        return " ".join([time, self._peer, verb, *words])
+        return " ".join([time, self.peer, verb, *words])
 
 
 def _word(value: Any) -> str:

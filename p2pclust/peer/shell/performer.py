@@ -1,15 +1,13 @@
 """Performs a core's effects and reads its messages: the one way for real peers and for simulated ones.
 
-It has no socket, file, clock or loop of its own. Effects are performed in order. Successive rows are one write, which is on
-disk before the next effect, so that no message leaves before what it promises is stored. The shell gives a performer its
-links, store and worker; the simulator gives it simulated ones, so the order that is checked there is the order of the
-shipped code.
+Effects are performed in order. Successive rows are one write, which is on disk before the next effect, so that no message
+leaves before what it promises is stored. It has no socket, file, clock or loop of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from p2pclust.errors import WireError
@@ -70,12 +68,6 @@ class Signatures(Protocol):
     def fact_valid(self, fact: Fact) -> bool: ...
 
 
-class Rosters(Protocol):
-    """The fleet rosters of a peer."""
-
-    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None: ...
-
-
 class Agent(Protocol):
     """Whatever runs the core; see `Shell`."""
 
@@ -88,23 +80,21 @@ class Agent(Protocol):
         """An effect other than a row is about to be performed; what comes before it is on disk."""
 
 
+@dataclass(eq=False)
 class Performer:
     """Performs the effects of one peer, named `me`."""
 
-    def __init__(
-        self, me: str, store: RowStore, links: Outbox, worker: Tasks, signer: Signatures, rosters: Rosters, agent: Agent,
-        *, encode: Callable[[Message], list[bytes]] = encode, decode: Callable[[Sequence[bytes]], Message] = decode,
-    ) -> None:  # fmt: skip
-        self._me = me
-        self._store = store
-        self._links = links
-        self._worker = worker
-        self._signer = signer
-        self._rosters = rosters
-        self._agent = agent
-        self._encode = encode
-        self._decode = decode
-        self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
+    me: str
+    store: RowStore
+    links: Outbox
+    worker: Tasks
+    signer: Signatures
+    on_roster: Callable[[CheckRoster | TakeRoster | SendRoster], None]  # performs what concerns fleet rosters
+    agent: Agent
+    encode: Callable[[Message], list[bytes]] = encode
+    decode: Callable[[Sequence[bytes]], Message] = decode
+    #: The last message that was sent, and its frames: a state is sent to all peers in one and the same message.
+    _encoded: tuple[Message | None, list[bytes]] = field(default=(None, []), init=False)
 
     def perform_all(self, of_step: Iterable[Effect]) -> None:
         """Perform the effects of one step, in order; each is read after the one before it was performed."""
@@ -116,43 +106,39 @@ class Performer:
                 sync = sync or effect.sync
                 continue
             if rows:
-                self._store.write(rows, sync=sync)
+                self.store.write(rows, sync=sync)
                 rows, sync = [], False
-            self._agent.before(effect)
+            self.agent.before(effect)
             if type(effect) is Send:  # most are
                 self._send(effect)
             else:
                 self.perform(effect)
         if rows:
-            self._store.write(rows, sync=sync)
+            self.store.write(rows, sync=sync)
 
     def arrived(self, source: str, frames: list[bytes]) -> Arrived:
-        """Return the event of a message that came from the neighbour `source`, perhaps relayed.
-
-        Raise WireError if it is malformed, or relayed without a valid signature.
-        """
-        message = self._decode(frames)
-        if not (isinstance(message, Relay) and message.target == self._me):
+        """Return the event of a message that came from a neighbour, perhaps relayed, or raise WireError."""
+        message = self.decode(frames)
+        if not (isinstance(message, Relay) and message.target == self.me):
             return Arrived(source, self._genuine(source, message))
-        inner = self._decode(message.inner)
-        if isinstance(inner, Relay) or not self._signer.valid(message):
+        inner = self.decode(message.inner)
+        if isinstance(inner, Relay) or not self.signer.valid(message):
             raise WireError("relayed message without a valid signature")
         return Arrived(message.origin, self._genuine(message.origin, inner), via=source)
 
     def _genuine(self, source: str, message: Message) -> Message:
         """Return the message; of facts, only those before the first that its owner did not sign.
 
-        What follows a forged fact goes too: a peer that took it would no longer ask for what is missing. Facts that are
-        not newer than those the core holds are not checked, because it does not take them.
+        What follows a forged fact goes too: a peer that took it would no longer ask for what is missing.
         """
-        if not isinstance(message, FactDelta) or not self._signer.signs_facts:
+        if not isinstance(message, FactDelta) or not self.signer.signs_facts:
             return message
         for number, fact in enumerate(facts_of(message)):
-            known = self._signer.enrolled(fact.owner)
-            if fact.version <= self._agent.held(fact.owner, fact.key) or (known and self._signer.fact_valid(fact)):
-                continue
+            known = self.signer.enrolled(fact.owner)
+            if fact.version <= self.agent.held(fact.owner, fact.key) or (known and self.signer.fact_valid(fact)):
+                continue  # the core takes no fact that is not newer than its own
             # Otherwise the sender has another roster, in which the owner may have another key.
-            if known and not self._agent.excuses(source, message.serial):
+            if known and not self.agent.excuses(source, message.serial):
                 reason = "the signature is not its owner's" if fact.signature else "it is not signed"
                 self.perform_all([ForgedFact(source, fact.owner, fact.key[:_SHOWN], reason)])
             return replace(
@@ -167,40 +153,40 @@ class Performer:
             case Send():
                 self._send(effect)
             case Report():
-                self._agent.report(effect)
+                self.agent.report(effect)
             case Compute():
-                self._worker.submit(effect)
+                self.worker.submit(effect)
             case effects.Reload():
-                self._worker.reload()
+                self.worker.reload()
             case effects.CheckLink():
-                self._agent.check_link(effect.peer)
+                self.agent.check_link(effect.peer)
             case effects.Connect():
-                self._links.connect(effect.peer, effect.address)
+                self.links.connect(effect.peer, effect.address)
             case effects.Disconnect():
-                self._links.disconnect(effect.peer)
+                self.links.disconnect(effect.peer)
             case effects.StoreChunk():
-                self._store.blobs.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
+                self.store.blobs.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
             case effects.SendChunk():
-                data = self._store.blobs.chunk(effect.digest, effect.index)
+                data = self.store.blobs.chunk(effect.digest, effect.index)
                 chunk = None if data is None else BlobChunk(effect.digest, effect.index, (data,))
                 self._send(Send(effect.to, chunk or BlobMissing(effect.digest), bulk=chunk is not None))
             case effects.DropBlob():
-                self._store.blobs.drop(effect.digest)
+                self.store.blobs.drop(effect.digest)
             case _:
                 assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
-                self._rosters.perform(effect)
+                self.on_roster(effect)
 
     def _send(self, effect: Send) -> None:
-        if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
+        if effect.message is not self._encoded[0]:
             message = effect.message
-            if isinstance(message, FactDelta) and message.owner == self._me and self._signer.signs_facts:
-                message = replace(message, signatures=tuple(self._signer.sign_fact(fact) for fact in facts_of(message)))
-            self._encoded = (effect.message, self._encode(message))
+            if isinstance(message, FactDelta) and message.owner == self.me and self.signer.signs_facts:
+                message = replace(message, signatures=tuple(self.signer.sign_fact(fact) for fact in facts_of(message)))
+            self._encoded = (effect.message, self.encode(message))
         frames = self._encoded[1]
         lane = Lane.BULK if effect.bulk else Lane.CONTROL
         if not effect.via:
-            self._links.send(effect.to, frames, lane)
+            self.links.send(effect.to, frames, lane)
             return
-        carried = self._encode(Relay(self._me, effect.to, self._signer.sign(effect.to, frames), tuple(frames)))
+        carried = self.encode(Relay(self.me, effect.to, self.signer.sign(effect.to, frames), tuple(frames)))
         for name in effect.via:
-            self._links.send(name, carried, lane)
+            self.links.send(name, carried, lane)

@@ -1,7 +1,6 @@
-"""The ledger of a device's jobs, a file in its state directory or beside its data.
+"""The ledger of a device's jobs, a file that outlives jobs, restarts and the store's rows.
 
-It outlives jobs, restarts and the store's rows. The worker's thread reads and writes it, before a job that counts gets
-anything from this device.
+The worker's thread reads and writes it, before a job that counts gets anything from this device.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -30,25 +30,28 @@ def _today() -> int:
     return (datetime.now(UTC).date() - _EPOCH).days
 
 
+@dataclass(eq=False)
 class PrivacyFile:
     """The ledger of one device, whose file several peers over the same rows share.
 
-    `budget` says what private jobs may take; by default everything is reserved, and nothing refused. `jobs` says in how many
-    jobs the device takes part, and `fixed` whether it refuses sets of peers that could be subtracted from those of its last
-    jobs. `cohort` is the device's own. `today` returns a day of the wall clock, which may leap; `elapsed_s` seconds of a
-    clock that only runs. `store` reads and writes a row of the peer's store, which says how far the ledger has come.
+    `budget` says what private jobs may take; by default everything is reserved, and nothing refused. `fixed` says whether
+    the device refuses sets of peers that could be subtracted from those of its last jobs. `today` returns a day of the wall
+    clock, which may leap; `elapsed_s` seconds of a clock that only runs. `store` reads and writes the ledger's mark.
     """
 
-    def __init__(
-        self, path: Path, *, peer: str = "", budget: Budget | None = None, jobs: MostJobs | None = None, fixed: bool = False,
-        cohort: int = 0, today: Callable[[], int] = _today, elapsed_s: Callable[[], float] = time.monotonic,
-        store: tuple[Callable[[], bytes | None], Callable[[bytes], None]] = (lambda: None, lambda data: None),
-    ) -> None:  # fmt: skip
-        self._path, self._peer = path, peer
-        self._budget, self._jobs, self._fixed, self._cohort = budget, jobs, fixed, cohort
-        self._today, self._elapsed_s = today, elapsed_s
-        self._began = (today(), elapsed_s())
-        self._read_mark, self._write_mark = store
+    path: Path
+    _: KW_ONLY
+    peer: str = ""
+    budget: Budget | None = None
+    jobs: MostJobs | None = None
+    fixed: bool = False
+    cohort: int = 0
+    today: Callable[[], int] = _today
+    elapsed_s: Callable[[], float] = time.monotonic
+    store: tuple[Callable[[], bytes | None], Callable[[bytes], None]] = (lambda: None, lambda data: None)
+
+    def __post_init__(self) -> None:
+        self._began = (self.today(), self.elapsed_s())
 
     def reserve(
         self, job: str, mu_squared: float, cohort: int = 0, sets: Callable[[], Sequence[PeerSet]] = tuple
@@ -58,7 +61,7 @@ class PrivacyFile:
         `mu_squared` is what the job takes of a privacy budget, 0 without noise; `cohort` is the job's. `sets` returns the
         sets of peers whose sums may be revealed with what this device is about to send.
         """
-        if not (mu_squared or self._jobs or self._fixed):
+        if not (mu_squared or self.jobs or self.fixed):
             return ""
         try:
             return self._reserve(job, mu_squared, cohort, sets)
@@ -67,37 +70,32 @@ class PrivacyFile:
 
     def _reserve(self, job: str, mu_squared: float, cohort: int, sets: Callable[[], Sequence[PeerSet]]) -> str:
         # The file itself is replaced, so a second one is locked, against other peers with the same ledger.
-        lock = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(lock, "wb"):
             exclusive_lock(lock, wait=True)
-            ledger = PrivacyLedger.decode(self._path.read_bytes()) if self._path.exists() else PrivacyLedger()
-            data = self._read_mark()
+            ledger = PrivacyLedger.decode(self.path.read_bytes()) if self.path.exists() else PrivacyLedger()
+            data = self.store[0]()
             known = LedgerMark() if data is None else LedgerMark.decode(data)
             if ledger.mark.below(known):
                 return _OLDER
-            found = tuple(sets()) if self._fixed and not mu_squared else ()
-            if refusal := self._problem_with(ledger, job, mu_squared, max(cohort, self._cohort), found):
+            found = tuple(sets()) if self.fixed and not mu_squared else ()
+            # While the peer runs, no leap of the wall clock moves the end of a window ahead of time. Reservations have the
+            # wall clock's day, and never an earlier one than before, so that a clock that was set back frees nothing.
+            began, at_s = self._began
+            day = min(self.today(), began + int((self.elapsed_s() - at_s) // _DAY_S) + 1)
+            refusal = ledger.elsewhere(job, self.peer)
+            if self.jobs is not None:
+                refusal = refusal or ledger.too_many(job, day, self.jobs)
+            if self.budget is not None and mu_squared:
+                refusal = refusal or ledger.refusal(job, mu_squared, day, self.budget)
+            if refusal := refusal or ledger.exposes(found, max(cohort, self.cohort)):
                 return refusal
-            after = ledger.with_job(job, mu_squared, max(self._today(), ledger.mark.day), self._peer)
+            after = ledger.with_job(job, mu_squared, max(self.today(), ledger.mark.day), self.peer)
             for one in found:
                 after = after.with_set(one)
             if after != ledger:
-                with replacing(self._path, mode=0o600, durable=True) as file:
+                with replacing(self.path, mode=0o600, durable=True) as file:
                     file.write(after.encode())
         if after.mark != known:  # the file first: a ledger above the store's figure is no older one
-            self._write_mark(after.mark.encode())
+            self.store[1](after.mark.encode())
         return ""
-
-    def _problem_with(
-        self, ledger: PrivacyLedger, job: str, mu_squared: float, cohort: int, sets: Sequence[PeerSet]
-    ) -> str:  # fmt: skip
-        # While the peer runs, no leap of the wall clock moves the end of a window ahead of time. Reservations themselves
-        # have the wall clock's day, and never an earlier one than before, so that a clock that was set back frees nothing.
-        began, at_s = self._began
-        day = min(self._today(), began + int((self._elapsed_s() - at_s) // _DAY_S) + 1)
-        refusal = ledger.elsewhere(job, self._peer)
-        if self._jobs is not None:
-            refusal = refusal or ledger.too_many(job, day, self._jobs)
-        if self._budget is not None and mu_squared:
-            refusal = refusal or ledger.refusal(job, mu_squared, day, self._budget)
-        return refusal or ledger.exposes(sets, cohort)

@@ -1,14 +1,9 @@
 """The newest commits of a store, one after another in a file of a fixed size: one write and one sync for each.
 
-SQLite writes whole pages, and its log grows; a file that is overwritten in place is synced several times faster. The rows
-of a commit stay here, and in memory, until the file is full or the store is closed. Then all of them go to SQLite in one
-transaction, and the next commit overwrites the file from its start.
-
-A record is the number of its commit, the length of its rows, and their bytes, each part followed by a checksum with a key
-that the database holds: so a log never adds to another database, and what a peer sends cannot look like a record, nor make
-the search for records long. The numbers of a log's
-records follow one another, and the first follows the number in the database; records of an earlier round of the file have
-lower numbers.
+A file that is overwritten in place is synced several times faster than SQLite's. When it is full, or the store is closed,
+its rows go to SQLite in one transaction, and the next commit overwrites it from the start. A record is the number of its
+commit, the length of its rows, and their bytes, with checksums under a key that the database holds: so a log never adds to
+another database, and what a peer sends cannot look like a record. Records of an earlier round have lower numbers.
 """
 
 from __future__ import annotations
@@ -34,17 +29,12 @@ _HEAD_BYTES: Final = _HEADER.size + _CHECK_BYTES
 
 
 class Commit(NamedTuple):
-    """One commit."""
-
     number: int
     rows: tuple[Row, ...]
 
 
 class RowLog:
-    """The log of one store, under the key that its database holds.
-
-    Raises OSError if the file cannot be created or read.
-    """
+    """The log of one store, under the key that its database holds."""
 
     def __init__(self, path: Path, key: bytes, size_bytes: int = LOG_BYTES) -> None:
         self._key = key
@@ -100,14 +90,12 @@ class RowLog:
         self._at = 0
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
 
     def _check(self, data: bytes) -> bytes:
         return hashlib.blake2b(data, digest_size=_CHECK_BYTES, key=self._key).digest()
 
     def _record(self, data: bytes, place: int) -> tuple[Commit, int] | None:
-        """Return the record at a place and where the next one begins, or None if none is there."""
         head, check = data[place : place + _HEADER.size], data[place + _HEADER.size : place + _HEAD_BYTES]
         if not head.startswith(_MARK) or check != self._check(head):
             return None

@@ -1,13 +1,14 @@
 """The shell: one asyncio loop that performs the core's effects on ZeroMQ and SQLite and returns events to the core.
 
-It decides nothing: a `Performer` performs the effects. An exception from the core is a bug: the peer reports it and ends at
-once, because a peer that continued could break its promises.
+It decides nothing. An exception from the core is a bug: the peer reports it and ends at once, because a peer that
+continued could break its promises.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from p2pclust.errors import FleetError, P2PClustError, WireError
@@ -27,40 +28,38 @@ from p2pclust.transport.wire import WIRE_VERSION, OtherVersionError
 _CHECK_S = 0.5  # a connect that is neither accepted nor refused by then is inconclusive
 
 
+@dataclass(eq=False)
 class Shell:
     """Connects a core with links, store and worker. `watch` is called with the verb and fields of every report."""
 
-    def __init__(
-        self, core: Core, store: Store, signer: RosterSigner, watch: Watch, allow_list: AllowList
-    ) -> None:  # fmt: skip
-        self.core = core
-        self.store = store
-        self.signer = signer
-        self._watch = watch
+    core: Core
+    store: Store
+    signer: RosterSigner
+    watch: Watch
+    allow_list: AllowList
+    version: str = field(default="", init=False)  # of the package
+    heard: dict[str, float] = field(default_factory=dict, init=False)  # when each peer was, directly or relayed
+    #: By job: the digest of its newest state, and what that says of the job; a cache of `p2pclust.peer.operate.status`.
+    outcomes: dict[str, tuple[bytes, Any]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
-        self._wake_at = float("inf")
         self._checks: dict[asyncio.Task[None], None] = {}
         self._listeners: list[Watch] = []
-        self.heard: dict[str, float] = {}  # when each peer was last heard, directly or relayed, on the loop's clock
-        #: By job: the digest of its newest state, and what that says of the job; a cache of `p2pclust.peer.operate.status`.
-        self.outcomes: dict[str, tuple[bytes, Any]] = {}
-        self.version = ""  # of the package
-        self.began_at = self._loop.time()
         self._other_versions: dict[str, str] = {}  # reported wire versions, by peer
         #: Sees each effect before it is performed; for testbeds.
         self.before: Callable[[Effect], None] = lambda effect: None
-        self.allow_list = allow_list
         self.links: Links
         self.worker: Worker
-        self._performer: Performer
+        self.performer: Performer
+        self.began_at = self.now
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
 
     def start(self, links: Links, worker: Worker) -> None:
-        """Start the core."""
         self.links, self.worker = links, worker
         me = self.core.identity.name
-        self._performer = Performer(me, self.store, links, worker, self.signer, self.allow_list, self)
+        self.performer = Performer(me, self.store, links, worker, self.signer, self.allow_list.perform, self)
         self.step(Started())
 
     def leave(self) -> None:
@@ -70,12 +69,10 @@ class Shell:
             self.ended.set_result(None)
 
     def failed(self, error: BaseException) -> None:
-        """End now, because of this error."""
         if not self.ended.done():
             self.ended.set_result(error)
 
     def close(self) -> None:
-        """Cancel timers and tasks."""
         if self._wake is not None:
             self._wake.cancel()
         self.allow_list.close()
@@ -95,7 +92,7 @@ class Shell:
         """Check a message and hand it to the core; drop and count a malformed one."""
         self.heard[source] = self._loop.time()
         try:
-            event = self._performer.arrived(source, frames)
+            event = self.performer.arrived(source, frames)
             if event.via:
                 self.heard[event.source] = self._loop.time()
             self.step(event)
@@ -105,46 +102,40 @@ class Shell:
                 self._other_versions[source] = error.theirs
                 hint = "peers of different wire versions do not see each other: install the same release on both"
                 fields = {"member": source, "theirs": error.theirs, "ours": str(WIRE_VERSION), "hint": hint}
-                self._watch("other-version", fields)
+                self.watch("other-version", fields)
         except WireError as error:
             self.links.counters.drop("malformed")
-            self._watch("malformed", {"from": source, "reason": str(error)})
+            self.watch("malformed", {"from": source, "reason": str(error)})
 
     def step(self, event: Event) -> None:
         """Give the core one event and perform its effects."""
         if self.ended.done():
             return
         try:
-            self._performer.perform_all(self.core.step(self._loop.time(), event))
+            self.performer.perform_all(self.core.step(self._loop.time(), event))
         except Exception as error:  # noqa: BLE001 (ends the peer; see the module's docstring)
             self.failed(error)
             return
         self._plan_wake()
 
     def _plan_wake(self) -> None:
-        wake_at = self.core.wake_at
+        wake_at, planned = self.core.wake_at, self._wake
         # Most timers are postponed before they are due, the election's with every message of the aggregator. A wake-up
         # that turns out to be early costs less than moving it each time.
-        if self._wake_at <= wake_at < float("inf"):
+        if planned is not None and planned.when() <= wake_at < float("inf"):
             return
-        if self._wake is not None:
-            self._wake.cancel()
-        self._wake_at = wake_at
+        if planned is not None:
+            planned.cancel()
         self._wake = None if wake_at == float("inf") else self._loop.call_at(wake_at, self._on_wake)
 
     def _on_wake(self) -> None:
-        self._wake, self._wake_at = None, float("inf")
+        self._wake = None
         if self.core.wake_at <= self._loop.time():
             self.step(Woken())
         else:
             self._plan_wake()
 
-    def perform(self, effect: Effect) -> None:
-        """Perform one effect that is not a row."""
-        self._performer.perform(effect)
-
     def check_link(self, peer: str) -> None:
-        """Try a plain TCP connect; the core gets the result."""
 
         async def check() -> None:
             self.step(LinkChecked(peer, await self.links.refused(peer, _CHECK_S)))
@@ -165,7 +156,7 @@ class Shell:
     def report(self, effect: Report) -> None:
         """Write a report to the log and to the listeners."""
         fields = effect.fields
-        self._watch(effect.verb, fields)
+        self.watch(effect.verb, fields)
         for listener in tuple(self._listeners):
             try:
                 listener(effect.verb, fields)

@@ -1,7 +1,4 @@
-"""Signatures of what other peers pass on; alone in knowing the device's secret key for signing.
-
-Those are relayed messages, and facts if the fleet roster says that all peers sign them.
-"""
+"""Signatures of what other peers pass on: relayed messages, and facts if the fleet roster says that peers sign them."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from p2pclust.transport.signatures import fact_statement, statement, verified
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+_RELAY = b"p2pclust relay"
 _MOST_SIGNED = 2048  # signatures of own facts that are kept; a fact without one is signed again
 
 
@@ -40,16 +38,12 @@ class RosterSigner:
         self._keys = {peer.name: peer.sign_public for peer in roster.peers}
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
-        """Sign a message from this peer to `target`."""
-        return self._key().sign(self._relayed(self._bundle.name, target, frames))
+        return self._key().sign(statement(_RELAY, self._fleet_id, self._bundle.name, target, frames))
 
     def valid(self, relay: Relay) -> bool:
         """Return True if the origin signed this message, to this target, in this fleet."""
-        digest = self._relayed(relay.origin, relay.target, relay.inner)
-        return verified(self._keys.get(relay.origin, b""), relay.signature, digest)
-
-    def _relayed(self, origin: str, target: str, frames: Sequence[bytes]) -> bytes:
-        return statement(b"p2pclust relay", self._fleet_id, origin, target, frames)
+        signed = statement(_RELAY, self._fleet_id, relay.origin, relay.target, relay.inner)
+        return verified(self._keys.get(relay.origin, b""), relay.signature, signed)
 
     def sign_fact(self, fact: Fact) -> bytes:
         """Sign a fact of this peer; each version once."""
@@ -63,7 +57,6 @@ class RosterSigner:
         return signature
 
     def enrolled(self, owner: str) -> bool:
-        """Return True if that peer's key is on the roster."""
         return owner in self._keys
 
     def fact_valid(self, fact: Fact) -> bool:

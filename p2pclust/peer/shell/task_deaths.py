@@ -1,7 +1,6 @@
-"""In which tasks the process of a device died: a task that ends the process, again and again, is not begun a third time.
+"""In which tasks the process of a device died: one that ends the process, again and again, is not begun a third time.
 
-A small file in memory that is shared with the disk, written before and after each task and never synced: it outlives the
-process, and need not outlive a power cut.
+A small file in memory that is shared with the disk and never synced: it outlives the process, not a power cut.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Final
 import msgpack
 
 from p2pclust.errors import P2PClustError
+from p2pclust.peer.shell.disk import opened
 
 NAME: Final = "tasks"  # in a peer's state directory
 MOST_DEATHS: Final = 2  # so often may a process die in a task; then this device does it no longer
@@ -33,14 +33,11 @@ class TaskDeaths:
     def __init__(self, path: Path) -> None:
         self._deaths: dict[Kind, int] = {}
         self._dies = False  # whether a task has failed so that the process ends
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+        with opened(path, os.O_RDWR | os.O_CREAT) as file:
             if os.fstat(file).st_size != _FILE_BYTES:
                 os.pwrite(file, bytes(_FILE_BYTES), 0)  # now, so that no disk is full later
                 os.ftruncate(file, _FILE_BYTES)
             self._bytes = mmap.mmap(file, _FILE_BYTES)
-        finally:
-            os.close(file)
         unfinished: Kind | None = None
         try:
             size = int.from_bytes(self._bytes[:_HEADER_BYTES], "little")

@@ -1,9 +1,8 @@
 """SQLite's write-ahead log, whose format is another program's: whether commits after a damaged frame would be lost.
 
-SQLite ends the log at the first damaged frame. After a power cut that is right: only the last transaction was not synced,
-and no other peer relies on it. Damage before the last commit removes commits that others rely on. The two cases differ,
-since a frame's checksum continues the one stored in the frame before it: the frames after a damaged one can still be
-verified. Format: https://sqlite.org/fileformat2.html, section 4.
+SQLite ends the log at the first damaged frame. After a power cut that is right: only the last transaction was not synced.
+Damage before the last commit removes commits that others rely on. A frame's checksum continues the one stored in the frame
+before it, so the frames after a damaged one can still be verified. Format: https://sqlite.org/fileformat2.html, section 4.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ _SECTOR = 512  # bytes that a power cut leaves wholly written or not at all
 
 
 def lost_commits(log: bytes) -> bool:
-    """Return True if SQLite, given this log, would leave out a commit that was synced.
+    """Return True if SQLite, given this ``-wal`` file, would leave out a commit that was synced.
 
     One commit at or after the first bad frame may be a transaction that a power cut interrupted. With two, the first was
-    synced before the second began. A log that ends early looks like one that was never longer. `log` is the content of
-    the ``-wal`` file before anything is written to the database.
+    synced before the second began. A log that ends early looks like one that was never longer.
     """
     if len(log) < _HEADER.size or not any(log):  # started, but not synced
         return False

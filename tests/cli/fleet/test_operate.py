@@ -21,12 +21,13 @@ MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "h
 
 
 def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
-    return {
+    job = {
         "job": f"job-{number}", "protocol": "llf-cm", "round": 6, "phase": phase, "aggregator": "", "waits_for": [],
         "reason": "", "within": "", "series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": "",
         "secured": {}, "exposed": [], "exposed_by": [], "scaling": "minmax", "verify": "",
         **changed,
     }  # fmt: skip
+    return {"name": f"{job['series']}/{job['number'] + 1}" if job["series"] else job["job"], **job}
 
 
 class FakeClient:
@@ -200,7 +201,10 @@ def test_a_repeated_job_is_known_by_its_series(cli: Cli, client: type[FakeClient
         {"job": "job-1", "accepted": True},
     ]
     assert cli("submit", "llf-cm", "--clusters", "3", "--every", "1h").out == "series-9\n"
-    first, second = a_job(2, series="series-9", every_s=3600.0), a_job(3, series="series-9", phase="following")
+    first, second = (
+        a_job(2, series="series-9", every_s=3600.0),
+        a_job(3, name="series-9/2", series="series-9", phase="following"),
+    )
     client.jobs = [a_job(1), first, second | {"number": 1}]
     listed = cli("jobs").out
     assert "series-9/1" in listed

@@ -83,7 +83,7 @@ def test_all_are_well() -> None:
 
 def test_a_turn_of_a_series_has_the_name_that_other_commands_take() -> None:
     a = a_peer("a")
-    a["snapshot"]["jobs"][1] |= {"series": "series-1267fac0921cef9c", "number": 3}
+    a["snapshot"]["jobs"][1] |= {"series": "series-1267fac0921cef9c", "name": "series-1267fac0921cef9c/4"}
     assert judged(a=a)["a"]["job"] == "llf-fcm series-1267fac0921cef9c/4"
 
 

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.hosts.submission import fetch, result_of, submit, with_common_kernel
+from p2pclust.hosts.submission import fetch, n_features_at, result_of, submit, with_common_kernel
 from p2pclust.jobs.request import JobRequest
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
@@ -134,3 +134,12 @@ def test_names_of_columns_where_there_are_none() -> None:
     assert found.features == ["x1", "x2"]
     assert found.named([0]) == ["a"]
     assert found.state == state
+
+
+def test_a_peer_says_for_how_many_features_one_pair_of_bounds_is() -> None:
+    def door(columns: int) -> Any:
+        return FakeConnection(answers={"status": [{"peer": "a", "data": {"columns": columns}}]})
+
+    assert n_features_at(door(4)) == 4
+    with pytest.raises(FleetError, match="a has no rows that can be used: write a pair for each feature"):
+        n_features_at(door(0))

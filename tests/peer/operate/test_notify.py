@@ -122,3 +122,15 @@ def test_a_socket_without_a_file() -> None:
 
     asyncio.run(live())
     manager.socket.close()
+
+
+def test_a_line_break_in_the_status_makes_no_word_of_its_own(manager: Manager) -> None:
+    async def live() -> None:
+        notifier = Notifier(
+            manager.environment, lambda: (False, "2 of 5\nREADY=1\r\nSTOPPING=1"), asyncio.get_running_loop()
+        )
+        notifier.start()
+        assert await manager.hear() == {"EXTEND_TIMEOUT_USEC": "15000000", "STATUS": "2 of 5 READY=1 STOPPING=1"}
+        notifier.stopping()
+
+    asyncio.run(live())

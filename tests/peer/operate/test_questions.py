@@ -13,7 +13,7 @@ import pytest
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.events import Leave
 from p2pclust.peer.core.reports import JobAccepted
-from p2pclust.peer.operate.questions import VERBS, Questions
+from p2pclust.peer.operate.questions import Questions, checked
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.job import Job, Stage
@@ -94,9 +94,9 @@ def test_what_is_refused(verb: str, fields: dict[str, Any], reason: str) -> None
 
 
 def test_a_whole_number_is_taken_for_seconds() -> None:
-    assert VERBS["submit"].check("submit", {"mathematics": b"x", "patience_s": 3})["patience_s"] == 3.0
+    assert checked("submit", {"mathematics": b"x", "patience_s": 3})["patience_s"] == 3.0
     with pytest.raises(UsageError):
-        VERBS["submit"].check("submit", {"mathematics": b"x", "patience_s": "3"})
+        checked("submit", {"mathematics": b"x", "patience_s": "3"})
 
 
 def test_each_submission_gets_its_own_answer() -> None:
@@ -147,7 +147,7 @@ def test_a_listener_that_fails_does_not_end_the_peer(tmp_path: Path) -> None:
             identity=SimpleNamespace(name="me"),
         )
         store = Store(tmp_path)
-        shell = Shell(core, store, None, lambda verb, fields: None, None)  # type: ignore[arg-type]
+        shell = Shell(core, store, None, lambda verb, fields: None, SimpleNamespace(perform=None))  # type: ignore[arg-type]
         shell.listen(lambda verb, fields: 1 / 0)  # type: ignore[arg-type,return-value]
         shell.start(None, None)  # type: ignore[arg-type]
         shell.leave()

@@ -32,6 +32,7 @@ class Host:
         self.error: BaseException | None = None
         self.rosters: list[Roster] = []
         self.allow_list: AllowList
+        self.performer = self
 
     def step(self, event: Event) -> None:
         self.events.append(event)

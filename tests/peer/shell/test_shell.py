@@ -121,7 +121,7 @@ class Bench:
         self.store = SpyStore(home)
         self.store.diary = self.diary
         self.links = FakeLinks(self.diary)
-        allow_list = SimpleNamespace(close=lambda: None)
+        allow_list = SimpleNamespace(close=lambda: None, perform=lambda effect: None)
         self.shell = Shell(self.core, self.store, FakeSigner(), self._watch, allow_list)  # type: ignore[arg-type]
         self.shell.listen(PlannedFaults("me", faults, self._watch).take)
 
@@ -219,7 +219,7 @@ class TestEffects:
             b.links.refuses = refuses
             answered = asyncio.get_running_loop().create_future()
             b.core.answers[LinkChecked] = [Refuted(1)]
-            b.shell._watch = lambda verb, fields: answered.set_result(verb)
+            b.shell.watch = lambda verb, fields: answered.set_result(verb)
             b.start(CheckLink("other"))
             assert await answered == "refuted"
             assert b.core.events == [Started(), LinkChecked("other", refuses)]
@@ -246,7 +246,7 @@ class TestTime:
                 b.core.wake_at = INFINITY
                 woken.set_result(loop.time())
 
-            b.shell._watch = watch
+            b.shell.watch = watch
             b.start()
             assert await woken >= asked - 0.001
             assert b.core.events == [Started(), Woken()]

@@ -61,7 +61,7 @@ class Fleet:
 
     def _performer(self, name: str) -> Performer:
         device: Any = self.devices[name]
-        return Performer(name, device, device, device, self.signers[name], device, device)
+        return Performer(name, device, device, device, self.signers[name], lambda effect: None, device)
 
     def sent(self, name: str, message: FactDelta, *via: str) -> FactDelta | Relay:
         """What a peer puts on the wire for another."""

@@ -75,6 +75,10 @@ def test_how_the_fleet_treats_it() -> None:
         ({"clusters": 3, "patience_s": 1e-9}, "submit: patience_s = 1e-09: expected at least 0.1"),
         ({"clusters": 3, "every": 1e9}, "submit: every = 1000000000.0: expected at least 1 s, and less than 1e+09 s"),
         ({"clusters": 2, "init": [[1.0]]}, "submit: init has 1 centers: expected clusters = 2"),
+        (
+            {"clusters": 2, "init": "rows"},
+            "submit: init = 'rows': expected one of split-merge, k-means++, shared-k-means++, careful, random, uniform",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_as_of_a_scenario(given: dict[str, Any], line: str) -> None:
@@ -99,7 +103,11 @@ def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["fuzzifier", "2"], "expected --PARAMETER VALUE"),
+        (["fuzzifier", "2"], "expected --PARAMETER VALUE$"),
+        (
+            ["true"],
+            "'true': expected --PARAMETER VALUE; --secure, --wait and --json take no value: write --secure alone",
+        ),
         (["--tol"], "--tol needs a value"),
         (["--wat"], r"--wat needs a value \(did you mean --wait\?\)"),
         (["--tol", "1", "--tol=2"], "--tol is given twice"),
@@ -114,3 +122,20 @@ def test_words_that_are_no_parameters(words: list[str], reason: str) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError, match="not a duration"):
         duration(text)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "n_features", "init", "spread"),
+    [
+        ([0.0, 1.0], 3, None, ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])),
+        ([[0.0, 1.0]], 2, None, ([0.0, 0.0], [1.0, 1.0])),
+        ([[0.0, 1.0]], 1, [[0.0, 0.5], [1.0, 1.0]], ([0.0, 0.0], [1.0, 1.0])),
+        ([[0.0, 1.0], [0.0, 5.0]], 2, None, ([0.0, 0.0], [1.0, 5.0])),
+    ],
+)
+def test_one_pair_of_bounds_is_for_all_features(
+    bounds: list[Any], n_features: int, init: list[list[float]] | None, spread: tuple[list[float], list[float]]
+) -> None:
+    given = {"protocol": "llf-cm", "clusters": 2, "bounds": bounds, **({} if init is None else {"init": init})}
+    request, _ = request_from(given, n_features=n_features)
+    assert request.job == cluster_job("llf-cm", n_clusters=2, bounds=spread, init=init)

@@ -160,11 +160,11 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     One declared pair of bounds applies to all `n_features` features. Raise UsageError if the protocol refuses a
     parameter.
     """
-    bounds = scenario.data.bounds
-    if bounds is not None and len(bounds) == 1:
-        bounds *= n_features
     spec = scenario.jobs[index]
-    return job_of(spec, scenario.data.scaling, bounds, scenario.seed).here(spec.kernel)
+    try:
+        return job_of(spec, scenario.data.scaling, scenario.data.bounds, scenario.seed, n_features).here(spec.kernel)
+    except UsageError as error:
+        raise UsageError(f"[jobs.{index}]: {error}") from None
 
 
 def check_backend(scenario: Scenario, backend: str) -> None:

@@ -165,7 +165,9 @@ class World:
         peer.wake_planned = float("inf")
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
         device = SimulatedDevice(self, peer)
-        peer.performer = Performer(name, device, device, device, device, device, device, encode=encoded, decode=decoded)
+        peer.performer = Performer(
+            name, device, device, device, device, device.perform, device, encode=encoded, decode=decoded
+        )  # fmt: skip
         peer.core = Core(self._identity(peer), peer.disk.load(), self._timing, self._limits, rng)
         for observer in self.observers:
             observer.started(self, peer)
