@@ -46,6 +46,8 @@ class Asked(NamedTuple):
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
 
+Task = list[Any]
+
 #: In a worker: a simulated fleet is many objects that stay, and looking at them often takes a tenth of the time.
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 _alone = threading.Lock()
@@ -109,49 +111,58 @@ def _swarm(asked: Asked) -> Callable[[int], SeedResult[Any]]:
 
 
 def explore(seeds: Sequence[int], asked: Asked, workers: int | Scheduler) -> Iterator[Finding]:
-    """Run seeds, in any order: with one worker in this process, for a debugger; with more in processes, or through Dask."""
+    """Run seeds, in any order."""
+    advice = "--resume FILE keeps those that are finished"
+    for found in spread(_try_one, [[seed, *asked] for seed in seeds], workers, what="a seed", advice=advice):
+        yield Finding(**found)
+
+
+def _try_one(task: Task) -> dict[str, Any]:
+    seed, *asked = task
+    return asdict(next(try_seeds(range(seed, seed + 1), Asked(*asked))))
+
+
+def spread(
+    do: Callable[[Task], Any], tasks: Sequence[Task], workers: int | Scheduler, *, what: str, advice: str
+) -> Iterator[Any]:
+    """Do tasks, in any order, and yield their results; tasks and results are plain values, and `do` is in a module.
+
+    With one worker it happens in this process, for a debugger; with more in processes, or through Dask.
+    """
     if isinstance(workers, Scheduler):
-        edition = "-".join([__version__, *(part or "" for part in asked)])
-        texts = {f"p2pclust-seed-{edition}-{seed}": json.dumps([seed, *asked]) for seed in seeds}
-        for _, line in workers.do(
-            _try_text, texts, what="a seed", advice="--resume FILE keeps those that are finished"
-        ):
-            yield Finding(**json.loads(line))
+        where = [do.__module__, do.__name__]
+        texts = {
+            f"p2pclust-{__version__}-{do.__name__}-{json.dumps(task)}": json.dumps([*where, task]) for task in tasks
+        }
+        for _, line in workers.do(_in_dask, texts, what=what, advice=advice):
+            yield json.loads(line)
     elif workers <= 1:
-        for seed in seeds:
-            yield from try_seeds(range(seed, seed + 1), asked)
+        yield from map(do, tasks)
     else:
-        tasks = ((seed, asked) for seed in seeds)
-        for _, finding in in_processes(_try_one, tasks, workers, advice="run again with --jobs 1 to see why"):
-            yield finding
+        local = partial(_in_process, do)
+        for _, found in in_processes(local, tasks, workers, advice="run again with --jobs 1 to see why"):
+            yield found
 
 
-def _try_one(task: tuple[int, Asked]) -> Finding:
-    seed, asked = task
+def _in_process(do: Callable[[Task], Any], task: Task) -> Any:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    return next(try_seeds(range(seed, seed + 1), asked))
+    return do(task)
 
 
-def _try_text(text: str) -> str:
-    """Run the seed that a text names, in a worker of Dask; return the finding as a line of JSON."""
-    seed, *asked = json.loads(text)
-    with in_worker():
-        return json.dumps(asdict(next(try_seeds(range(seed, seed + 1), Asked(*asked)))))
+def _in_dask(text: str) -> str:
+    """Do the task that a text names, in a worker of Dask; return the result as a line of JSON.
 
-
-@contextlib.contextmanager
-def in_worker() -> Iterator[None]:
-    """Run here what simulates in a worker of Dask: nothing else does at the same time, with one thread of linear algebra.
-
-    Such a worker may have several threads, and a planted bug changes the modules of the whole process.
+    Such a worker may have several threads, and a planted bug changes the modules of the whole process: so nothing else
+    simulates here at the same time, and linear algebra has one thread.
     """
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - loads the libraries that it limits
 
+    module, name, task = json.loads(text)
     before = gc.get_threshold()
     with _alone, threadpool_limits(limits=1):
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         try:
-            yield
+            return json.dumps(getattr(import_module(module), name)(task))
         finally:
             gc.set_threshold(*before)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from p2pclust._version import __version__
 from p2pclust.cli.show.options import AsJson, OnScheduler
 from p2pclust.cli.show.output import put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
@@ -22,16 +20,17 @@ from p2pclust.lab.commands.seeds import (
     Asked,
     Finding,
     KeptFindings,
+    Task,
     asked_of,
     explore,
-    in_worker,
+    spread,
     try_seeds,
 )
 from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.simulation.mixture import RECOVERIES, least, rare
 from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.spelling import command
-from p2pclust.tools.workers import in_processes, n_cores
+from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,30 +121,28 @@ def simulate(
         _show(stderr() if seed_trace else stdout(), findings, asked)
     failed = [finding for finding in findings if finding.failure]
     if minimise and failed:
-        _show_smallest(failed[0], asked)
+        _show_world(failed[0].seed, asked, failed[0].failure)
     if failed or _rare(findings, asked):
         raise typer.Exit(1)
 
 
-def _show_world(seed: int, asked: Asked) -> None:
+def _show_world(seed: int, asked: Asked, failure: str = "") -> None:
+    """Print the world of a seed that drew one of its own; or the story of the smallest one that breaks the same promise."""
     from p2pclust.lab.simulation.fleets.drawing import draw  # noqa: PLC0415
-    from p2pclust.lab.simulation.fleets.run import SWARMS  # noqa: PLC0415
-
-    protocol = asked_of(seed, asked).protocol
-    for line in draw(seed, SWARMS[protocol]).lines() if protocol in SWARMS else ():
-        stdout().print(line, soft_wrap=True)
-
-
-def _show_smallest(failed: Finding, asked: Asked) -> None:
-    """Find the smallest world that breaks the same promise, if a seed drew a world of its own, and print its story."""
     from p2pclust.lab.simulation.fleets.minimise import broken  # noqa: PLC0415
     from p2pclust.lab.simulation.fleets.run import SWARMS, explained  # noqa: PLC0415
 
-    protocol = asked_of(failed.seed, asked).protocol
-    if protocol in SWARMS:
-        stderr().print(f"\nthe smallest world found in which {broken(failed.failure)} is broken:")
-        for line in explained(failed.seed, protocol, failed.failure, asked.mutant):
-            stderr().print(line, soft_wrap=True)
+    protocol = asked_of(seed, asked).protocol
+    if protocol not in SWARMS:
+        return
+    console = stderr() if failure else stdout()
+    if failure:
+        console.print(f"\nthe smallest world found in which {broken(failure)} is broken:")
+        lines = explained(seed, protocol, failure, asked.mutant)
+    else:
+        lines = draw(seed, SWARMS[protocol]).lines()
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path | None) -> list[Finding]:
@@ -155,9 +152,8 @@ def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path
     known = {finding.seed for finding in findings}
     left = [seed for seed in seeds if seed not in known]
     few = workers if isinstance(workers, Scheduler) else min(workers, len(left))
-    running = explore(left, asked, few) if left else iter(())
     with progress_bar("seeds", len(seeds)) as advance, kept:
-        for finding in running:
+        for finding in explore(left, asked, few) if left else ():
             findings.append(finding)
             kept.add(finding)
             advance(completed=len(findings))
@@ -286,32 +282,17 @@ def bug_names() -> list[str]:
 
 def look_for_all(seeds: range, workers: int | Scheduler) -> Iterator[BugFound]:
     """Look for each bug in the swarm that should find it, seed after seed, until it is found."""
-    tasks = [(name, seeds) for name in bug_names()]
-    if isinstance(workers, Scheduler):
-        edition = f"{__version__}-{seeds.start}:{seeds.stop}"
-        texts = {f"p2pclust-bug-{edition}-{name}": json.dumps([name, seeds.start, seeds.stop]) for name, _ in tasks}
-        for _, line in workers.do(_look_for_text, texts, what="a planted bug", advice="try fewer seeds"):
-            yield BugFound(*json.loads(line))
-    elif workers <= 1:
-        yield from (_look_for(task) for task in tasks)
-    else:
-        for _, found in in_processes(_look_for, tasks, workers, advice="run again with --jobs 1 to see why"):
-            yield found
+    tasks = [[name, seeds.start, seeds.stop] for name in bug_names()]
+    for found in spread(_look_for, tasks, workers, what="a planted bug", advice="try fewer seeds"):
+        yield BugFound(*found)
 
 
-def _look_for_text(text: str) -> str:
-    """Look for the bug that a text names, in a worker of Dask; return what was found as a line of JSON."""
-    name, first, last = json.loads(text)
-    with in_worker():
-        return json.dumps(_look_for((name, range(first, last))))
-
-
-def _look_for(task: tuple[str, range]) -> BugFound:
+def _look_for(task: Task) -> BugFound:
     from p2pclust.lab.simulation.swarms.bugs import BUGS  # noqa: PLC0415
 
-    name, seeds = task
+    name, first, last = task
     swarm = BUGS[name]
-    for finding in try_seeds(seeds, Asked(swarm or None, name)):
+    for finding in try_seeds(range(first, last), Asked(swarm or None, name)):
         if finding.failure:
             lines = finding.failure.splitlines()
             return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:60])

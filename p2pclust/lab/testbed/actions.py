@@ -8,10 +8,19 @@ from typing import Any, Protocol
 
 from p2pclust.lab.testbed.faults import PAIR, Cuts
 from p2pclust.lab.testbed.power import Use
+from p2pclust.lab.testbed.record import Record
+from p2pclust.lab.testbed.spec import FleetSpec
 
 
 class Actions(Protocol):
-    """What faults, plans and batteries need of a fleet."""
+    """What faults, plans and batteries need of a fleet. Times are seconds of the fleet: real or virtual."""
+
+    spec: FleetSpec
+    record: Record
+
+    def report(self, name: str, verb: str, fields: Mapping[str, Any]) -> None:
+        """Record an event at a peer, as of now."""
+        self.record.take(self.now, name, verb, fields)
 
     @property
     @abstractmethod

@@ -10,7 +10,6 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import JobView
-from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.spec import LogLine, OnEvent
 from p2pclust.overlay.routes import Ways, mutual
 from p2pclust.peer.core.document import majority
@@ -119,12 +118,6 @@ class Record:
         if verb in _PROGRESS:
             self.progress_at = t
         self._on_event(event)
-
-    def planned(self, t: float, number: int, fault: Fault) -> None:
-        """Record a drawn instant in advance."""
-        if fault.drawn:
-            victim = fault.who[0] if fault.who else ""
-            self.take(t, victim, "planned", {"number": number, **fault.fields(), "seconds": fault.seconds})
 
     def load(self, t: float, counters: Mapping[str, Mapping[str, Any]]) -> None:
         """Record the traffic so far of the peers that reported it; `counters` is by name.

@@ -65,17 +65,17 @@ class Driven(Surroundings):
     def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
         """Start the peer, with the conditions of its configuration, and read requests from standard input."""
         shape_link(self.config, links)
-        faults = tuple(PlannedFault.from_dict(fault) for fault in self.config["faults"])
-        planned, rows = PlannedFaults(self._name, faults, self.watch), FirstUse()
+        rows = FirstUse()
 
         def before(effect: Effect) -> None:
             if (first_use := rows.see(effect)) is not None:
                 self.watch(first_use.verb, first_use.fields)
 
         shell.before = before
-        shell.listen(planned.take)
         links_ = self._breakable.wrap(links)
-        conditions = ImposedConditions(links_, worker, shell, rows, planned, self.config.get("suffers", {}))
+        conditions = ImposedConditions(links_, worker, shell, rows, self.config.get("suffers", {}))
+        faults = tuple(PlannedFault.from_dict(fault) for fault in self.config["faults"])
+        shell.listen(PlannedFaults(self._name, faults, self.watch, conditions.strike).take)
         shell.start(links_, worker)
         Control(shell, self._lines, conditions).serve(0)
 
