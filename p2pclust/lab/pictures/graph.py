@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key
-from p2pclust.lab.pictures.palette import INK, LINK, WRONG, cluster_colour, ink_on
+from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, write
+from p2pclust.lab.pictures.palette import LINK, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,16 +59,21 @@ def association_drawing(
     drawing = Drawing.new(11, 11 * (top - bottom) / (right - left) + 1.0)
     axes = drawing.axes
     known = list(classes) if classes is not None else [None] * association.clusters.total
-    main = [_mode([known[m] for m in members]) for members in association.groups]
+    kinds = [Counter(known[m] for m in members if known[m] is not None) for members in association.groups]
+    main = [found.most_common(1)[0][0] if found else None for found in kinds]  # of equally frequent ones the first
     _draw_links(axes, association, known, layout)
     _draw_nodes(axes, association, known, main, layout, peers, hues or range(len(main)))
     names = community_names(len(main), gone)
     for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
         text = f"{names[number]}: {len(members)} clusters"
         text += "\ndropped later" if number in gone else ""
-        text += _of_class(kind, [known[m] for m in members])
-        x, y = layout.captions[number]
-        axes.text(x, y, text, ha="center", va="bottom", fontsize=9, color=INK, linespacing=1.1)
+        same, n_known = kinds[number][kind], kinds[number].total()
+        if same < n_known:
+            text += f"\n{same} of class {kind}, {n_known - same} not"
+        elif n_known:
+            rest = len(members) - n_known
+            text += f"\nclass {kind}, {rest} unknown" if rest else f"\nall of class {kind}"
+        write(axes, *layout.captions[number], text, 9, va="bottom", linespacing=1.1)
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
     axes.set_title(_headline(association, known, len(gone)), fontsize=12)
@@ -84,30 +89,12 @@ def association_drawing(
     return drawing
 
 
-def _mode(kinds: Sequence[Any]) -> Any:
-    """Return the most frequent known class, the first of equally frequent ones; None if no class is known."""
-    counts = Counter(kind for kind in kinds if kind is not None)
-    return counts.most_common(1)[0][0] if counts else None
-
-
-def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
-    known = [other for other in kinds if other is not None]
-    same = sum(other == kind for other in known)
-    if not known:
-        return ""
-    if same < len(known):
-        return f"\n{same} of class {kind}, {len(known) - same} not"
-    return (
-        f"\nall of class {kind}" if len(known) == len(kinds) else f"\nclass {kind}, {len(kinds) - len(known)} unknown"
-    )
-
-
 def _headline(association: Association, known: Sequence[Any], n_gone: int) -> str:
     groups, alone = association.groups, association.isolated
-    left = f" ({len(groups) - n_gone} left in the end)" if n_gone else ""
-    text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
     if not groups:
         return f"no community: {len(alone)} clusters, all isolated"
+    left = f" ({len(groups) - n_gone} left in the end)" if n_gone else ""
+    text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
     text += f"{len(association.links)} links"
     pairs = [(known[a], known[b]) for a, b in association.links.tolist()]
     pairs = [pair for pair in pairs if None not in pair]
@@ -147,8 +134,7 @@ def _draw_nodes(
         edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
         x, y = layout.places[node]
         axes.add_patch(Circle((x, y), NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
-        text = str(peer) if peers is None else peers[peer]
-        axes.text(x, y, text, ha="center", va="center", fontsize=font, color=ink_on(colour), zorder=4)
+        write(axes, x, y, str(peer) if peers is None else peers[peer], font, ink_on(colour), zorder=4)
 
 
 # -- the layout ---------------------------------------------------------------------------------------------------------
@@ -209,7 +195,11 @@ def _community(association: Association, members: tuple[int, ...]) -> Floats:
         found = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     else:
         at = nx.kamada_kawai_layout(graph)
-        found = _level(np.array([at[node] for node in nodes]))
+        found = np.array([at[node] for node in nodes])
+        # Rotated so that it is widest along the page; the sign of an eigenvector is arbitrary: choose one.
+        found -= found.mean(axis=0)
+        axes = np.linalg.eigh(found.T @ found)[1][:, ::-1]
+        found = found @ (axes * np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0))
     found -= (found.min(axis=0) + found.max(axis=0)) / 2
     apart = np.hypot(*(found[:, np.newaxis] - found).transpose(2, 0, 1))
     closest = apart[np.triu_indices(len(nodes), 1)].min()
@@ -217,16 +207,6 @@ def _community(association: Association, members: tuple[int, ...]) -> Floats:
     most = 1.4 * math.sqrt(len(nodes)) / np.hypot(*found.T).max()
     spread: Floats = found * min(1.0 / max(closest, 1e-9), most)
     return spread
-
-
-def _level(places: Floats) -> Floats:
-    """Rotate places so that they are widest along the page."""
-    centred = places - places.mean(axis=0)
-    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1]
-    # The sign of an eigenvector is arbitrary: choose one.
-    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    turned: Floats = centred @ axes
-    return turned
 
 
 def _packed(boxes: Floats) -> Floats:
