@@ -97,8 +97,8 @@ def curves_drawing(
     axes = drawing.axes
     for number, (name, points) in enumerate(zip(names, series, strict=True)):
         if points:
-            how = {"marker": "o" if len(points) <= _MARKED else "", "markersize": 3.5, "color": series_colour(number)}
-            line = axes.plot(*zip(*points, strict=True), label=name, **how)
+            marker, colour = "o" if len(points) <= _MARKED else "", series_colour(number)
+            line = axes.plot(*zip(*points, strict=True), marker=marker, markersize=3.5, color=colour, label=name)
             drawing.mark(line, kind="curve", peer=name, tip=name)
     if log:
         axes.set_yscale("log")

@@ -65,8 +65,8 @@ def roles_drawing(
     _draw_peers(drawing, place_of, groups, run, size, tips)
     for name, place in zip(sorted(run.strangers), outside, strict=True):
         mark = axes.scatter(
-            *place, s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2, linestyle=(0, (3, 2)),
-            zorder=3,
+            place[0], place[1], s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2,
+            linestyle=(0, (3, 2)), zorder=3,
         )  # fmt: skip
         drawing.mark(mark, kind="peer", peer=name, tip=tips.get(name, name))
         below = np.array([0.0, -1.0])
@@ -136,7 +136,7 @@ def _draw_peers(
             if gone:
                 drawing.mark(put(0.4, WRONG, marker="x", linewidths=2.6, zorder=6), when=gone)
             if not failed:
-                drawing.mark(write(drawing.axes, *place, "z", 11, zorder=5), when=away)
+                drawing.mark(write(drawing.axes, place[0], place[1], "z", 11, zorder=5), when=away)
     if len(place_of) <= _NAMED:
         texts = []
         for name, terms in terms_of.items():

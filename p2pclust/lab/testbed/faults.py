@@ -49,14 +49,12 @@ class Fault:
         victims = ", ".join(self.who) or "the aggregator"
         if self.do in ("cut", "heal"):
             victims += f" from {', '.join(self.apart_from) or 'all other peers'}"
-        return f"{self.do} of {victims} {self._when()}"
-
-    def _when(self) -> str:
+        moment = f"at {self.seconds} s" if self.round is None else f"at round {self.round} ({self.phase})"
         if self.drawn:
-            return f"at {self.drawn}"
-        if self.job is not None:
-            return f"before job {self.job}"
-        return f"at {self.seconds} s" if self.round is None else f"at round {self.round} ({self.phase})"
+            moment = f"at {self.drawn}"
+        elif self.job is not None:
+            moment = f"before job {self.job}"
+        return f"{self.do} of {victims} {moment}"
 
     def fields(self) -> dict[str, object]:
         """Return the fields of its event, without its number and its time."""
@@ -109,15 +107,13 @@ def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
     >>> unfired([*twice, Fault("kill", ("b",), round=3)], [0]), unfired(twice, [])
     (('kill of b at round 3 (opening)',), ('kill of a at 2 a minute',))
     """
-    struck = dict.fromkeys(struck)
-    drawn = {fault.drawn for number, fault in enumerate(faults) if number in struck}
-    missed = [
-        fault
-        for number, fault in enumerate(faults)
-        if number not in struck and not (fault.drawn and fault.drawn in drawn)
-    ]
-    first_of = {fault.drawn: fault for fault in reversed(missed) if fault.drawn}
-    return tuple(str(fault) for fault in missed if not fault.drawn or fault is first_of[fault.drawn])
+    struck, missed = {*struck}, []
+    drawn = {faults[number].drawn for number in struck}
+    for number, fault in enumerate(faults):
+        if number not in struck and not (fault.drawn and fault.drawn in drawn):
+            missed.append(str(fault))
+            drawn.add(fault.drawn)  # only the first instant of a rate
+    return tuple(missed)
 
 
 class Cuts:

@@ -37,7 +37,12 @@ def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = Non
     >>> needs(["b"], {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]})
     ': b is gone, and without it a has no path to the others'
     """
-    cut_off = _cut_off(lost, overlay) if overlay else []
+    cut_off: list[str] = []  # the peers outside the largest part whose peers still reach each other, sorted
+    if overlay:
+        ways = Ways(mutual(overlay), lost)
+        parts = [sorted(ways.distances(name)) for name in sorted(overlay) if name not in lost]
+        most = max(parts, key=len, default=[])
+        cut_off = sorted(name for name in overlay if name not in lost and name not in most)
     has = "has" if len(cut_off) == 1 else "have"
     if not lost:
         return f": {', '.join(cut_off)} {has} no path to the others" if cut_off else ""
@@ -46,14 +51,6 @@ def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = Non
         return f"{gone} this job needs all peers"
     it = "it" if len(lost) == 1 else "them"
     return f"{gone} without {it} {', '.join(cut_off)} {has} no path to the others"
-
-
-def _cut_off(lost: Sequence[str], overlay: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the peers outside the largest part whose peers still reach each other, sorted."""
-    ways = Ways(mutual(overlay), lost)
-    parts = [sorted(ways.distances(name)) for name in sorted(overlay) if name not in lost]
-    most = max(parts, key=len, default=[])
-    return sorted(name for name in overlay if name not in lost and name not in most)
 
 
 @dataclass

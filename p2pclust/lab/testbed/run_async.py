@@ -34,10 +34,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    return _in_a_thread(work)
-
-
-def _in_a_thread(work: Coroutine[Any, Any, T]) -> T:
     outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
     began: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,11 +81,6 @@ class FleetSpec:
     def plans(self, do: Do) -> bool:
         """Whether a fault of this kind is planned."""
         return any(fault.do == do for fault in self.faults)
-
-    def up_rates(self) -> dict[str, float]:
-        """Return the rates of limited up-links, in bytes per second, by name."""
-        rates = {peer.name: peer.link.up.rate for peer in self.peers if peer.link is not None}
-        return {name: rate for name, rate in rates.items() if math.isfinite(rate)}
 
     def refuse_floods(self) -> None:
         """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for."""

@@ -209,9 +209,8 @@ def _draw_figure_6(figure: Figure, found: Findings) -> None:
 def _by_noise(axes: Axes, found: Findings, beta: float, points: int) -> None:
     for method in _METHODS:
         rows = {noise: f"{method}, {_Cell(points, beta, noise).name}" for noise in _NOISES}
-        known = {noise: row for noise, row in rows.items() if found.has(row, "ari")}
-        means, spreads = ([getattr(found, what)(row, "ari") for row in known.values()] for what in ("mean", "sd"))
-        axes.errorbar(list(known), means, np.nan_to_num(spreads), marker="o", capsize=3, label=method)
+        noises, means, spreads = found.points(rows, "ari")
+        axes.errorbar(noises, means, np.nan_to_num(spreads), marker="o", capsize=3, label=method)
     axes.set(xlabel="noise", ylabel="ARI")
     axes.legend(fontsize="small")
 

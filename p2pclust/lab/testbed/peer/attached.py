@@ -21,7 +21,7 @@ from p2pclust.lab.links.breaking import BreakableLinks
 from p2pclust.lab.links.delayed import shape_own
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.testbed.peer.conditions import ImposedConditions, PlannedFault, PlannedFaults
-from p2pclust.lab.testbed.peer.control import Control, JsonLines
+from p2pclust.lab.testbed.peer.control import JsonLines, serve
 from p2pclust.lab.testbed.peer.lies import FirstUse
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.main import Surroundings, die_with_parent, run_peer
@@ -77,7 +77,7 @@ class Driven(Surroundings):
         faults = tuple(PlannedFault.from_dict(fault) for fault in self.config["faults"])
         shell.listen(PlannedFaults(self._name, faults, self.watch, conditions.strike).take)
         shell.start(links_, worker)
-        Control(shell, self._lines, conditions).serve(0)
+        serve(0, shell, self._lines, conditions)
 
     def failed(self, reason: str) -> None:
         """Report why the peer has ended, on standard error too."""

@@ -64,17 +64,13 @@ class _Server:
         *paths, self._partial = (self._partial + data).split(b"\n")
         for path in paths:
             streams, self._descriptors = self._descriptors[:_STREAMS], self._descriptors[_STREAMS:]
-            self._fork(Path(os.fsdecode(path)), streams)
+            server, pid = os.getpid(), os.fork()
+            if pid == 0:
+                self._become(Path(os.fsdecode(path)), streams, server)
+            for descriptor in streams:
+                os.close(descriptor)
+            _write({"pid": pid})
         return bool(data)
-
-    def _fork(self, config: Path, streams: list[int]) -> None:
-        server = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._become(config, streams, server)
-        for descriptor in streams:
-            os.close(descriptor)
-        _write({"pid": pid})
 
     def _become(self, config: Path, streams: list[int], server: int) -> NoReturn:
         code = 1
