@@ -72,25 +72,21 @@ def choose(
     from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
     from p2pclust.tools.json_values import plain  # noqa: PLC0415
 
-    least, most = _range(clusters)
+    match = re.fullmatch(r"(\d{1,7})-(\d{1,7})", clusters)
+    if match is None or not 1 <= int(match[1]) < int(match[2]):
+        raise UsageError(f"--clusters {clusters}: expected A-B with A below B and at least 1, such as 2-10")
+    numbers = range(int(match[1]), int(match[2]) + 1)
     refusal = "" if plot is None else plot_refusal(plot)
     if refusal:
         raise UsageError(f"--plot {refusal}" if plot is not None and refusal.startswith(str(plot)) else refusal)
     checked = load_scenario(find_example(scenario, SCENARIOS, "p2pclust run"), overrides or (), seed)
-    found = _found(checked, backend.value, range(least, most + 1), restarts, gate=False if no_gate else None)
+    found = _found(checked, backend.value, numbers, restarts, gate=False if no_gate else None)
     if plot is not None:
         found.plot(plot)
     if as_json:
         put_json(plain(found.to_dict()))
     else:
         _show(found, plot)
-
-
-def _range(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,7})-(\d{1,7})", text)
-    if match is None or not 1 <= int(match[1]) < int(match[2]):
-        raise UsageError(f"--clusters {text}: expected A-B with A below B and at least 1, such as 2-10")
-    return int(match[1]), int(match[2])
 
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:

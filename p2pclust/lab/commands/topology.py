@@ -150,7 +150,12 @@ def measure_(
     from p2pclust.protocols.engine.random_streams import gossiping  # noqa: PLC0415 - imports NumPy
 
     chosen = key_values("--set", settings, "neighbours=4")
-    _check_shared(whats, chosen)
+    named = [what for what in whats if not _is_file(what)]
+    known = dict.fromkeys(option for what in named for option in kind_of(what).options)
+    for key in chosen:
+        if key not in known:
+            its = f"they have {', '.join(known)}" if known else "they have none"
+            raise UsageError(f"--set {key}: not an option of {', '.join(named) or 'a file'}: {its}")
     overlays = []
     for what in whats:
         own = {} if _is_file(what) else {key: value for key, value in chosen.items() if key in KINDS[what].options}
@@ -183,15 +188,6 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
     if peers is not None and not 1 <= peers <= _PEERS_MAX:
         raise UsageError(f"--peers {peers}: expected 1 to {_PEERS_MAX}")
     return make_overlay(what, peer_names(peers or 12), linking(seed), **options)
-
-
-def _check_shared(whats: Iterable[str], chosen: Mapping[str, Any]) -> None:
-    named = [what for what in whats if not _is_file(what)]
-    known = dict.fromkeys(option for what in named for option in kind_of(what).options)
-    for key in chosen:
-        if key not in known:
-            its = f"they have {', '.join(known)}" if known else "they have none"
-            raise UsageError(f"--set {key}: not an option of {', '.join(named) or 'a file'}: {its}")
 
 
 def _check_outputs(files: Iterable[Path], what: str) -> None:

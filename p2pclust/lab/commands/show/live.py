@@ -15,7 +15,7 @@ from rich.text import Text
 from p2pclust.cli.show.output import table
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
-from p2pclust.lab.run.views import GroupView, JobView, PeerView
+from p2pclust.lab.run.views import GroupView, JobView
 from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
@@ -177,8 +177,12 @@ class Watch:
             kept = peers[: room - 1]
         for peer in kept:
             again = f", life {peer.lives}" if peer.lives > 1 else ""
-            status = Text(peer.status + again, style=_STYLES[peer.status])
-            shown.add_row(peer.name, status, _role(peer), "" if peer.round is None else str(peer.round))
+            status, role = Text(peer.status + again, style=_STYLES[peer.status]), Text("")
+            if peer.term is not None:
+                gone = peer.status in ("down", "lost", "left")
+                verb, style = ("aggregated", "dim") if gone else ("aggregates", "bold")
+                role = Text(f"{verb} term {peer.term}", style=style)
+            shown.add_row(peer.name, status, role, "" if peer.round is None else str(peer.round))
         if len(kept) < len(peers):
             shown.add_row(f"and {len(peers) - len(kept)} more", "", "", "")
         return shown
@@ -187,13 +191,6 @@ class Watch:
 def _line(*parts: str | tuple[str, str]) -> Text:
     """Return texts, or each with its style, in one line that is cut at the edge of the terminal."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
-
-
-def _role(peer: PeerView) -> Text:
-    if peer.term is None:
-        return Text("")
-    gone = peer.status in ("down", "lost", "left")
-    return Text(f"{'aggregated' if gone else 'aggregates'} term {peer.term}", style="dim" if gone else "bold")
 
 
 def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
