@@ -189,6 +189,8 @@ def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Fi
     """Draw a choice: each measure over the number of clusters; save it there, if a path is given."""
     if refusal := plot_refusal(path):
         raise UsageError(refusal)
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     # With one cluster nothing is set against anything else: only the inertia says something.
     several = [row for row in found.table if row.clusters > 1]
     smaller = "smaller is better"
@@ -213,7 +215,13 @@ def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Fi
         axes.set_title(f"{measure}: {'undecided' if vote is None else vote}", fontsize=11, loc="left")
         axes.set_title(how, fontsize=8, loc="right", color="0.4")
         if measure in (MEASURES[1], MEASURES[3]):
-            _logarithmic_if_positive(axes, list(values.values()))
+            whole_numbers(axes)
+            if all(value > 0.0 for value in values.values()):  # a logarithmic axis, with plain numbers at it
+                few = max(values.values()) < 10.0 * min(values.values())
+                axes.set_yscale("log")
+                axes.yaxis.set_major_locator(LogLocator(subs=range(1, 10) if few else (1.0, 2.0, 5.0)))
+                axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axes.yaxis.set_minor_formatter(NullFormatter())
         if number > 2:
             axes.set_xlabel("number of clusters")
     doubt = "" if found.agreed else "; the measures disagree"
@@ -224,16 +232,3 @@ def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Fi
         except OSError as error:
             raise UsageError(f"{path}: the plot cannot be written ({error.strerror})") from None
     return figure
-
-
-def _logarithmic_if_positive(axes: Axes, values: Sequence[float]) -> None:
-    """Use a logarithmic axis, with plain numbers at it, if all values are positive."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    whole_numbers(axes)
-    if all(value > 0.0 for value in values):
-        axes.set_yscale("log")
-        few = max(values) < 10.0 * min(values)
-        axes.yaxis.set_major_locator(LogLocator(subs=range(1, 10) if few else (1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())

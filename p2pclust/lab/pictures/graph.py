@@ -15,8 +15,6 @@ from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, write
 from p2pclust.lab.pictures.palette import LINK, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from p2pclust.protocols.models.association import Association
 
 
@@ -54,17 +52,38 @@ def association_drawing(
     peer's clusters, at most three letters, by default its index in the job roster. `gone` are communities that were dropped
     later because no row belongs to them. `hues` has the number of each community's colour, by default its index.
     """
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import Circle
+
     layout = lay_out(association)
     left, right, bottom, top = layout.page
     drawing = Drawing.new(11, 11 * (top - bottom) / (right - left) + 1.0)
-    axes = drawing.axes
+    axes, places, groups = drawing.axes, layout.places, association.groups
     known = list(classes) if classes is not None else [None] * association.clusters.total
-    kinds = [Counter(known[m] for m in members if known[m] is not None) for members in association.groups]
+    kinds = [Counter(known[m] for m in members if known[m] is not None) for members in groups]
     main = [found.most_common(1)[0][0] if found else None for found in kinds]  # of equally frequent ones the first
-    _draw_links(axes, association, known, layout)
-    _draw_nodes(axes, association, known, main, layout, peers, hues or range(len(main)))
+
+    links = association.links.tolist()
+    compared = [(a, b) for a, b in links if known[a] is not None and known[b] is not None]
+    wrong = dict.fromkeys((a, b) for a, b in compared if known[a] != known[b])
+    sound = [(places[a], places[b]) for a, b in links if (a, b) not in wrong]
+    # The many links of a large community must not look darker than the few of a small one.
+    faint = float(np.clip(6.0 / math.sqrt(max(1, len(sound))), 0.25, 0.8))
+    axes.add_collection(LineCollection(sound, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
+    crossing = [(places[a], places[b]) for a, b in wrong]
+    axes.add_collection(LineCollection(crossing, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
+    # As large as fits into a node, on a page of 11 inches.
+    font = float(np.clip(NODE * 11 * 72 / (right - left), 3.0, 9.0))
+    owners = association.clusters.owners.tolist()
+    for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
+        kind = main[group] if group >= 0 else None
+        stranger = kind is not None and known[node] is not None and known[node] != kind
+        colour = cluster_colour(-1 if group < 0 else (hues or range(len(main)))[group])
+        edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
+        axes.add_patch(Circle(places[node], NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
+        write(axes, *places[node], str(peer) if peers is None else peers[peer], font, ink_on(colour), zorder=4)
     names = community_names(len(main), gone)
-    for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
+    for number, (members, kind) in enumerate(zip(groups, main, strict=True)):
         text = f"{names[number]}: {len(members)} clusters"
         text += "\ndropped later" if number in gone else ""
         same, n_known = kinds[number][kind], kinds[number].total()
@@ -76,7 +95,7 @@ def association_drawing(
         write(axes, *layout.captions[number], text, 9, va="bottom", linespacing=1.1)
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
-    axes.set_title(_headline(association, known, len(gone)), fontsize=12)
+    axes.set_title(_headline(association, len(compared), len(wrong), len(gone)), fontsize=12)
     keys = [
         dot_key("a cluster of one peer; the number is the peer", "white", markeredgecolor="#555555"),
         line_key("associated: same colour, one community", color=LINK, linewidth=1.2),
@@ -89,52 +108,16 @@ def association_drawing(
     return drawing
 
 
-def _headline(association: Association, known: Sequence[Any], n_gone: int) -> str:
-    groups, alone = association.groups, association.isolated
+def _headline(association: Association, n_compared: int, n_wrong: int, n_gone: int) -> str:
+    groups, n_alone = association.groups, len(association.isolated)
     if not groups:
-        return f"no community: {len(alone)} clusters, all isolated"
+        return f"no community: {n_alone} clusters, all isolated"
     left = f" ({len(groups) - n_gone} left in the end)" if n_gone else ""
-    text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
+    text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {n_alone} isolated; "
     text += f"{len(association.links)} links"
-    pairs = [(known[a], known[b]) for a, b in association.links.tolist()]
-    pairs = [pair for pair in pairs if None not in pair]
-    if pairs:
-        wrong = sum(a != b for a, b in pairs)
-        text += f", {wrong} of them wrong ({100 * wrong / len(pairs):.1f} %)" if wrong else ", none of them wrong"
-    return text
-
-
-def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layout: Placement) -> None:
-    from matplotlib.collections import LineCollection
-
-    right: list[Any] = []
-    wrong: list[Any] = []
-    for a, b in association.links.tolist():
-        different = known[a] is not None and known[b] is not None and known[a] != known[b]
-        (wrong if different else right).append((layout.places[a], layout.places[b]))
-    # The many links of a large community must not look darker than the few of a small one.
-    faint = float(np.clip(6.0 / math.sqrt(max(1, len(right))), 0.25, 0.8))
-    axes.add_collection(LineCollection(right, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
-    axes.add_collection(LineCollection(wrong, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
-
-
-def _draw_nodes(
-    axes: Axes, association: Association, known: Sequence[Any], main: Sequence[Any], layout: Placement,
-    peers: Sequence[str] | None, hues: Sequence[int],
-) -> None:  # fmt: skip
-    from matplotlib.patches import Circle
-
-    owners = association.clusters.owners.tolist()
-    # As large as fits into a node, on a page of 11 inches.
-    font = float(np.clip(NODE * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
-    for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
-        kind = main[group] if group >= 0 else None
-        stranger = kind is not None and known[node] is not None and known[node] != kind
-        colour = cluster_colour(-1 if group < 0 else hues[group])
-        edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
-        x, y = layout.places[node]
-        axes.add_patch(Circle((x, y), NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
-        write(axes, x, y, str(peer) if peers is None else peers[peer], font, ink_on(colour), zorder=4)
+    if n_wrong:
+        return text + f", {n_wrong} of them wrong ({100 * n_wrong / n_compared:.1f} %)"
+    return text + (", none of them wrong" if n_compared else "")
 
 
 # -- the layout ---------------------------------------------------------------------------------------------------------

@@ -81,11 +81,6 @@ def cluster_colour(hue: int) -> str:
     return ALONE if hue < 0 else CLUSTERS[hue % len(CLUSTERS)]
 
 
-def class_colour(number: int) -> str:
-    """Return the colour of a true class by its place among the classes."""
-    return CLASSES[number % len(CLASSES)]
-
-
 def series_colour(number: int) -> str:
     """Return the colour of one of several runs or curves."""
     return SERIES[number % len(SERIES)]

@@ -142,8 +142,7 @@ def _file(task: Repetition) -> Path | None:
 
 def _results(tasks: Sequence[Repetition], workers: int) -> Iterator[tuple[Repetition, Values]]:
     if workers <= 1 or len(tasks) <= 1:
-        for task in tasks:
-            yield task, do_task(task)
+        yield from ((task, do_task(task)) for task in tasks)
     else:
         advice = "run again with --jobs 1 to see why"
         yield from in_processes(_do_alone, tasks, min(workers, len(tasks)), advice=advice)

@@ -97,8 +97,8 @@ class FaultEngine:
             self._fleet.report(name, "fault", {"number": number, **fault.fields(), **moment})
             self._strike(number, fault, name)
 
-    def due(self, name: str, phase: str, round_: int, *, aggregates: bool, within: bool) -> int | None:
-        """Return the number of a fault by round that strikes a peer here, or None.
+    def reached(self, name: str, phase: str, round_: int, *, aggregates: bool, within: bool) -> None:
+        """Record and carry out the fault by round that strikes a peer here, if there is one.
 
         A fault at round r strikes at the first opportunity from r on: the round itself may have been another peer's.
         """
@@ -107,8 +107,10 @@ class FaultEngine:
                 continue
             early = round_ < fault.round and phase != "closing"
             if not early and (name in fault.who if fault.who else aggregates):
-                return number
-        return None
+                fields = {"number": number, **fault.fields(), "phase": phase, "planned": fault.round, "round": round_}
+                self._fleet.report(name, "fault", fields)
+                self.met(number, name)
+                return
 
     def met(self, number: int, name: str) -> None:
         """Carry out a fault by round: this peer, already recorded as its victim, has reached the round."""

@@ -308,10 +308,5 @@ class _SimulatedFleet(FleetPort, Observer):
         elif effect.verb == "phase":
             phase, round_ = effect.fields["phase"], effect.fields["round"]
             aggregates = self._aggregating.get(within) == peer.name
-            number = self.faults.due(peer.name, phase, round_, aggregates=aggregates, within=within)
-            if number is not None:
-                fault = self.spec.faults[number]
-                fields = {"number": number, **fault.fields(), "phase": phase, "planned": fault.round, "round": round_}
-                self.report(peer.name, "fault", fields)
-                self.faults.met(number, peer.name)
+            self.faults.reached(peer.name, phase, round_, aggregates=aggregates, within=within)
         return peer.core is None
