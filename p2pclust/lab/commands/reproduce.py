@@ -68,16 +68,20 @@ def reproduce(
       p2pclust reproduce 002-table3 --repeats 3 --out table3
       p2pclust reproduce --all --quick
     """
-    from p2pclust.lab.reproduce.frame import table, table_ids  # noqa: PLC0415
+    from p2pclust.lab.reproduce.frame import Plan, table, table_ids  # noqa: PLC0415
 
     if every and tables:
         raise UsageError("--all and the names of tables: give one or the other")
     wanted = [table(name) for name in (table_ids() if every else dict.fromkeys(tables or ()))]
     if not wanted:
-        _list([table(name) for name in table_ids()], as_json=as_json)
+        listed = [table(name) for name in table_ids()]
+        if as_json:
+            put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in listed]})
+            return
+        rows = ((item.id, item.time, item.shows) for item in listed)
+        stdout().print(table_of(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
+        stdout().print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
         return
-    from p2pclust.lab.reproduce.frame import Plan  # noqa: PLC0415
-
     n_workers = jobs or n_cores()
     plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
     summary = _carry_out(wanted, plan, out, stderr() if as_json else stdout(200))
@@ -116,16 +120,6 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
         "backend": plan.backend,
         "tables": [plain(item, measured[item.id], claims[item.id]) for item in tables],
     }
-
-
-def _list(tables: Sequence[Table], *, as_json: bool) -> None:
-    if as_json:
-        put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in tables]})
-        return
-    console = stdout()
-    rows = ((item.id, item.time, item.shows) for item in tables)
-    console.print(table_of(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
-    console.print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
 
 
 def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,21 +96,28 @@ def show(
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.topology import measure  # noqa: PLC0415
     from p2pclust.overlay import make_trace, write_overlay, write_trace  # noqa: PLC0415
+    from p2pclust.overlay.files import SUFFIXES  # noqa: PLC0415
     from p2pclust.protocols.engine.random_streams import gossiping, linking  # noqa: PLC0415 - imports NumPy
 
-    _check_outputs(out or (), what)
+    for file in out or ():  # names that cannot be written are refused before the overlay is made
+        if file.suffix.lower() == _TRACE and what == "mobility":
+            continue
+        if file.suffix.lower() not in (*_PICTURES, *SUFFIXES):
+            raise UsageError(f"-o {file}: expected a name that ends with {', '.join((*_PICTURES, *SUFFIXES))}")
+        if file.suffix.lower() in _PICTURES:
+            canvas.require()
     chosen = key_values("--set", settings, "neighbours=4")
     overlay = _made(what, peers, seed, chosen)
     measures = measure(overlay, gossiping(seed))
     for file in out or ():
         if file.suffix.lower() in _PICTURES:
-            from p2pclust.lab.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
             from p2pclust.lab.pictures.overlay import overlay_figure  # noqa: PLC0415
             from p2pclust.overlay.plans import write_bytes  # noqa: PLC0415
 
-            write_bytes(file, image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
+            write_bytes(file, canvas.image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
         elif file.suffix.lower() == _TRACE:
             write_trace(make_trace(what, overlay.names, linking(seed), **chosen), file)
         else:
@@ -161,7 +168,18 @@ def measure_(
         own = {} if _is_file(what) else {key: value for key, value in chosen.items() if key in KINDS[what].options}
         overlays.append(_made(what, None if _is_file(what) else peers, seed, own))
     found = [measure(overlay, gossiping(seed)) for overlay in overlays]
-    _compare(stderr() if as_json else stdout(), whats, found)
+    numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
+               "gossip", "95 %")  # fmt: skip
+    shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)
+    for what, row in zip(whats, found, strict=True):
+        least, most = row.degree_least, row.degree_greatest
+        shown.add_row(
+            what, str(row.peers), str(row.links), f"{least}-{most}" if least < most else str(least), str(row.diameter),
+            f"{row.average_path:.3g}", f"{row.clustering:.3g}", f"{row.algebraic_connectivity:.3g}",
+            f"{row.spectral_gap:.3g}", _number(row.edge_connectivity, "-"), _number(row.node_connectivity, "-"),
+            str(len(row.cut_vertices)), f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
+        )  # fmt: skip
+    (stderr() if as_json else stdout()).print(shown)
     if as_json:
         rows = zip(whats, found, strict=True)
         put_json({"seed": seed, "options": chosen, "overlays": [{"what": what, **row.to_dict()} for what, row in rows]})
@@ -188,21 +206,6 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
     if peers is not None and not 1 <= peers <= _PEERS_MAX:
         raise UsageError(f"--peers {peers}: expected 1 to {_PEERS_MAX}")
     return make_overlay(what, peer_names(peers or 12), linking(seed), **options)
-
-
-def _check_outputs(files: Iterable[Path], what: str) -> None:
-    """Refuse names of files that cannot be written, before the overlay is made."""
-    from p2pclust.overlay.files import SUFFIXES  # noqa: PLC0415 - imports NumPy
-
-    for file in files:
-        if file.suffix.lower() == _TRACE and what == "mobility":
-            continue
-        if file.suffix.lower() not in (*_PICTURES, *SUFFIXES):
-            raise UsageError(f"-o {file}: expected a name that ends with {', '.join((*_PICTURES, *SUFFIXES))}")
-        if file.suffix.lower() in _PICTURES:
-            from p2pclust.lab.pictures.canvas import require  # noqa: PLC0415
-
-            require()
 
 
 def _number(number: int | None, otherwise: str) -> str:
@@ -237,23 +240,6 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
     ):
         shown.add_row(name, value)
     console.print(what, soft_wrap=True)
-    console.print(shown)
-
-
-def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
-    numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
-               "gossip", "95 %")  # fmt: skip
-    shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)
-    for what, row in zip(whats, found, strict=True):
-        degree = (
-            f"{row.degree_least}-{row.degree_greatest}" if row.degree_least < row.degree_greatest else row.degree_least
-        )
-        shown.add_row(
-            what, str(row.peers), str(row.links), str(degree), str(row.diameter), f"{row.average_path:.3g}",
-            f"{row.clustering:.3g}", f"{row.algebraic_connectivity:.3g}", f"{row.spectral_gap:.3g}",
-            _number(row.edge_connectivity, "-"), _number(row.node_connectivity, "-"), str(len(row.cut_vertices)),
-            f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
-        )  # fmt: skip
     console.print(shown)
 
 

@@ -13,7 +13,7 @@ from p2pclust.lab.run.state import ASLEEP, RunState
 from p2pclust.lab.run.views import Span, Term
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 #: The most peers that have a lane each; of more, some are chosen, and the page says so.
 LANES: Final = 40
@@ -40,6 +40,8 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
 
     `groups` has the device class of every peer of the run.
     """
+    from matplotlib.collections import LineCollection
+
     height = _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9)
     drawing = Drawing.new(width, height, "", "seconds of the run", sides=("bottom",))
     axes = drawing.axes
@@ -53,7 +55,15 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
             _draw_stranger(drawing, run, name, lane)
         else:
             _draw_lane(drawing, run, name, lane, colours[name])
-    _draw_rounds(axes, run, _APART / width * end)
+    # A mark for each round that was closed, and as many numbers as there is room for.
+    for colour, whole in ((INK, True), (WRONG, False)):
+        strokes = [[(done.t, -1.25), (done.t, -0.75)] for done in run.rounds if (done.present > 0) == whole]
+        axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
+    last = -np.inf
+    for done in run.rounds:
+        if done.t - last > _APART / width * end:
+            write(axes, done.t, -1.36, f"{done.number}", 7, va="bottom")
+            last = done.t
     for t in (job.submitted for job in run.by_id.values()):
         axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
@@ -126,21 +136,6 @@ def _draw_bar(
     across = [(span.start, span.end - span.start)]
     bar = drawing.axes.broken_barh(across, heights, facecolors=colour, linewidth=0, zorder=zorder)
     drawing.mark(bar, peer=peer, tip=f"{words}, {span.start:.2f} to {span.end:.2f} s")
-
-
-def _draw_rounds(axes: Axes, run: RunState, apart: float) -> None:
-    """Draw a mark for each round that was closed, and as many numbers as there is room for."""
-    from matplotlib.collections import LineCollection
-
-    for colour, whole in ((INK, True), (WRONG, False)):
-        closed = [round_.t for round_ in run.rounds if (round_.present > 0) == whole]
-        strokes = [[(t, -1.25), (t, -0.75)] for t in closed]
-        axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
-    last = -np.inf
-    for round_ in run.rounds:
-        if round_.t - last > apart:
-            write(axes, round_.t, -1.36, f"{round_.number}", 7, va="bottom")
-            last = round_.t
 
 
 def _legend(drawing: Drawing, run: RunState, *, own: bool) -> None:
