@@ -60,8 +60,6 @@ def audit_job(audit: Audit) -> list[AttackResult]:
 
     Raise UsageError if its peers hold columns, or its sums have noise that cannot be drawn again.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> peers = [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])]
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]])

@@ -43,8 +43,6 @@ def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     Where sums of few rows are withheld, a row can also appear or vanish: then the totals over all clusters differ by it,
     which proves nothing by itself. `sights` are in the order of rounds; those without sums of crisp clusters are left out.
 
-    Examples
-    --------
     Of three rows, that at 4 moves from the first cluster to the second.
 
     >>> from p2pclust.protocols.engine.arrays import Arrays
@@ -93,8 +91,6 @@ def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
     numbers; whole numbers as a solution prove the reading.
     `states` are in the order of rounds, each with the number of its stage.
 
-    Examples
-    --------
     A cluster of (0, 0) and (2, 0) gets (4, 3) from a cluster of (4, 3), (8, 8) and (9, 4).
 
     >>> from p2pclust.protocols.engine.arrays import Arrays
@@ -132,8 +128,6 @@ def differences(first: Sequence[Sight], second: Sequence[Sight]) -> list[Sight]:
     """Return, round by round, what the sums of the first run have more than those of the second, in the data's units.
     Sums of clusters are compared, others passed over.
 
-    Examples
-    --------
     >>> public = Arrays(origin=np.zeros(1), scale=np.ones(1), centers=np.zeros((1, 1)))
     >>> def seen(counts, sums):
     ...     return Sight((0,), 0, 3, public, Arrays(counts=np.array(counts), sums=np.array(sums)))

@@ -16,7 +16,6 @@ from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-
     from p2pclust.data import DataSet
     from p2pclust.data.fetch import OnProgress
 

@@ -175,8 +175,6 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
 def _places(*values: float) -> int:
     """Return how many decimal places to show for such numbers.
 
-    Examples
-    --------
     >>> _places(0.98765), _places(9.0, 8.882), _places(10.2, 9.8), _places(float("nan"), 1234.5)
     (4, 3, 2, 0)
     """
@@ -187,8 +185,6 @@ def _places(*values: float) -> int:
 def _number(value: float, places: int, *, plus: str = "") -> str:
     """Return a number with `places` decimal places, or three digits if it would round to 0.
 
-    Examples
-    --------
     >>> _number(0.98765, 4), _number(2e-13, 4), _number(0.0, 4), _number(float("nan"), 2), _number(0.01, 3, plus="+")
     ('0.9877', '2.00e-13', '0.0000', '-', '+0.010')
     """

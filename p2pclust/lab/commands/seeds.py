@@ -80,8 +80,6 @@ PROTOCOLS: Final = (
 def asked_of(seed: int, asked: Asked) -> Asked:
     """Return the options that run a seed without ``all``.
 
-    Examples
-    --------
     >>> asked_of(3, Asked("all"))
     Asked(protocol=None, mutant=None, overlay='sparse')
     """
@@ -91,8 +89,6 @@ def asked_of(seed: int, asked: Asked) -> Asked:
 def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - immutable
     """Run seeds one after another in this process.
 
-    Examples
-    --------
     >>> [finding.failure for finding in try_seeds(range(1))]
     ['']
     """

@@ -27,8 +27,6 @@ def rounds_of(clustered: Sequence[int], n_moved: int) -> list[int]:
 
     A round that moved no center, such as the first one over columns, is not in a job's history.
 
-    Examples
-    --------
     >>> rounds_of([3, 4, 6], 2)
     [4, 6]
     """
@@ -172,8 +170,6 @@ def attendance_drawing(
 def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
     """Return the runs of rounds that are there as (left, width), with gaps between rounds if there are few.
 
-    Examples
-    --------
     >>> _runs([True] * 50 + [False] + [True] * 49)
     [(-0.5, 50), (50.5, 49)]
     """

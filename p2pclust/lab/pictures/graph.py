@@ -30,8 +30,6 @@ _LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn 
 def community_names(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
     """Return the names of communities in pictures, A, B, ..., Z, A2, B2, ...: the dropped ones have the last names.
 
-    Examples
-    --------
     >>> community_names(28)[-3:], community_names(4, gone=[1])
     (['Z', 'A2', 'B2'], ['A', 'D', 'B', 'C'])
     """
@@ -135,8 +133,6 @@ class Placement:
 def lay_out(association: Association) -> Placement:
     """Return the layout of a graph; the same graph always has the same layout.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.models.association import Association, Clusters
     >>> found = lay_out(Association(Clusters((2, 1, 1)), [(0, 2), (2, 3)]))
     >>> found.places.shape, found.captions.shape

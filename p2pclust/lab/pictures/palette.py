@@ -92,8 +92,6 @@ def cluster_hues(alike: Sequence[int | None], n_classes: int = 0) -> list[int]:
     A cluster with None there gets a number that no other cluster has and, if possible, no class. Numbers repeat only if
     there are more clusters than colours.
 
-    Examples
-    --------
     >>> cluster_hues([1, None, 0], n_classes=3)
     [1, 3, 0]
     >>> cluster_hues([14, None], n_classes=15)
@@ -115,8 +113,6 @@ def own_colours(groups: Mapping[str, str]) -> bool:
 def share_classes(groups: Mapping[str, str]) -> bool:
     """Whether there are several device classes, and one with several devices: in a fleet from a file each is its own class.
 
-    Examples
-    --------
     >>> share_classes({"a": "meter", "b": "meter", "c": "gateway"}), share_classes({"a": "a", "b": "b"})
     (True, False)
     """
@@ -126,8 +122,6 @@ def share_classes(groups: Mapping[str, str]) -> bool:
 def device_colours(groups: Mapping[str, str]) -> dict[str, str]:
     """Return a colour for each device class, in order of appearance; `groups` has each peer's class.
 
-    Examples
-    --------
     >>> list(device_colours({"m-1": "m", "g": "g", "m-2": "m"}))
     ['m', 'g']
     """
@@ -139,8 +133,6 @@ def peer_colours(groups: Mapping[str, str]) -> dict[str, str]:
 
     It depends only on the names and device classes of the fleet, so two runs of one scenario have the same colours.
 
-    Examples
-    --------
     >>> colours = peer_colours({"m-2": "m", "m-1": "m", "g": "g"})
     >>> [PEERS.index(colours[name]) for name in ("m-1", "m-2", "g")]
     [0, 1, 2]
@@ -156,8 +148,6 @@ def peer_colours(groups: Mapping[str, str]) -> dict[str, str]:
 def ink_on(colour: str) -> str:
     """Return the colour of text that is readable on a colour: nearly black or nearly white.
 
-    Examples
-    --------
     >>> ink_on(CLASSES[0]), ink_on(PEERS[0])
     ('#111111', '#fdfdfd')
     """

@@ -53,8 +53,6 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
 
     `X` has shape (n, F); `scaled` says whether each column is divided by its range.
 
-    Examples
-    --------
     >>> plane = plane_of(np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0], [4.0, 1.0, 1.0]]), ["a", "b", "c"], scaled=False)
     >>> plane.titles
     ('principal axis 1 (98 % of the spread)', 'principal axis 2 (2 %)')

@@ -85,8 +85,6 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
 def matched(table: Ints) -> Ints:
     """Return the order of columns that maximises the sum of the diagonal; columns without a row come last.
 
-    Examples
-    --------
     >>> matched(np.array([[0, 5], [3, 1]])).tolist()
     [1, 0]
     """

@@ -85,8 +85,6 @@ def figure_of(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) 
 def _unseen(value: Any) -> bool:
     """Whether a logarithmic axis has no place for a value; what has none is marked in another way.
 
-    Examples
-    --------
     >>> _unseen(0), _unseen(0.5), _unseen(None)
     (True, False, False)
     """

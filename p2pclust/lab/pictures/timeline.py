@@ -26,8 +26,6 @@ _APART: Final = 0.24  # inches between two numbers of rounds
 def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) -> list[str]:
     """Return the peers that have a lane, in order: all, or if there are too many, the preferred ones first.
 
-    Examples
-    --------
     >>> lanes_of(["a", "b", "c"], ["c"], 2)
     ['a', 'c']
     """

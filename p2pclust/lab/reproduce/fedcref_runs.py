@@ -210,8 +210,6 @@ def links_and_pairs(association: Association, classes: Ints) -> tuple[float, flo
     A wrong link joins clusters of different classes (the paper's Definition 4.1). The second number says more: one wrong
     link can join two communities for good. 0 where there are none.
 
-    Examples
-    --------
     A chain of four clusters in which the middle link joins two classes: one of three links, four of six pairs.
 
     >>> from p2pclust.protocols.models.association import Clusters

@@ -86,8 +86,6 @@ class Damage:
 def late(faults: Iterable[Fault]) -> tuple[str, ...]:
     """Return the devices that are not started with the fleet: the first fault of each is a `join`.
 
-    Examples
-    --------
     >>> late([Fault("join", ("c",), seconds=2.0), Fault("leave", ("b",), job=1), Fault("join", ("b",), job=2)])
     ('c',)
     """
@@ -101,8 +99,6 @@ def late(faults: Iterable[Fault]) -> tuple[str, ...]:
 def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
     """Return the faults that have not struck; a rate counts as one fault, which struck if any of its instants did.
 
-    Examples
-    --------
     >>> twice = [Fault("kill", ("a",), seconds=s, drawn="2 a minute") for s in (1.0, 90.0)]
     >>> unfired([*twice, Fault("kill", ("b",), round=3)], [0]), unfired(twice, [])
     (('kill of b at round 3 (opening)',), ('kill of a at 2 a minute',))
@@ -119,8 +115,6 @@ def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
 class Cuts:
     """Counts, for each direction, the cuts that have not ended.
 
-    Examples
-    --------
     >>> cuts = Cuts(["a", "b", "c"])
     >>> cuts.add(cuts.pairs(["a"], (), one_way=False))
     >>> cuts.deaf("a"), cuts.deaf("b"), cuts.links(None)

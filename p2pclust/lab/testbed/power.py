@@ -44,8 +44,6 @@ class Battery:
     def cost_j(self, use: Use, awake_s: float) -> float:
         """Return the energy for this use and for so many seconds awake.
 
-        Examples
-        --------
         >>> Battery(tx_j_per_mb=5, cpu_j_per_s=2, idle_w=0.1).cost_j(Use(2e6, 0, 3), 10)
         17.0
         """
@@ -56,8 +54,6 @@ class Battery:
 class Meter:
     """The energy account of one device: used so far, and left in the battery. What the device did before costs nothing.
 
-    Examples
-    --------
     >>> meter = Meter(Battery(10.0, idle_w=1.0, recharge_w=0.5), 0.0, Use())
     >>> meter.read(12.0, Use(), awake=True)
     >>> meter.energy_j, meter.left_j, meter.empty
@@ -105,8 +101,6 @@ class Meter:
 class DutyCycle:
     """Awake for `on_s`, asleep for `off_s`, and so on; at 0 it is `phase_s` into its cycle.
 
-    Examples
-    --------
     >>> duty = DutyCycle(2.0, 3.0, 1.0)
     >>> [duty.asleep(t) for t in (0.0, 0.5, 1.0, 3.9, 4.0)]
     [False, False, True, True, False]
@@ -142,8 +136,6 @@ class DutyCycle:
 class Rest:
     """When a device sleeps by plan.
 
-    Examples
-    --------
     >>> rest = Rest(DutyCycle(4.0, 1.0), ((0.0, 6.0), (20.0, 22.0)))
     >>> [(t, rest.why(t)) for t in (0.0, 4.0, 5.0, 6.0, 21.0, 22.0)]
     [(0.0, ''), (4.0, 'duty cycle'), (5.0, ''), (6.0, 'not available'), (21.0, ''), (22.0, 'not available')]
@@ -182,8 +174,6 @@ class Rest:
 def modelled_cpu_s(n_messages: int, n_tasks: int, n_numbers: int) -> float:
     """Return the seconds of a simulated processor for so many messages, tasks, and numbers in rows.
 
-    Examples
-    --------
     >>> round(modelled_cpu_s(100, 10, 1_000_000), 6)
     0.04
     """

@@ -28,8 +28,6 @@ def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = Non
 
     `lost` peers are gone for good. Without an overlay, which has each peer's neighbours, all are linked.
 
-    Examples
-    --------
     >>> needs(["meter-02"]), needs([])
     (': meter-02 is gone, and this job needs all peers', '')
     >>> needs([], {"a": ["b"], "b": ["a"], "c": []})

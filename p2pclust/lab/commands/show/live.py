@@ -196,8 +196,6 @@ def _line(*parts: str | tuple[str, str]) -> Text:
 def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
     """Draw positive numbers as a row of bars on a logarithmic scale.
 
-    Examples
-    --------
     >>> sparkline([1.0, 0.1, 0.01])
     '█▅▁'
     """
