@@ -78,8 +78,9 @@ def association_drawing(
         stranger = kind is not None and known[node] is not None and known[node] != kind
         colour = cluster_colour(-1 if group < 0 else (hues or range(len(main)))[group])
         edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
-        axes.add_patch(Circle(places[node], NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
-        write(axes, *places[node], str(peer) if peers is None else peers[peer], font, ink_on(colour), zorder=4)
+        x, y = places[node]
+        axes.add_patch(Circle((x, y), NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
+        write(axes, x, y, str(peer) if peers is None else peers[peer], font, ink_on(colour), zorder=4)
     names = community_names(len(main), gone)
     for number, (members, kind) in enumerate(zip(groups, main, strict=True)):
         text = f"{names[number]}: {len(members)} clusters"
@@ -90,7 +91,8 @@ def association_drawing(
         elif n_known:
             rest = len(members) - n_known
             text += f"\nclass {kind}, {rest} unknown" if rest else f"\nall of class {kind}"
-        write(axes, *layout.captions[number], text, 9, va="bottom", linespacing=1.1)
+        x, y = layout.captions[number]
+        write(axes, x, y, text, 9, va="bottom", linespacing=1.1)
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
     axes.set_title(_headline(association, len(compared), len(wrong), len(gone)), fontsize=12)

@@ -128,9 +128,10 @@ def _over_peers(
         for place, measure in enumerate(panels, start=1):
             axes = figure.add_subplot(1, len(panels), place)
             for method in methods:
-                numbers, *heights = found.points(dict(zip(PEERS, _by_peers(method), strict=True)), measure, "ci")
+                rows = dict(zip(PEERS, _by_peers(method), strict=True))
+                numbers, means, spreads = found.points(rows, measure, "ci")
                 if numbers:
-                    axes.errorbar(numbers, *heights, marker="o", capsize=3, label=method)
+                    axes.errorbar(numbers, means, spreads, marker="o", capsize=3, label=method)
             axes.set(xlabel="peers", ylabel=measures[measure], xticks=list(PEERS))
             axes.legend()
 
@@ -156,7 +157,8 @@ def _claims_of_figure_7(found: Findings) -> Iterable[Claim]:
 def _draw_figure_7(figure: Figure, found: Findings) -> None:
     axes = figure.add_subplot()
     rows = [row for row in found.rows if " K " in row and not row.endswith("best K")]
-    axes.errorbar(*found.points({int(row.rpartition(" ")[2]): row for row in rows}, "acc", "ci"), marker="o", capsize=3)
+    numbers, means, spreads = found.points({int(row.rpartition(" ")[2]): row for row in rows}, "acc", "ci")
+    axes.errorbar(numbers, means, spreads, marker="o", capsize=3)
     axes.set(xlabel="K", ylabel="ACC", title="centralised DEC")
 
 
