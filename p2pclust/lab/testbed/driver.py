@@ -206,7 +206,11 @@ class Driver:
         fleet, give_up_s = self._fleet, self._spec.give_up_s
         timing = preset(self._spec.timing).allowing(self._spec.quiet_s)
         patience_s = max(timing.patience_s, *(request.treatment.patience_s for request in self._spec.jobs))
-        while not self._finished(job) and not self._rest_cut_off(job):
+        while not self._finished(job):
+            done = [name for name in job.seen.digests if fleet.alive(name)]
+            rest = [name for name in job.seen.roster if name not in job.seen.digests and self._faults.counts(name)]
+            if done and all(self._faults.cut_off(name, done) for name in rest):
+                break  # no peer that has not finished can ever hear from those that have
             if await self._until(lambda: self._finished(job), 0.5):
                 break
             silent_s = fleet.now - self._record.progress_at
@@ -240,12 +244,6 @@ class Driver:
         return bool(job.seen.digests) and all(
             name in job.seen.digests or not self._faults.counts(name) for name in job.seen.roster
         )
-
-    def _rest_cut_off(self, job: JobRecord) -> bool:
-        """Whether no peer that has not finished can ever hear from those that have."""
-        done = [name for name in job.seen.digests if self._fleet.alive(name)]
-        rest = [name for name in job.seen.roster if name not in job.seen.digests and self._faults.counts(name)]
-        return bool(done) and all(self._faults.cut_off(name, done) for name in rest)
 
     async def _collect_blobs(self, job: JobRecord, digests: Sequence[bytes], names: Sequence[str]) -> None:
         for digest in digests:

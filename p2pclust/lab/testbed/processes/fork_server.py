@@ -13,6 +13,7 @@ the process ends; on Linux it is killed with its parent, and its peers with it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -54,7 +55,9 @@ class _Server:
             for key, _ in self._selector.select():
                 if key.fileobj is self._woken:
                     self._woken.recv(4096)
-                    _reap()
+                    with contextlib.suppress(ChildProcessError):  # no child is left
+                        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                            _write({"pid": ended[0], "code": os.waitstatus_to_exitcode(ended[1])})
                 elif not self._take():
                     return
 
@@ -94,17 +97,6 @@ class _Server:
         finally:
             sys.stderr.flush()
             os._exit(code)
-
-
-def _reap() -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:  # no child is left
-            return
-        if pid == 0:
-            return
-        _write({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
 def _write(fields: dict[str, Any]) -> None:

@@ -276,15 +276,12 @@ class _SimulatedFleet(FleetPort, Observer):
             if effect.verb in ("combined", "finished") and "within" not in effect.fields:
                 if effect.verb == "combined":
                     self.record.load(self.now, {name: other.counters for name, other in world.peers.items()})
-                self._show_centers(peer, effect.fields["job"])
-
-    def _show_centers(self, peer: Peer, job_id: str) -> None:
-        job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
-        if job is None or self._shown == (job_id, job.ledger.register.round):
-            return
-        self._shown = (job_id, job.ledger.register.round)
-        if (centers := centers_of(peer.core, job_id)) is not None:
-            self.report(peer.name, "centers", {"job": job_id, **centers})
+                job_id = effect.fields["job"]
+                job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
+                if job is not None and self._shown != (job_id, job.ledger.register.round):
+                    self._shown = (job_id, job.ledger.register.round)
+                    if (centers := centers_of(peer.core, job_id)) is not None:
+                        self.report(peer.name, "centers", {"job": job_id, **centers})
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         self.report(peer.name, "exited", {"code": -9})
