@@ -228,22 +228,18 @@ def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, A
         raise UsageError(f"--seed {seed}: expected 0 or more")
     widths = settings["widths"]
     own = {key: value for key, value in settings.items() if key != "widths"}
+    for key, value in own.items() if scheme == "vertical" else [("widths", widths)]:
+        if value is not None:
+            raise UsageError(f"partition {scheme!r}: has no option {key}")
     if scheme == "vertical":
-        foreign = next((key for key, value in own.items() if value is not None), None)
-        if foreign is not None:
-            raise UsageError(f"partition 'vertical': has no option {foreign}")
-        return split_columns(rows.n_features, _count(peers or (widths and len(widths))), widths)
-    if widths is not None:
-        raise UsageError(f"partition {scheme!r}: has no option widths")
-    if peers is None and scheme in ("by-group", "by-file") and rows.group is not None:
+        peers = peers or (widths and len(widths))
+    elif peers is None and scheme in ("by-group", "by-file") and rows.group is not None:
         peers = len(np.unique(rows.group))
-    return deal(rows, _count(peers), scheme, splitting(seed), **own)
-
-
-def _count(peers: int | None) -> int:
     if peers is None:
         raise UsageError("--peers is missing: give the number of peers")
-    return peers
+    if scheme == "vertical":
+        return split_columns(rows.n_features, peers, widths)
+    return deal(rows, peers, scheme, splitting(seed), **own)
 
 
 def _numbers(what: str, text: str, *, whole: bool = False) -> list[float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import re
 import threading
 import time
 import traceback
@@ -256,14 +255,6 @@ def find_all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> i
             made.add_row(one.bug, one.swarm or "default", "-" if one.seed is None else f"{one.seed}", one.broken)
         stdout().print(made)
     return int(any(one.seed is None for one in found))
-
-
-def range_of(text: str) -> range:
-    """Return the seeds of ``--seeds``."""
-    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise UsageError(f"--seeds {text}: expected A:B with A below B, such as 0:300")
-    return range(int(match[1]), int(match[2]))
 
 
 def checked(asked: Asked) -> Asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -78,7 +79,10 @@ def simulate(
     """
     from p2pclust.lab.commands import seeds as trying  # noqa: PLC0415 - the whole simulator
 
-    tried = trying.range_of(seeds)
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", seeds)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise UsageError(f"--seeds {seeds}: expected A:B with A below B, such as 0:300")
+    tried = range(int(match[1]), int(match[2]))
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both write to standard output: choose one")
     if scheduler is not None and jobs is not None:

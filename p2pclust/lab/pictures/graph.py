@@ -156,9 +156,17 @@ def lay_out(association: Association) -> Placement:
         middle = middles[number] - [0.0, high / 2]
         places[list(members)] = own + middle
         captions[number] = middle + np.array([0.0, sizes[number, 1] + 0.1])
+    # The isolated clusters are in rows below.
     alone = list(association.isolated)
-    places[alone], page = _below(len(alone), float(half[0]), float(half[1]) if groups else 0.0)
-    return Placement(places, captions, page)
+    width, height, count = float(half[0]), float(half[1]) if groups else 0.0, len(alone)
+    columns = max(1, int(max(2 * width / 1.15, math.sqrt(_STRETCH * count))))
+    numbers = np.arange(count)
+    row, of_row = numbers // columns, np.minimum(columns, count - numbers // columns * columns)
+    below = np.stack([(numbers % columns - (of_row - 1) / 2) * 1.15, -height - 0.9 - 1.15 * row], axis=1)
+    places[alone] = below
+    width = max(width, 1.15 * columns / 2)
+    bottom = float(below[-1, 1]) if count else -height
+    return Placement(places, captions, (-width - 0.7, width + 0.7, bottom - 0.7, height + 0.7))
 
 
 def _community(association: Association, members: tuple[int, ...]) -> Floats:
@@ -210,14 +218,3 @@ def _packed(boxes: Floats) -> Floats:
         middles[row, 1] = top - height / 2
         top -= height
     return middles
-
-
-def _below(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
-    """Return places in rows below a page of this half width and height, and the page with them."""
-    columns = max(1, int(max(2 * width / 1.15, math.sqrt(_STRETCH * count))))
-    numbers = np.arange(count)
-    row, of_row = numbers // columns, np.minimum(columns, count - numbers // columns * columns)
-    places = np.stack([(numbers % columns - (of_row - 1) / 2) * 1.15, -height - 0.9 - 1.15 * row], axis=1)
-    width = max(width, 1.15 * columns / 2)
-    bottom = float(places[-1, 1]) if count else -height
-    return places, (-width - 0.7, width + 0.7, bottom - 0.7, height + 0.7)

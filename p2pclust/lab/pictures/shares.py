@@ -308,7 +308,15 @@ def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, sha
     figure.suptitle(title)
     if wide:
         _heat(axes[0], held)
-    _sizes(axes[1 if wide else 0], held, labelled=not wide)
+    places, bars = np.arange(n_peers), axes[1 if wide else 0]
+    bars.barh(places, held.sizes, color=palette.CURVE, height=0.7)
+    bars.set_ylim(n_peers - 0.5, -0.5)
+    bars.set_yticks(places, [""] * n_peers if wide else held.peers)
+    bars.set_xlim(0, 1.25 * float(held.sizes.max()))
+    bars.set_xlabel(held.what)
+    bars.spines[["top", "right"]].set_visible(False)
+    for place, size in enumerate(held.sizes) if n_peers <= 60 else ():
+        write(bars, float(size), place, f" {size}", 7, "black", ha="left")
     if plane and data is not None:
         dealt = np.concatenate(shares)
         owners = np.repeat(np.arange(n_peers), held.sizes)
@@ -336,16 +344,3 @@ def _heat(axes: Axes, held: Holdings) -> None:
         for (peer, label), count in np.ndenumerate(held.counts):
             if count:
                 write(axes, label, peer, str(count), 7, "white" if count > 0.6 * largest else "black")
-
-
-def _sizes(axes: Axes, held: Holdings, *, labelled: bool) -> None:
-    places = np.arange(len(held.peers))
-    axes.barh(places, held.sizes, color=palette.CURVE, height=0.7)
-    axes.set_ylim(len(held.peers) - 0.5, -0.5)
-    axes.set_yticks(places, held.peers if labelled else [""] * len(held.peers))
-    axes.set_xlim(0, 1.25 * float(held.sizes.max()))
-    axes.set_xlabel(held.what)
-    axes.spines[["top", "right"]].set_visible(False)
-    if len(held.peers) <= 60:
-        for place, size in zip(places, held.sizes, strict=True):
-            axes.text(float(size), float(place), f" {size}", va="center", fontsize=7)

@@ -148,7 +148,7 @@ class Rest:
 
     def why(self, t: float) -> str:
         """Return why it sleeps at an instant; empty while it is awake."""
-        if self.here is not None and not self._is_here(t):
+        if not self._is_here(t):
             return "not available"
         return "duty cycle" if self.duty is not None and self.duty.asleep(t) else ""
 
@@ -158,17 +158,13 @@ class Rest:
 
     def next_change(self, t: float) -> float:
         """Return the next instant at which this may change; infinite if never."""
-        if self.here is None:
-            return math.inf if self.duty is None else self.duty.next_change(t)
-        edges = [edge for pair in self.here for edge in pair]
+        edges = [edge for pair in self.here or () for edge in pair]
         at = bisect_right(edges, t)
         edge = edges[at] if at < len(edges) else math.inf
-        if self.duty is None or not self._is_here(t):
-            return edge
-        return min(edge, self.duty.next_change(t))
+        return edge if self.duty is None or not self._is_here(t) else min(edge, self.duty.next_change(t))
 
     def _is_here(self, t: float) -> bool:
-        return any(begins <= t < ends for begins, ends in self.here or ())
+        return self.here is None or any(begins <= t < ends for begins, ends in self.here)
 
 
 def modelled_cpu_s(n_messages: int, n_tasks: int, n_numbers: int) -> float:
