@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import typer
@@ -211,77 +211,53 @@ def write(out: Path, source: Path, prepared: Prepared, chosen: NumberOfClusters,
     Raise UsageError if there is something in the folder, or it cannot be written.
     """
     check_new(out)
+    ports = {name: port + number for number, name in enumerate(prepared.devices)}
+    # How a file of rows is read: scenarios, inventories and peers have these keys in common.
+    reading = {
+        "columns": list(prepared.features), "id_column": prepared.id_column, "missing_values": prepared.missing_values,
+    }  # fmt: skip
+    written_by = command("p2pclust", "init", Path(source.name))
+    written_by = "".join(letter if letter.isprintable() else "?" for letter in written_by)  # in one line of a comment
+    scenario = (
+        f"# Written by `{written_by}`; every value may be changed. The rows of a device are in rows/.\n"
+        + peer_toml({"title": f"{source.name} on {len(ports)} devices", "seed": seed})
+        + "\n[data]\n# One file for each device, in the order of the devices below.\n"
+        + peer_toml({"files": [f"rows/{name}.csv" for name in ports]} | reading)
+        + "# By the federated protocol: each device sends the ranges of its columns, and no row.\n"
+        + peer_toml({"scaling": "minmax"})
+        + '\n[fleet]\ntiming = "fast"    # all devices on this machine; on real links "default" or "wan"\n'
+        + "".join(f"\n[[fleet.devices]]\n{peer_toml({'name': name})}" for name in ports)
+        + "\n[[jobs]]\n"
+        + peer_toml({"protocol": PROTOCOL, "clusters": chosen.clusters})
+        + f"\n[expect]\nfinished_at_least = {len(ports)}\nidentical_centers = true\n"
+    )
+    devices = [{"name": name, "port": own, "data": f"rows/{name}.csv"} for name, own in ports.items()]
+    inventory = (
+        f"# Written by `{written_by}`: all devices on this machine. For other machines give each device a\n"
+        "# host, and `send = true` to copy its rows there.\n"
+        + peer_toml({"keys": "keys", "state_dir": "state", "settings": reading})
+        + "".join(f"\n[[devices]]\n{peer_toml(device)}" for device in devices)
+    )
     made = [out / "scenario.toml", out / "fleet.toml"]
     try:
         for folder in (out / "rows", out / "devices"):
             folder.mkdir(parents=True, mode=0o700)
-        made[0].write_text(_scenario(source, prepared, chosen.clusters, seed), encoding="utf-8")
-        made[1].write_text(_inventory(source, prepared, port), encoding="utf-8")
+        made[0].write_text(scenario, encoding="utf-8")
+        made[1].write_text(inventory, encoding="utf-8")
         for name, rows in prepared.devices.items():
             made += [out / "rows" / f"{name}.csv", out / "devices" / f"{name}.toml"]
             write_device(made[-2], prepared, rows)
-            made[-1].write_text(_device(name, prepared, port), encoding="utf-8")
+            others = [f"{other}@127.0.0.1:{own}" for other, own in ports.items() if other != name]
+            files = {"bundle": f"../keys/{name}.bundle", "state_dir": f"../state-{name}", "data": f"../rows/{name}.csv"}
+            # For `p2pclust peer --config`, for one who starts the peers by hand.
+            made[-1].write_text(
+                "# Written by `p2pclust init`. On a device of its own, change `listen` and `join` to addresses of the "
+                "network.\n"
+                + peer_toml({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
+                + peer_toml(files)
+                + peer_toml(reading),
+                encoding="utf-8",
+            )
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another folder") from None
     return made
-
-
-def _how_read(prepared: Prepared) -> dict[str, Any]:
-    """Return the keys that say how a file of rows is read, which scenarios, inventories and peers have in common."""
-    return {
-        "columns": list(prepared.features), "id_column": prepared.id_column, "missing_values": prepared.missing_values,
-    }  # fmt: skip
-
-
-def _by(source: Path) -> str:
-    """Return the command that wrote a file, in one line of a comment."""
-    return "".join(letter if letter.isprintable() else "?" for letter in command("p2pclust", "init", Path(source.name)))
-
-
-def _scenario(source: Path, prepared: Prepared, clusters: int, seed: int) -> str:
-    names = list(prepared.devices)
-    devices = "".join(f"\n[[fleet.devices]]\n{peer_toml({'name': name})}" for name in names)
-    return (
-        f"# Written by `{_by(source)}`; every value may be changed. The rows of a device are in rows/.\n"
-        + peer_toml({"title": f"{source.name} on {len(names)} devices", "seed": seed})
-        + "\n[data]\n# One file for each device, in the order of the devices below.\n"
-        + peer_toml({"files": [f"rows/{name}.csv" for name in names]} | _how_read(prepared))
-        + "# By the federated protocol: each device sends the ranges of its columns, and no row.\n"
-        + peer_toml({"scaling": "minmax"})
-        + '\n[fleet]\ntiming = "fast"    # all devices on this machine; on real links "default" or "wan"\n'
-        + devices
-        + "\n[[jobs]]\n"
-        + peer_toml({"protocol": PROTOCOL, "clusters": clusters})
-        + f"\n[expect]\nfinished_at_least = {len(names)}\nidentical_centers = true\n"
-    )
-
-
-def _inventory(source: Path, prepared: Prepared, port: int) -> str:
-    devices = "".join(
-        f"\n[[devices]]\n{peer_toml({'name': name, 'port': own, 'data': f'rows/{name}.csv'})}"
-        for name, own in _ports(prepared, port).items()
-    )
-    return (
-        f"# Written by `{_by(source)}`: all devices on this machine. For other machines give each device a\n"
-        "# host, and `send = true` to copy its rows there.\n"
-        + peer_toml({"keys": "keys", "state_dir": "state", "settings": _how_read(prepared)})
-        + devices
-    )
-
-
-def _device(name: str, prepared: Prepared, port: int) -> str:
-    """Return the configuration for `p2pclust peer --config`, for one who starts the peers by hand."""
-    ports = _ports(prepared, port)
-    others = [f"{other}@127.0.0.1:{own}" for other, own in ports.items() if other != name]
-    return (
-        "# Written by `p2pclust init`. On a device of its own, change `listen` and `join` to addresses of the network.\n"
-        + peer_toml({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
-        + peer_toml(
-            {"bundle": f"../keys/{name}.bundle", "state_dir": f"../state-{name}", "data": f"../rows/{name}.csv"}
-        )
-        + peer_toml(_how_read(prepared))
-    )
-
-
-def _ports(prepared: Prepared, first: int) -> dict[str, int]:
-    return {name: first + number for number, name in enumerate(prepared.devices)}
