@@ -93,8 +93,9 @@ def reproduce(
 
 
 def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.reproduce.frame import measure  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import plain  # noqa: PLC0415
+    from p2pclust.lab.reproduce.report import plain, write_csv  # noqa: PLC0415
     from p2pclust.lab.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
 
     # Only the name of the directory depends on the wall clock.
@@ -110,7 +111,14 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
 
         measured = measure(tables, replace(plan, keep=directory / "repetitions"), show)
     claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
-    _save(directory, tables, measured)
+    for item in tables:
+        write_csv(directory, item, measured[item.id])
+        if canvas.can_draw() and measured[item.id].found.rows:
+            figure = canvas.new_figure(11, 5)
+            item.draw(figure, measured[item.id].found)
+            (directory / f"{item.id}.png").write_bytes(canvas.image_bytes(figure, "png"))
+    if not canvas.can_draw():
+        complain(canvas.INSTALL)
     for item in tables:
         _show(console, item, measured[item.id], claims[item.id], quick=plan.quick)
     console.print(f"output: {directory}", soft_wrap=True)
@@ -120,21 +128,6 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
         "backend": plan.backend,
         "tables": [plain(item, measured[item.id], claims[item.id]) for item in tables],
     }
-
-
-def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:
-    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import write_csv  # noqa: PLC0415
-
-    paints = canvas.can_draw()
-    for item in tables:
-        write_csv(directory, item, measured[item.id])
-        if paints and measured[item.id].found.rows:
-            figure = canvas.new_figure(11, 5)
-            item.draw(figure, measured[item.id].found)
-            (directory / f"{item.id}.png").write_bytes(canvas.image_bytes(figure, "png"))
-    if not paints:
-        complain(canvas.INSTALL)
 
 
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:

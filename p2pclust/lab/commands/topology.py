@@ -16,9 +16,7 @@ from p2pclust.lab.commands.sweep import sweep
 from p2pclust.overlay.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
 
-    from p2pclust.lab.topology import Measures
     from p2pclust.overlay import Overlay
 
 app = group("""Make overlays (which peers are linked), measure and draw them, and experiment with them.
@@ -96,6 +94,8 @@ def show(
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
+    from rich.table import Table  # noqa: PLC0415
+
     from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.topology import measure  # noqa: PLC0415
     from p2pclust.overlay import make_trace, write_overlay, write_trace  # noqa: PLC0415
@@ -122,7 +122,39 @@ def show(
             write_trace(make_trace(what, overlay.names, linking(seed), **chosen), file)
         else:
             write_overlay(overlay, file)
-    _summarise(stderr() if as_json else stdout(), what, measures)
+    shown = Table.grid(padding=(0, 2, 0, 0))
+    shown.add_column(no_wrap=True)
+    cut = measures.cut_vertices
+    more = f" and {len(cut) - 8} more" if len(cut) > 8 else ""
+    degrees = f"{measures.degree_least} to {measures.degree_greatest}, {measures.degree_mean:.3g} on average"
+    for name, value in (
+        ("peers", str(measures.peers)),
+        ("links", str(measures.links)),
+        (
+            "links of a peer",
+            degrees if measures.degree_least < measures.degree_greatest else str(measures.degree_least),
+        ),
+        ("diameter, radius", f"{measures.diameter}, {measures.radius}"),
+        ("average path", f"{measures.average_path:.4g}"),
+        ("clustering", f"{measures.clustering:.4g}"),
+        ("algebraic connectivity", f"{measures.algebraic_connectivity:.4g}"),
+        (
+            "second eigenvalue",
+            f"{measures.second_eigenvalue:.4g}, gap {measures.spectral_gap:.4g} (Metropolis-Hastings)",
+        ),
+        ("edge connectivity", _number(measures.edge_connectivity, "not computed")),
+        ("node connectivity", _number(measures.node_connectivity, "not computed")),
+        ("cut vertices", f"{len(cut)}: {', '.join(cut[:8])}{more}" if cut else "none"),
+        (
+            "gossip rounds",
+            f"{measures.gossip_mean:.3g} on average, 95 % within {measures.gossip_95:.3g} "
+            f"(to 3 neighbours each; log2 of the peers {measures.log2_peers:.3g}, diameter {measures.diameter})",
+        ),
+    ):
+        shown.add_row(name, value)
+    console = stderr() if as_json else stdout()
+    console.print(what, soft_wrap=True)
+    console.print(shown)
     for file in out or ():
         note(f"written: {file}")
     if as_json:
@@ -210,37 +242,6 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
 
 def _number(number: int | None, otherwise: str) -> str:
     return otherwise if number is None else str(number)
-
-
-def _summarise(console: Console, what: str, found: Measures) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
-    shown = Table.grid(padding=(0, 2, 0, 0))
-    shown.add_column(no_wrap=True)
-    cut = found.cut_vertices
-    more = f" and {len(cut) - 8} more" if len(cut) > 8 else ""
-    degrees = f"{found.degree_least} to {found.degree_greatest}, {found.degree_mean:.3g} on average"
-    for name, value in (
-        ("peers", str(found.peers)),
-        ("links", str(found.links)),
-        ("links of a peer", degrees if found.degree_least < found.degree_greatest else str(found.degree_least)),
-        ("diameter, radius", f"{found.diameter}, {found.radius}"),
-        ("average path", f"{found.average_path:.4g}"),
-        ("clustering", f"{found.clustering:.4g}"),
-        ("algebraic connectivity", f"{found.algebraic_connectivity:.4g}"),
-        ("second eigenvalue", f"{found.second_eigenvalue:.4g}, gap {found.spectral_gap:.4g} (Metropolis-Hastings)"),
-        ("edge connectivity", _number(found.edge_connectivity, "not computed")),
-        ("node connectivity", _number(found.node_connectivity, "not computed")),
-        ("cut vertices", f"{len(cut)}: {', '.join(cut[:8])}{more}" if cut else "none"),
-        (
-            "gossip rounds",
-            f"{found.gossip_mean:.3g} on average, 95 % within {found.gossip_95:.3g} "
-            f"(to 3 neighbours each; log2 of the peers {found.log2_peers:.3g}, diameter {found.diameter})",
-        ),
-    ):
-        shown.add_row(name, value)
-    console.print(what, soft_wrap=True)
-    console.print(shown)
 
 
 app.command("sweep", short_help="Run every cell of a grid over overlays.")(sweep)
