@@ -16,7 +16,6 @@ from p2pclust.lab.commands.sweep import sweep
 from p2pclust.overlay.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
-
     from p2pclust.overlay import Overlay
 
 app = group("""Make overlays (which peers are linked), measure and draw them, and experiment with them.

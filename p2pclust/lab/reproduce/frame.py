@@ -104,7 +104,11 @@ def measure(
     for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
-        _keep(task, values)
+        if (file := _file(task)) is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
+            with replacing(file) as new:
+                new.write((json.dumps(document, indent=1) + "\n").encode())
         on_progress(done, len(wanted))
     return measured
 
@@ -119,16 +123,6 @@ def _kept(task: Repetition) -> Values | None:
         return None
     values: Values = document["values"]
     return values
-
-
-def _keep(task: Repetition, values: Values) -> None:
-    file = _file(task)
-    if file is None:
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
-    with replacing(file) as new:
-        new.write((json.dumps(document, indent=1) + "\n").encode())
 
 
 def _file(task: Repetition) -> Path | None:
