@@ -45,7 +45,6 @@ class FleetPort(Actions):
     async def start(self) -> None:
         """Start all peers that are not late, and wait until they are linked; raise FleetError if that takes too long."""
 
-    @abstractmethod
     async def stop(self) -> None:
         """End all peers; a second call does nothing."""
 
@@ -84,9 +83,8 @@ class FleetPort(Actions):
         Peers that do not have it, or do not answer, are left out.
         """
 
-    @abstractmethod
     async def read_counters(self) -> None:
-        """Read what the peers sent, received and used, after the last job."""
+        """Read what the peers sent, received and used, after the last job, if it is not known already."""
 
     @abstractmethod
     def outcome(self, name: str) -> dict[str, Any]:

@@ -215,9 +215,6 @@ class ProcessFleet(FleetPort):
         timer = asyncio.get_running_loop().call_later(delay_s, run)
         self._timers[timer] = None
 
-    def after_step(self, action: Callable[[], None]) -> None:
-        action()
-
     def _cancel_timers(self) -> None:
         for timer in self._timers:
             timer.cancel()

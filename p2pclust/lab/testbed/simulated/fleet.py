@@ -103,9 +103,6 @@ class _SimulatedFleet(FleetPort, Observer):
         if not self._world.run_until(_LINK_S, linked):
             raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
 
-    async def stop(self) -> None:
-        pass
-
     async def advance(self, until: Callable[[], bool], timeout_s: float) -> bool:
         return self._world.run_until(self.now + timeout_s, until)
 
@@ -167,9 +164,6 @@ class _SimulatedFleet(FleetPort, Observer):
         ref = job.ledger.register.ref
         assert ref is not None
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
-
-    async def read_counters(self) -> None:
-        pass
 
     def outcome(self, name: str) -> dict[str, Any]:
         gone = not self.alive(name) or self.devices.gone(name)
