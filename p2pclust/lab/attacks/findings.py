@@ -40,7 +40,6 @@ class AttackResult:
 
     @property
     def words(self) -> str:
-        """What it found, in a few words."""
         if self.auc is not None:
             return f"AUC {self.auc:.3f}"
         recovered = self.recovered or 0

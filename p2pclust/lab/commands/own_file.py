@@ -101,7 +101,6 @@ def missing_of(text: str | None) -> str | float:
 
 
 def text_of(text: str | None) -> str:
-    """Return what is done with text: omit or encode."""
     if text not in (None, "omit", "encode"):
         raise UsageError(f"--text {text}: expected omit or encode")
     return text or "omit"
@@ -164,7 +163,6 @@ def next_steps(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[st
 
 
 def show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
-    """Print what the columns of the file hold."""
     people.print(f"{file}: {counted(len(table.rows), 'rows')}, {counted(len(found), 'columns')}\n", soft_wrap=True)
     shown = table_of(("column", "read as", "missing", "values", "such as"), right=("missing", "values"))
     for column in found[:_SHOWN]:
@@ -181,7 +179,6 @@ def show_columns(people: Console, file: Path, table: TextRows, found: Sequence[C
 def show_end(
     people: Console, folder: Path, prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
 ) -> None:
-    """Print what was written, and the commands that come next."""
     sizes = [len(rows) for rows in prepared.devices.values()]
     more = " ..." if len(prepared.features) > 12 else ""
     features = f"{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}{more}"

@@ -333,8 +333,6 @@ def show(console: Console, findings: list[Finding], asked: Asked) -> None:
 
 
 class BugFound(NamedTuple):
-    """Where a planted bug was found."""
-
     bug: str
     swarm: str  # as ``--protocol`` has it; empty: the default one
     seed: int | None  # None: it was not found

@@ -42,7 +42,6 @@ INSTALL: Final = "no pictures, because matplotlib is not installed: pip install 
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
@@ -101,19 +100,16 @@ def write(axes: Axes, x: float, y: float, text: str, letters: float = 8, colour:
 
 
 def line_key(label: str, **how: Any) -> Line2D:
-    """Return the entry of a legend that shows a line."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **how)
 
 
 def dot_key(label: str, colour: str, marker: str = "o", size: float = 9, **how: Any) -> Line2D:
-    """Return the entry of a legend that shows a marker."""
     return line_key(label, linestyle="", marker=marker, markersize=size, color=colour, **how)
 
 
 def area_key(label: str, colour: str, **how: Any) -> Patch:
-    """Return the entry of a legend that shows an area."""
     from matplotlib.patches import Patch
 
     return Patch(facecolor=colour, label=label, **how)
@@ -183,7 +179,6 @@ class Drawing:
 
     @property
     def figure(self) -> Figure:
-        """The figure that the axes are in."""
         return cast("Figure", self.axes.figure)
 
     def mark(

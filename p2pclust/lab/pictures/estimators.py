@@ -40,7 +40,6 @@ class FleetRun:
 
     @classmethod
     def of(cls, spec: FleetSpec, result: FleetResult) -> FleetRun:
-        """Return what pictures need of a run."""
         names = tuple(peer.name for peer in spec.peers)
         if spec.overlay is None:
             links = Overlay(names, tuple(itertools.combinations(names, 2)), kind="full")
@@ -68,7 +67,6 @@ def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
 
 
 def memberships(this: Any, X: ArrayLike, ax: Axes | None) -> Axes:
-    """Draw the fuzzy memberships of rows as stacked bars."""
     if not hasattr(this, "memberships"):
         raise UsageError(
             f"{type(this).__name__} has no memberships to draw: a row belongs to one cluster only; fuzzy estimators "

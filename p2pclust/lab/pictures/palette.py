@@ -82,7 +82,6 @@ def cluster_colour(hue: int) -> str:
 
 
 def series_colour(number: int) -> str:
-    """Return the colour of one of several runs or curves."""
     return SERIES[number % len(SERIES)]
 
 

@@ -81,8 +81,6 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
 
 @dataclass(frozen=True, eq=False)
 class Colouring:
-    """The colours of dots."""
-
     title: str
     kinds: Ints  # the place of each row's kind in `names`, shape (n,); negative for none
     names: Sequence[str]
@@ -91,7 +89,6 @@ class Colouring:
     trails: Floats | None = None  # the earlier places of the centers, shape (steps, C, 2)
 
     def colour(self, kind: int) -> str:
-        """Return the colour of a kind."""
         return ALONE if kind < 0 else self.colours[kind % len(self.colours)]
 
 

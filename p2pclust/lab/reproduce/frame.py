@@ -39,8 +39,6 @@ class Plan:
 
 @dataclass(frozen=True)
 class Repetition:
-    """One repetition of one set-up."""
-
     experiment: str
     setup: str
     repetition: int

@@ -78,5 +78,4 @@ def stream(seed: int, name: str, repetition: int) -> np.random.Generator:
 
 
 def seed_of(rng: np.random.Generator) -> int:
-    """Draw a job's seed."""
     return int(rng.integers(0, 2**62))

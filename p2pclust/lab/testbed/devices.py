@@ -46,7 +46,6 @@ class Devices:
             self._read_all()
 
     def asleep(self, name: str) -> bool:
-        """Whether a device sleeps now."""
         return bool(self._reasons[name])
 
     def gone(self, name: str) -> bool:

@@ -140,7 +140,6 @@ class Cuts:
         return towards if one_way else towards + [(name, other) for other, name in towards]
 
     def add(self, pairs: Iterable[PAIR]) -> None:
-        """Cut these directions once more."""
         self._cut.update(pairs)
 
     def end(self, pairs: Iterable[PAIR]) -> None:
@@ -153,7 +152,6 @@ class Cuts:
             self._cut.pop(pair, None)
 
     def open(self, source: str, target: str) -> bool:
-        """Whether messages from one peer reach the other."""
         return (source, target) not in self._cut
 
     def deaf(self, name: str) -> tuple[str, ...]:

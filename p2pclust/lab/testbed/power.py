@@ -88,7 +88,6 @@ class Meter:
 
     @property
     def empty(self) -> bool:
-        """Whether the battery is empty."""
         return self.left_j <= 0.0
 
     @property
@@ -113,7 +112,6 @@ class DutyCycle:
     phase_s: float = 0.0
 
     def asleep(self, t: float) -> bool:
-        """Whether the device sleeps at an instant."""
         return self._half(t) % 2 == 1
 
     def next_change(self, t: float) -> float:

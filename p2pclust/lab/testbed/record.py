@@ -77,7 +77,6 @@ class JobRecord:
         return f"the job stopped at round {self.seen.opened}{needs(lost)}" if lost and self.missing == "all" else ""
 
     def result(self) -> JobResult:
-        """Return the result."""
         seen = self.seen
         digests, notes = dict(sorted(seen.digests.items())), dict(sorted(self.notes.items()))
         ticks = tuple(count for _, count in sorted(seen.ticks.items()))
@@ -99,7 +98,6 @@ class Record:
         self.progress_at = 0.0
 
     def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
-        """Record an event at `peer`."""
         event: dict[str, Any] = {"t": round(t, 6), "peer": peer, "verb": verb, **fields}
         if "peer" in fields:
             event["by"] = peer  # it reports on another one

@@ -53,8 +53,6 @@ class PeerSpec:
 
 @dataclass(frozen=True)
 class FleetSpec:
-    """The specification of a run."""
-
     peers: tuple[PeerSpec, ...]
     jobs: tuple[JobRequest, ...]
     timing: str = "fast"
@@ -79,7 +77,6 @@ class FleetSpec:
         return max((duty.off_s for duty in duties if duty is not None), default=0.0)
 
     def plans(self, do: Do) -> bool:
-        """Whether a fault of this kind is planned."""
         return any(fault.do == do for fault in self.faults)
 
     def refuse_floods(self) -> None:
@@ -95,8 +92,6 @@ class FleetSpec:
 
 @dataclass(frozen=True)
 class FleetResult:
-    """The result of a run."""
-
     jobs: tuple[JobResult, ...]
     peers: Mapping[str, Mapping[str, Any]]  # finished, messages_sent, bytes_sent, bytes_received, max_rss_mb, lost
     wall_seconds: float

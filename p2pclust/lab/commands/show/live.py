@@ -73,7 +73,6 @@ class Watch:
             self._live.stop()
 
     def take(self, event: RunEvent) -> None:
-        """Follow one event."""
         with self._lock:
             line = self.run.take(event)
             self._last_event_at = time.monotonic()

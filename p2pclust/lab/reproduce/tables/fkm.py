@@ -40,8 +40,6 @@ _WRITERS, _WRITER_K = 10, 60
 
 
 class _Cell(NamedTuple):
-    """A set-up of the grid."""
-
     points: int
     beta: float
     noise: float

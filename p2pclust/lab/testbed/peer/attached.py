@@ -54,7 +54,6 @@ class Driven(Surroundings):
         self._breakable: BreakableLinks
 
     def watch(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Write a report as a JSON line."""
         if verb != "phase" or fields["phase"] != "adopting":  # the aggregator's reports are enough
             self._lines.write({"t": self._loop.time(), "verb": verb, **fields})
 
@@ -80,20 +79,17 @@ class Driven(Surroundings):
         serve(0, shell, self._lines, conditions)
 
     def failed(self, reason: str) -> None:
-        """Report why the peer has ended, on standard error too."""
         super().failed(reason)
         sys.stderr.write(f"error: {self._name}: {reason}\n")
 
 
 def shape_link(config: Mapping[str, Any], links: ZmqLinks) -> None:
-    """Shape this device's link, if the configuration asks for it."""
     if (link := config.get("link")) is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(link["seed"])))
         shape_own(links, Shape.from_dict(link["shape"]), rng, link["rates"])
 
 
 def run_attached(config: Mapping[str, Any]) -> int:
-    """Run a peer of a testbed; see `run_peer`."""
     return run_peer(config, Driven if config.get("stdio") else OnShapedLink)
 
 

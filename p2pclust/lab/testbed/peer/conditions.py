@@ -53,14 +53,11 @@ class PlannedFault:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> PlannedFault:
-        """Read what `dataclasses.asdict` made."""
         return cls(**{**fields, "who": tuple(fields["who"])})
 
 
 @dataclass(frozen=True)
 class PlannedFaults:
-    """The faults by round that one peer may have to carry out."""
-
     me: str
     faults: tuple[PlannedFault, ...]
     watch: Callable[[str, Mapping[str, Any]], None]

@@ -55,8 +55,6 @@ def _all_in_a_corner(times: tuple[float, float], local: Local, state: State, hon
 
 
 class FirstUse:
-    """Watches a peer's effects, in order."""
-
     def __init__(self) -> None:
         self._adopted: dict[str, int] = {}  # the round of each job
         self._told: dict[str, int] | None = (

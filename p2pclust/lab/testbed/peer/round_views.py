@@ -27,7 +27,6 @@ class RoundViews:
         shell.listen(self.take)
 
     def take(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Follow one report."""
         if "within" in fields:
             return
         if verb in _MOVES:

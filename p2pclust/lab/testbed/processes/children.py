@@ -100,11 +100,9 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start the process."""
         self.lives += 1
         self.process = await self._server.fork(self._config, self.directory / "peer.log")
         self._reader = asyncio.get_running_loop().create_task(self._read(self.process))

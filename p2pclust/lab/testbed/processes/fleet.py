@@ -474,7 +474,6 @@ class FleetCounters:
         return not any(child.alive for child in self._silent.values())
 
     def take(self, name: str, counters: dict[str, Any]) -> None:
-        """Take the counters that a peer reported."""
         self.last[name] = counters
         if name in self._silent:
             del self._silent[name]
