@@ -142,7 +142,6 @@ def _columns(axes: Axes, plot: TablePlot, groups: Mapping[Any, Sequence[Row]], c
 
 
 def _crosses(axes: Axes, places: Sequence[float]) -> None:
-    """Mark missing values, at the top of the picture."""
     known = axes.get_legend_handles_labels()[1]
     if places:
         label = "_" if "not finished" in known else "not finished"

@@ -86,7 +86,6 @@ class Devices:
             self._meters[name].use = Use()
 
     def _measure(self, name: str) -> bool:
-        """Read a device's counters, if they are here now."""
         use = self._fleet.measure(name)
         if use is not None:
             self.read(name, use, idle=not self._fleet.alive(name))

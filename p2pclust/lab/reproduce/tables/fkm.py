@@ -177,7 +177,6 @@ def _claims_of_figure_5(found: Findings) -> Iterable[Claim]:
 
 
 def _draw_rows(figure: Figure, found: Findings, *, measures: Mapping[str, str]) -> None:
-    """Draw a panel for each measure, with a box for each row."""
     for number, (measure, label) in enumerate(measures.items(), start=1):
         axes = figure.add_subplot(1, len(measures), number)
         _boxes(axes, found, found.rows, measure)
@@ -216,7 +215,6 @@ def _by_noise(axes: Axes, found: Findings, beta: float, points: int) -> None:
 def _boxes(
     axes: Axes, found: Findings, rows: Sequence[str], measure: str, place: int = 0, places: int = 1, label: str = ""
 ) -> None:
-    """Draw one box for each row, the `place`-th at each tick."""
     width = 0.8 / places
     known = [(number, row) for number, row in enumerate(rows) if found.has(row, measure)]
     if not known:

@@ -36,8 +36,6 @@ _STREAMS = 3  # input, output, log
 
 
 class _Server:
-    """Takes requests, forks peers, and reports their ends."""
-
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
         self._partial = b""
