@@ -82,8 +82,8 @@ class PrivateSpec(TomlTable):
 
 def _with_parameters(schema: dict[str, Any], model: type[TomlTable]) -> None:
     """Add the parameters of all protocols to the JSON Schema of a job."""
-    from p2pclust.protocols.engine.registry import parameter_types  # noqa: PLC0415 - as in fields.known_protocol
-    from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class  # noqa: PLC0415
+    # As in fields.known_protocol:
+    from p2pclust.protocols.engine.registry import CLUSTERING, parameter_types, protocol_class  # noqa: PLC0415
 
     fields.described(schema, model)
     kinds: dict[str, dict[str, dict[str, Any]]] = {}

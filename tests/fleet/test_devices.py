@@ -38,7 +38,8 @@ def told(result: FleetResult, verb: str) -> list[Mapping[str, Any]]:
 class Recorder:
     """What devices need of `Actions`: a clock that is set by hand, and notes of what it is asked to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: FleetSpec) -> None:
+        self.spec, self.record = spec, Record(lambda event: None)
         self.clock = 0.0
         self.done: list[str] = []
         self.planned: list[tuple[float, Callable[[], None]]] = []
@@ -46,6 +47,9 @@ class Recorder:
     @property
     def now(self) -> float:
         return self.clock
+
+    def report(self, name: str, verb: str, fields: Mapping[str, Any]) -> None:
+        self.record.take(self.now, name, verb, fields)
 
     def at(self, delay_s: float, action: Callable[[], None]) -> None:
         self.planned.append((delay_s, action))
@@ -71,9 +75,9 @@ class Bench:
 
     def __init__(self, **device: Any) -> None:
         spec = FleetSpec(peers(2, **device), (JobRequest(a_job()),))
-        self.record = Record(lambda event: None)
-        self.actions = Recorder()
-        self.devices = Devices(spec, self.record, self.actions)
+        self.actions = Recorder(spec)
+        self.record = self.actions.record
+        self.devices = Devices(self.actions)
         self.devices.begin()
 
     @property

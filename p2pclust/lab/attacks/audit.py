@@ -59,8 +59,6 @@ def audit_job(audit: Audit) -> list[AttackResult]:
 
     Raise UsageError if its peers hold columns, or its sums have noise that cannot be drawn again.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> peers = [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])]
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]])
@@ -108,8 +106,19 @@ class _Attacks:
             found.append(
                 self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states))
             )
-        found += [self._without_a_device(), self._with_a_new_row()]
-        return found
+        return [
+            *found,
+            # Without one device the totals differ by what it showed; with one row more its sums differ by that row.
+            self._on_two_runs(
+                "two runs", "without one device", lambda local: local.refusing("is away"), _seen_of,
+                rows_in_differences, whole=True,
+            ),
+            self._on_two_runs(
+                "two turns", "a new row", _without_the_last,
+                _seen_of if self._audit.secured else lambda sights, peer: sights.sent.get((peer,), []),
+                lambda sights: single_rows(sights[:1]), whole=False,
+            ),
+        ]  # fmt: skip
 
     # -- one run --------------------------------------------------------------------------------------------------------
 
@@ -150,40 +159,29 @@ class _Attacks:
 
     # -- two runs -------------------------------------------------------------------------------------------------------
 
-    def _without_a_device(self) -> AttackResult:
-        """Run the job again without each of some devices: the totals differ by what that device showed."""
-        locals_ = list(self._audit.locals)
-        began, found = self._audit.clock(), {}
-        first = self._again(locals_)
-        devices = self._some_devices(1)
-        for peer in devices:
-            others = [*locals_[:peer], locals_[peer].refusing("is away"), *locals_[peer + 1 :]]
-            read = rows_in_differences(differences(*(_seen_of(of, peer) for of in (first, self._again(others)))))
-            found[peer] = recovered(read, locals_[peer].X, self._rows)
-        rows = sum(locals_[peer].n_samples for peer in devices)
-        return self._result("two runs", "without one device", rows, began, found)
+    def _on_two_runs(
+        self, observer: str, attack: str, changed: Callable[[Local], Local],
+        seen: Callable[[Sights, int], list[Sight]], reads: Callable[[list[Sight]], Floats], *, whole: bool,
+    ) -> AttackResult:  # fmt: skip
+        """Run the job again with changed rows of each of some devices, and read what two runs show of it differently.
 
-    def _with_a_new_row(self) -> AttackResult:
-        """Run the job again when each of some devices has one row more: the sums differ by that row."""
+        All rows of the device are looked for, or (not `whole`) its last one, which only one of the runs has.
+        """
         locals_ = list(self._audit.locals)
-        began, found = self._audit.clock(), {}
-        now = self._again(locals_)
-        devices = self._some_devices(2)
-        for peer in devices:
-            before = [*locals_[:peer], _without_the_last(locals_[peer]), *locals_[peer + 1 :]]
-            then = self._again(before)
-            sums = [_seen_of(of, peer) if self._audit.secured else of.sent.get((peer,), []) for of in (now, then)]
-            read = single_rows(differences(*sums)[:1])
-            found[peer] = recovered(read, locals_[peer].X[-1:], self._rows)
-        return self._result("two turns", "a new row", len(devices), began, found)
+        began, found, n_rows = self._audit.clock(), {}, 0
+        first = self._again(locals_)
+        able = [n for n, one in enumerate(locals_) if one.n_samples >= (1 if whole else 2) and not one.problem]
+        for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round()):
+            peer = able[int(place)]
+            other = self._again([*locals_[:peer], changed(locals_[peer]), *locals_[peer + 1 :]])
+            rows = locals_[peer].X if whole else locals_[peer].X[-1:]
+            found[peer] = recovered(reads(differences(seen(first, peer), seen(other, peer))), rows, self._rows)
+            n_rows += len(rows)
+        return self._result(observer, attack, n_rows, began, found)
 
     def _again(self, locals_: Sequence[Local]) -> Sights:
         job, groups = self._audit.job, self._audit.groups
         return sights_of(job, locals_, run_in_process(job, locals_, groups=groups).log, groups=groups)
-
-    def _some_devices(self, least_rows: int) -> list[int]:
-        able = [n for n, one in enumerate(self._audit.locals) if one.n_samples >= least_rows and not one.problem]
-        return [able[int(place)] for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round())]
 
 
 def _seen_of(sights: Sights, peer: int) -> list[Sight]:

@@ -54,7 +54,13 @@ class SeenFuzzySums:
 def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | None:
     """Return what sights of one peer show of fuzzy c-means; None if they are too few or of another protocol."""
     rounds = [sight for sight in sights if {"weights", "sums"} <= set(sight.shown) and "centers" in sight.state]
-    each = [one for sight in rounds for one in _starts(sight)]
+    each: list[tuple[Floats, Floats, Floats]] = []  # centers, weights and sums of each start
+    for sight in rounds:
+        weights, sums = sight.shown["weights"], sight.shown["sums"]
+        if weights.ndim == 1:
+            each.append((sight.state["centers"], weights, sums))
+        elif len(starts := sight.state["starts"]) == len(weights):  # none of several starts stands still
+            each += zip(starts, weights, sums, strict=True)
     if len(each) < 2:
         return None
     public = rounds[-1].state
@@ -69,15 +75,6 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | 
     # Memberships to the power m add up to between C**(1 - m) and 1 for a row.
     fewest = max(1, int(np.ceil(weights.sum(axis=1).max() - 1e-6)))
     return SeenFuzzySums(centers, weights, sums, fuzzifier, fewest, low, high)
-
-
-def _starts(sight: Sight) -> list[tuple[Floats, Floats, Floats]]:
-    """Return centers, weights and sums of each start; none after some of several starts stand still."""
-    weights, sums = sight.shown["weights"], sight.shown["sums"]
-    if weights.ndim == 1:
-        return [(sight.state["centers"], weights, sums)]
-    starts = sight.state["starts"]
-    return list(zip(starts, weights, sums, strict=True)) if len(starts) == len(weights) else []
 
 
 def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:

@@ -40,7 +40,6 @@ class AttackResult:
 
     @property
     def words(self) -> str:
-        """What it found, in a few words."""
         if self.auc is not None:
             return f"AUC {self.auc:.3f}"
         recovered = self.recovered or 0
@@ -62,8 +61,6 @@ class AttackResult:
 def recovered(found: Floats, rows: Floats, ranges: Floats) -> int:
     """Return how many rows, shape (n, F), have a find within `EXACTLY` of each feature's range.
 
-    Examples
-    --------
     >>> recovered(np.array([[0.1], [0.1], [0.7]]), np.array([[0.1], [0.5]]), np.ones(1))
     1
     """

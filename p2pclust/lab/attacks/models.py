@@ -2,21 +2,13 @@
 
 Each peer's models are attacked with rows that they were trained on, and with rows of the same peer that were withheld
 from the job for this purpose: both are of one distribution, so a difference between them is what the model remembers.
-
-*Membership inference.* An autoencoder reconstructs rows that it was trained on with smaller errors, and a flow gives them
-higher densities (S. Yeom et al., 2018). *Calibrated*, the same is compared with the models of other peers, for which the row
-is new in any case: a row that is easy for all models is then not taken for a member (L. Watson et al., 2022).
-
-*Copies.* Rows that were trained on can be attractors of an overfitted autoencoder that is applied to its own output again
-and again (A. Radhakrishnan et al., 2018); the attacker begins with rows of its own. A flow is sampled.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +35,11 @@ _DRAWS = 200
 _STEPS = (1, 5, 20)
 
 
-class SeenModels(Protocol):
+@dataclass(frozen=True)
+class SeenModels(ABC):
     """The models of one peer, as the peers that receive them use them; rows are in the data's units."""
+
+    state: State  # with the scaling
 
     @abstractmethod
     def familiarity(self, X: Floats) -> Floats:
@@ -54,34 +49,23 @@ class SeenModels(Protocol):
     def copies(self, own: Floats, rng: np.random.Generator) -> Floats:
         """Return rows that the models draw, shape (k, F), with the help of rows of the attacker's own, shape (n, F)."""
 
+    def _working(self, X: Floats) -> Floats:
+        return np.asarray((X - self.state["origin"]) / self.state["scale"])
 
-@dataclass(frozen=True)
-class _Scaled:
-    origin: Floats
-    scale: Floats
-
-    @classmethod
-    def of(cls, state: State) -> _Scaled:
-        return cls(state["origin"], state["scale"])
-
-    def working(self, X: Floats) -> Floats:
-        return np.asarray((X - self.origin) / self.scale)
-
-    def raw(self, rows: NDArray[np.floating]) -> Floats:
-        return np.asarray(self.origin + rows.astype(np.float64) * self.scale)
+    def _raw(self, rows: NDArray[np.floating]) -> Floats:
+        return np.asarray(self.state["origin"] + rows.astype(np.float64) * self.state["scale"])
 
 
 @dataclass(frozen=True)
 class _Autoencoders(SeenModels):
     stack: ModelStack
-    scaled: _Scaled
 
     def familiarity(self, X: Floats) -> Floats:
-        errors = reconstruction_errors(self.stack, self.scaled.working(X)).min(axis=1)
+        errors = reconstruction_errors(self.stack, self._working(X)).min(axis=1)
         return np.asarray(-np.log(np.maximum(errors, np.finfo(np.float32).tiny)), dtype=np.float64)
 
     def copies(self, own: Floats, rng: np.random.Generator) -> Floats:
-        begin = rng.permutation(self.scaled.working(own))[:_DRAWS]
+        begin = rng.permutation(self._working(own))[:_DRAWS]
         drawn = []
         for number in range(len(self.stack)):
             rows = begin
@@ -90,7 +74,7 @@ class _Autoencoders(SeenModels):
                 if not np.isfinite(rows).all():
                     break
                 if step in _STEPS:
-                    drawn.append(self.scaled.raw(rows))
+                    drawn.append(self._raw(rows))
         return np.concatenate(drawn) if drawn else np.zeros((0, begin.shape[1]))
 
 
@@ -98,16 +82,15 @@ class _Autoencoders(SeenModels):
 class _Flows(SeenModels):
     architecture: FlowArchitecture
     weights: Weights
-    scaled: _Scaled
 
     def familiarity(self, X: Floats) -> Floats:
-        logs = log_likelihoods(self.architecture, self.weights, self.scaled.working(X))
+        logs = log_likelihoods(self.architecture, self.weights, self._working(X))
         return np.asarray(logs.max(axis=1), dtype=np.float64)
 
     def copies(self, own: Floats, rng: np.random.Generator) -> Floats:
         codes = rng.standard_normal((_DRAWS, own.shape[1]))
         rows = np.concatenate(generated_rows(self.architecture, self.weights, codes))
-        return self.scaled.raw(rows[np.isfinite(rows).all(axis=1)])
+        return self._raw(rows[np.isfinite(rows).all(axis=1)])
 
 
 def exchanges_models(job: Job) -> bool:
@@ -168,9 +151,9 @@ def _first_exchange(job: Job, protocol: FedCRefProtocol, locals: Sequence[Local]
     watched = _Watched()
     state = run_in_process(job, locals, workspaces=watched)
     _refuse_failed(state)
-    architecture, scaled = protocol.architecture(state.arrays), _Scaled.of(state.arrays)
+    architecture = protocol.architecture(state.arrays)
     return {
-        peer: _Autoencoders(ModelStack.decode(architecture, data, protocol.encoding), scaled)
+        peer: _Autoencoders(state.arrays, ModelStack.decode(architecture, data, protocol.encoding))
         for peer, data in sorted(watched.first.items())
     }
 
@@ -192,8 +175,7 @@ def _last_round(job: Job, protocol: UIFCAProtocol, locals: Sequence[Local]) -> d
                 weights = engine.contribution(job, state, local, peer, len(locals))["weights"]
         except Abstain:
             continue
-        architecture = protocol.architecture(local.n_features)
-        models[peer] = _Flows(architecture, np.asarray(weights), _Scaled.of(state.arrays))
+        models[peer] = _Flows(state.arrays, protocol.architecture(local.n_features), np.asarray(weights))
     return models
 
 
@@ -209,6 +191,12 @@ def _membership(
     observer: str, models: Mapping[int, SeenModels], trained: Sequence[Local], withheld: Sequence[Floats],
     clock: Callable[[], float],
 ) -> list[AttackResult]:  # fmt: skip
+    """Tell rows that were trained on from others: an autoencoder reconstructs them with smaller errors, and a flow gives
+    them higher densities (S. Yeom et al., 2018).
+
+    *Calibrated*, the same is compared with the models of other peers, for which the row is new in any case: a row that is
+    easy for all models is then not taken for a member (L. Watson et al., 2022).
+    """
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415 - slow to import
 
     began = clock()
@@ -236,6 +224,9 @@ def _copies(
     observer: str, seed: int, models: Mapping[int, SeenModels], trained: Sequence[Local], withheld: Sequence[Floats],
     clock: Callable[[], float],
 ) -> AttackResult:  # fmt: skip
+    """Draw copies of rows: those that were trained on can be attractors of an overfitted autoencoder that is applied to its
+    own output again and again (A. Radhakrishnan et al., 2018); the attacker begins with rows of its own. A flow is sampled.
+    """
     began, ranges = clock(), ranges_of(trained)
     by_peer, near, far, rows = {}, [], [], 0
     for peer, own in models.items():
@@ -247,15 +238,12 @@ def _copies(
         near.append(_nearest(drawn, trained[peer].X, ranges))
         far.append(_nearest(drawn, withheld[peer], ranges))
         rows += trained[peer].n_samples
+    least = (min(distances, default=np.inf) for distances in (near, far))
+    nearest, control = (float(distance) if np.isfinite(distance) else None for distance in least)
     return AttackResult(
         observer, "copies drawn from models", rows, sum(by_peer.values()), clock() - began, by_peer,
-        nearest=_least(near), control=_least(far),
+        nearest=nearest, control=control,
     )  # fmt: skip
-
-
-def _least(distances: Sequence[float]) -> float | None:
-    found = min(distances, default=np.inf)
-    return float(found) if np.isfinite(found) else None
 
 
 def _nearest(drawn: Floats, rows: Floats, ranges: Floats) -> float:

@@ -1,16 +1,9 @@
 """Rows that points and sums give away: copies, rows that move alone, rows alone in a cluster, and what two runs differ by.
 
-First centers that a peer proposes are means of a few of its rows, and a local center of one row is that row. A range shows
-the smallest and the largest value of each feature exactly; with one feature that is a row.
-
-A row that moves alone is the difference of two sums. If, between two rounds, one cluster of a peer lost one row, another
-gained one, and no other cluster changed its number of rows, then the row is the difference of that cluster's sums. The
-other cluster's difference is the same row, which proves the reading. Each peer that sees such sums can do this, without any
-computation to speak of. On totals of many peers it finds less, since more rows move at once.
-
-If a job runs again without one device, the sums of all devices differ by that device's own. If it runs again, in a later
-turn, when a device has one row more, they differ by that row. The first round of both runs begins with the same centers,
-and there the difference is exact; later rounds move apart as far as the difference moves the centers.
+First centers that a peer proposes are means of a few of its rows, and a local center of one row is that row. If, between two
+rounds, one cluster of a peer lost one row, another gained one, and no other changed its number of rows, then the row is the
+difference of the sums of either cluster, which proves the reading. If a job runs again without one device, or when a device
+has one row more, the sums differ by that. In the first round, with the same centers, the difference is exact.
 """
 
 from __future__ import annotations
@@ -31,7 +24,10 @@ _NEARLY_WHOLE = 1e-5
 
 
 def proposed_rows(sights: Sequence[Sight]) -> Floats:
-    """Return all centers that a peer sent, and its range if there is one feature, in the data's units, shape (n, F)."""
+    """Return all centers that a peer sent, and its range if there is one feature, in the data's units, shape (n, F).
+
+    A range shows the smallest and the largest value exactly: with one feature these are rows.
+    """
     found: list[Floats] = []
     for sight in sights:
         if "centers" in sight.shown and "origin" in sight.state:
@@ -44,12 +40,9 @@ def proposed_rows(sights: Sequence[Sight]) -> Floats:
 def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     """Return the rows that consecutive sums of the same peers give away, in the data's units, shape (n, F).
 
-    Where sums of few rows are withheld, a row can also appear or vanish: then the totals over all clusters differ by it.
-    That reading proves nothing by itself.
-    `sights` are in the order of rounds; those without sums of crisp clusters are passed over.
+    Where sums of few rows are withheld, a row can also appear or vanish: then the totals over all clusters differ by it,
+    which proves nothing by itself. `sights` are in the order of rounds; those without sums of crisp clusters are left out.
 
-    Examples
-    --------
     Of three rows, that at 4 moves from the first cluster to the second.
 
     >>> from p2pclust.protocols.engine.arrays import Arrays
@@ -70,8 +63,7 @@ def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
                 rows += [row for start in each for row in _read(*start)]
         else:
             rows += _read(counts, sums, next_counts, next_sums)
-    features = crisp[0][1][1].shape[-1] if crisp else 0
-    return np.array(rows) if rows else np.zeros((0, features))
+    return np.array(rows) if rows else np.zeros((0, crisp[0][1][1].shape[-1] if crisp else 0))
 
 
 def _read(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) -> list[Floats]:
@@ -81,11 +73,10 @@ def _read(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) 
     if counts.shape != next_counts.shape:
         return []  # cells were split
     change = np.rint(next_counts - counts)
-    lost, gained = np.flatnonzero(change == -1), np.flatnonzero(change == 1)
-    if not len(lost) == len(gained) == 1 or np.count_nonzero(change) != 2:
+    if sorted(change[change != 0]) != [-1, 1]:
         return []
-    row = next_sums[gained[0]] - sums[gained[0]]
-    other = sums[lost[0]] - next_sums[lost[0]]
+    gained, lost = change.argmax(), change.argmin()
+    row, other = next_sums[gained] - sums[gained], sums[lost] - next_sums[lost]
     return [row] if np.abs(row - other).max() <= _AGREE * np.abs(sums).max() else []
 
 
@@ -100,8 +91,6 @@ def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
     numbers; whole numbers as a solution prove the reading.
     `states` are in the order of rounds, each with the number of its stage.
 
-    Examples
-    --------
     A cluster of (0, 0) and (2, 0) gets (4, 3) from a cluster of (4, 3), (8, 8) and (9, 4).
 
     >>> from p2pclust.protocols.engine.arrays import Arrays
@@ -119,23 +108,14 @@ def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
         if old.shape != new.shape or features < 2:
             continue
         moved = np.flatnonzero((old != new).any(axis=1))
-        if len(moved) == 2:
-            found += [
-                after["origin"] + row * after["scale"]
-                for a, b in (moved, moved[::-1])
-                if (row := _moved_between(old[a], new[a], old[b], new[b])) is not None
-            ]
+        # The first cluster of each pair may have got a row from the second.
+        for got, lost in (moved, moved[::-1]) if len(moved) == 2 else ():
+            matrix = np.stack([new[got] - old[got], new[lost] - old[lost]], axis=1)
+            rows, _, rank, _ = np.linalg.lstsq(matrix, new[lost] - new[got])
+            whole = np.rint(rows)
+            if rank == 2 and whole.min() >= 1 and np.abs(rows - whole).max() <= _NEARLY_WHOLE:
+                found.append(after["origin"] + ((whole[0] + 1) * new[got] - whole[0] * old[got]) * after["scale"])
     return np.array(found) if found else np.zeros((0, features))
-
-
-def _moved_between(old_to: Floats, new_to: Floats, old_from: Floats, new_from: Floats) -> Floats | None:
-    """Return the row that one cluster got from another one, if whole numbers of rows explain both centers."""
-    matrix = np.stack([new_to - old_to, new_from - old_from], axis=1)
-    rows, _, rank, _ = np.linalg.lstsq(matrix, new_from - new_to)
-    whole = np.rint(rows)
-    if rank < 2 or whole.min() < 1 or np.abs(rows - whole).max() > _NEARLY_WHOLE:
-        return None
-    return np.asarray((whole[0] + 1) * new_to - whole[0] * old_to)
 
 
 #: A number of rows is 1 up to the rounding of two sums.
@@ -148,8 +128,6 @@ def differences(first: Sequence[Sight], second: Sequence[Sight]) -> list[Sight]:
     """Return, round by round, what the sums of the first run have more than those of the second, in the data's units.
     Sums of clusters are compared, others passed over.
 
-    Examples
-    --------
     >>> public = Arrays(origin=np.zeros(1), scale=np.ones(1), centers=np.zeros((1, 1)))
     >>> def seen(counts, sums):
     ...     return Sight((0,), 0, 3, public, Arrays(counts=np.array(counts), sums=np.array(sums)))

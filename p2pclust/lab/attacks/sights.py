@@ -106,8 +106,6 @@ def sums_of_clusters(sight: Sight) -> tuple[Floats, Floats, bool] | None:
 def branches_of(parents: Sequence[int], contributors: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the sets of contributors that are added up on the way to the root: one for each peer that has a parent.
 
-    Examples
-    --------
     >>> branches_of((-1, 0, 1, 1), (0, 1, 2, 3))
     [(1, 2, 3), (2,), (3,)]
     """

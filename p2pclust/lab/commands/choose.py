@@ -70,27 +70,47 @@ def choose(
     from p2pclust.lab.pictures.estimators import plot_refusal  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
     from p2pclust.tools.json_values import plain  # noqa: PLC0415
 
-    least, most = _range(clusters)
+    match = re.fullmatch(r"(\d{1,7})-(\d{1,7})", clusters)
+    if match is None or not 1 <= int(match[1]) < int(match[2]):
+        raise UsageError(f"--clusters {clusters}: expected A-B with A below B and at least 1, such as 2-10")
+    numbers = range(int(match[1]), int(match[2]) + 1)
     refusal = "" if plot is None else plot_refusal(plot)
     if refusal:
         raise UsageError(f"--plot {refusal}" if plot is not None and refusal.startswith(str(plot)) else refusal)
     checked = load_scenario(find_example(scenario, SCENARIOS, "p2pclust run"), overrides or (), seed)
-    found = _found(checked, backend.value, range(least, most + 1), restarts, gate=False if no_gate else None)
+    found = _found(checked, backend.value, numbers, restarts, gate=False if no_gate else None)
     if plot is not None:
         found.plot(plot)
     if as_json:
         put_json(plain(found.to_dict()))
-    else:
-        _show(found, plot)
+        return
+    console = stdout()
+    columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
+    shown = table(columns, right=columns)
+    for row in found.table:
 
+        def cell(measure: str, value: float, clusters: int = row.clusters) -> str:
+            best = "*" if found.votes[measure] == clusters else " "
+            return (f"{value:.4g}" if math.isfinite(value) else "-") + best
 
-def _range(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,7})-(\d{1,7})", text)
-    if match is None or not 1 <= int(match[1]) < int(match[2]):
-        raise UsageError(f"--clusters {text}: expected A-B with A below B and at least 1, such as 2-10")
-    return int(match[1]), int(match[2])
+        cells = (
+            f"{row.clusters}", f"{row.rows}", f"{min(row.counts)}", f"{row.objective / row.rows:.4g}",
+            cell(MEASURES[3], row.inertia / row.rows), cell(MEASURES[0], row.soft_davies_bouldin),
+            cell(MEASURES[1], row.xie_beni), cell(MEASURES[2], row.simplified_silhouette),
+        )  # fmt: skip
+        shown.add_row(*cells, style="bold" if row.clusters == found.recommended else "")
+    console.print(shown)
+    console.print("* best by this measure; for the inertia, where its curve bends most", style="dim")
+    console.print()
+    for note in found.notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    console.print(f"recommended: {found.recommended} clusters", style="bold", soft_wrap=True)
+    console.print(found.reason, soft_wrap=True)
+    if plot is not None:
+        console.print(f"plot: {plot}", soft_wrap=True)
 
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
@@ -139,32 +159,3 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
                 f"{error}; with --no-gate they are measured, and sums of few rows show much of each"
             ) from None
         raise
-
-
-def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
-    from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
-
-    console = stdout()
-    columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
-    shown = table(columns, right=columns)
-    for row in found.table:
-
-        def cell(measure: str, value: float, clusters: int = row.clusters) -> str:
-            best = "*" if found.votes[measure] == clusters else " "
-            return (f"{value:.4g}" if math.isfinite(value) else "-") + best
-
-        cells = (
-            f"{row.clusters}", f"{row.rows}", f"{min(row.counts)}", f"{row.objective / row.rows:.4g}",
-            cell(MEASURES[3], row.inertia / row.rows), cell(MEASURES[0], row.soft_davies_bouldin),
-            cell(MEASURES[1], row.xie_beni), cell(MEASURES[2], row.simplified_silhouette),
-        )  # fmt: skip
-        shown.add_row(*cells, style="bold" if row.clusters == found.recommended else "")
-    console.print(shown)
-    console.print("* best by this measure; for the inertia, where its curve bends most", style="dim")
-    console.print()
-    for note in found.notes:
-        console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    console.print(f"recommended: {found.recommended} clusters", style="bold", soft_wrap=True)
-    console.print(found.reason, soft_wrap=True)
-    if plot is not None:
-        console.print(f"plot: {plot}", soft_wrap=True)

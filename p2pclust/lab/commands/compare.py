@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
-
-if TYPE_CHECKING:
-    from p2pclust.lab.scenario.outcome.compare import ComparedFigure
 
 
 def compare(
@@ -35,11 +31,10 @@ def compare(
       p2pclust compare runs/one runs/other
       p2pclust compare runs/one runs/other/result.json --differing --out compared.html
     """
-    from p2pclust.lab.scenario.outcome.compare import compare as compared  # noqa: PLC0415
-    from p2pclust.lab.scenario.outcome.compare import read_runs  # noqa: PLC0415
+    from p2pclust.lab.scenario.outcome import compare as outcome  # noqa: PLC0415
 
-    runs = read_runs(results)
-    lines = [line for line in compared([*runs.values()]) if line.differs or not differing]
+    runs = outcome.read_runs(results)
+    lines = [line for line in outcome.compare([*runs.values()]) if line.differs or not differing]
     if out is not None:
         from p2pclust.lab.pictures import canvas  # noqa: PLC0415
         from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
@@ -53,31 +48,26 @@ def compare(
             note(f"{out.name} has {canvas.INSTALL}")
     if as_json:
         put_json({"runs": [*runs], "lines": [line.to_dict() for line in lines]})
-    else:
-        _print([*runs], lines)
-
-
-def _print(names: Sequence[str], lines: Sequence[ComparedFigure]) -> None:
+        return
     from rich.table import Table  # noqa: PLC0415 - half of all imports that --help would need
     from rich.text import Text  # noqa: PLC0415
-
-    from p2pclust.lab.scenario.outcome.compare import mark, shown  # noqa: PLC0415
 
     console = stdout()
     made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     made.add_column("", no_wrap=True)
-    for name in names:
+    for name in runs:
         made.add_column(name, overflow="fold", min_width=min(len(name), 24))
     made.add_column("differs", no_wrap=True)
     part = ""
     for line in lines:
         if line.part != part:
             part = line.part
-            made.add_row(*[""] * (len(names) + 2)) if made.row_count else None
+            made.add_row(*[""] * (len(runs) + 2)) if made.row_count else None
             made.add_row(Text(part, style="bold underline"))
         style = "bold yellow" if line.differs else "dim"
-        values = [Text(shown(value, line.unit), style=style) for value in line.values]
-        made.add_row(Text(line.what, style="bold" if line.differs else "dim"), *values, Text(mark(line), style=style))
+        values = [Text(outcome.shown(value, line.unit), style=style) for value in line.values]
+        what = Text(line.what, style="bold" if line.differs else "dim")
+        made.add_row(what, *values, Text(outcome.mark(line), style=style))
     console.print(made)
     if not lines:
         console.print("nothing differs")

@@ -15,11 +15,8 @@ from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from p2pclust.data import DataSet
     from p2pclust.lab.data.fetch import OnProgress
-    from p2pclust.lab.data.shares import Holdings
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -200,7 +197,20 @@ def split(
     manifest = write_shares(out, rows, shares, held, made, overwrite=overwrite)
     if picture is not None and drawn is not None:
         save(drawn, picture)
-    _summarise(stderr() if as_json else stdout(), rows, held, out)
+    by_class = held.what == "rows" and bool(held.columns)
+    numbers = (held.what, "classes", "largest class") if by_class else (held.what,)
+    shown = table(("peer", *numbers, *(["which"] if held.what == "features" else [])), right=numbers, gap=2)
+    for peer, (name, size, counts) in enumerate(zip(held.peers, held.sizes, held.counts, strict=True)):
+        cells = [name, str(size)]
+        if by_class:
+            cells += [str(held.held[peer]), f"{held.columns[int(counts.argmax())]} ({counts.max() / size:.0%})"]
+        elif held.what == "features":
+            cells.append(", ".join(title for title, n in zip(held.columns, counts, strict=True) if n))
+        shown.add_row(*cells)
+    console = stderr() if as_json else stdout()
+    console.print(shown)
+    dropped = f", {rows.dropped} left out for a missing value" if rows.dropped else ""
+    console.print(f"{rows.n_rows} rows, {rows.n_features} features{dropped}: {out}", soft_wrap=True)
     if as_json:
         put_json(manifest)
 
@@ -217,22 +227,18 @@ def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, A
         raise UsageError(f"--seed {seed}: expected 0 or more")
     widths = settings["widths"]
     own = {key: value for key, value in settings.items() if key != "widths"}
+    for key, value in own.items() if scheme == "vertical" else [("widths", widths)]:
+        if value is not None:
+            raise UsageError(f"partition {scheme!r}: has no option {key}")
     if scheme == "vertical":
-        foreign = next((key for key, value in own.items() if value is not None), None)
-        if foreign is not None:
-            raise UsageError(f"partition 'vertical': has no option {foreign}")
-        return split_columns(rows.n_features, _count(peers or (widths and len(widths))), widths)
-    if widths is not None:
-        raise UsageError(f"partition {scheme!r}: has no option widths")
-    if peers is None and scheme in ("by-group", "by-file") and rows.group is not None:
+        peers = peers or (widths and len(widths))
+    elif peers is None and scheme in ("by-group", "by-file") and rows.group is not None:
         peers = len(np.unique(rows.group))
-    return deal(rows, _count(peers), scheme, splitting(seed), **own)
-
-
-def _count(peers: int | None) -> int:
     if peers is None:
         raise UsageError("--peers is missing: give the number of peers")
-    return peers
+    if scheme == "vertical":
+        return split_columns(rows.n_features, peers, widths)
+    return deal(rows, peers, scheme, splitting(seed), **own)
 
 
 def _numbers(what: str, text: str, *, whole: bool = False) -> list[float]:
@@ -243,20 +249,3 @@ def _numbers(what: str, text: str, *, whole: bool = False) -> list[float]:
     if whole and not all(number.is_integer() for number in numbers):
         raise UsageError(f"{what} {text}: expected whole numbers")
     return numbers
-
-
-def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
-    by_class = held.what == "rows" and bool(held.columns)
-    numbers = (held.what, "classes", "largest class") if by_class else (held.what,)
-    shown = table(("peer", *numbers, *(["which"] if held.what == "features" else [])), right=numbers, gap=2)
-    for peer, (name, size, counts) in enumerate(zip(held.peers, held.sizes, held.counts, strict=True)):
-        cells = [name, str(size)]
-        if by_class:
-            cells += [str(held.held[peer]), f"{held.columns[int(counts.argmax())]} ({counts.max() / size:.0%})"]
-        elif held.what == "features":
-            cells.append(", ".join(title for title, n in zip(held.columns, counts, strict=True) if n))
-        shown.add_row(*cells)
-
-    console.print(shown)
-    dropped = f", {rows.dropped} left out for a missing value" if rows.dropped else ""
-    console.print(f"{rows.n_rows} rows, {rows.n_features} features{dropped}: {out}", soft_wrap=True)

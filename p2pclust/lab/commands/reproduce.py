@@ -68,16 +68,20 @@ def reproduce(
       p2pclust reproduce 002-table3 --repeats 3 --out table3
       p2pclust reproduce --all --quick
     """
-    from p2pclust.lab.reproduce.frame import table, table_ids  # noqa: PLC0415
+    from p2pclust.lab.reproduce.frame import Plan, table, table_ids  # noqa: PLC0415
 
     if every and tables:
         raise UsageError("--all and the names of tables: give one or the other")
     wanted = [table(name) for name in (table_ids() if every else dict.fromkeys(tables or ()))]
     if not wanted:
-        _list([table(name) for name in table_ids()], as_json=as_json)
+        listed = [table(name) for name in table_ids()]
+        if as_json:
+            put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in listed]})
+            return
+        rows = ((item.id, item.time, item.shows) for item in listed)
+        stdout().print(table_of(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
+        stdout().print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
         return
-    from p2pclust.lab.reproduce.frame import Plan  # noqa: PLC0415
-
     n_workers = jobs or n_cores()
     plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
     summary = _carry_out(wanted, plan, out, stderr() if as_json else stdout(200))
@@ -89,8 +93,9 @@ def reproduce(
 
 
 def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.reproduce.frame import measure  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import plain  # noqa: PLC0415
+    from p2pclust.lab.reproduce.report import plain, write_csv  # noqa: PLC0415
     from p2pclust.lab.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
 
     # Only the name of the directory depends on the wall clock.
@@ -106,7 +111,14 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
 
         measured = measure(tables, replace(plan, keep=directory / "repetitions"), show)
     claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
-    _save(directory, tables, measured)
+    for item in tables:
+        write_csv(directory, item, measured[item.id])
+        if canvas.can_draw() and measured[item.id].found.rows:
+            figure = canvas.new_figure(11, 5)
+            item.draw(figure, measured[item.id].found)
+            (directory / f"{item.id}.png").write_bytes(canvas.image_bytes(figure, "png"))
+    if not canvas.can_draw():
+        complain(canvas.INSTALL)
     for item in tables:
         _show(console, item, measured[item.id], claims[item.id], quick=plan.quick)
     console.print(f"output: {directory}", soft_wrap=True)
@@ -116,31 +128,6 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
         "backend": plan.backend,
         "tables": [plain(item, measured[item.id], claims[item.id]) for item in tables],
     }
-
-
-def _list(tables: Sequence[Table], *, as_json: bool) -> None:
-    if as_json:
-        put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in tables]})
-        return
-    console = stdout()
-    rows = ((item.id, item.time, item.shows) for item in tables)
-    console.print(table_of(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
-    console.print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
-
-
-def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:
-    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import write_csv  # noqa: PLC0415
-
-    paints = canvas.can_draw()
-    for item in tables:
-        write_csv(directory, item, measured[item.id])
-        if paints and measured[item.id].found.rows:
-            figure = canvas.new_figure(11, 5)
-            item.draw(figure, measured[item.id].found)
-            (directory / f"{item.id}.png").write_bytes(canvas.image_bytes(figure, "png"))
-    if not paints:
-        complain(canvas.INSTALL)
 
 
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
@@ -181,8 +168,6 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
 def _places(*values: float) -> int:
     """Return how many decimal places to show for such numbers.
 
-    Examples
-    --------
     >>> _places(0.98765), _places(9.0, 8.882), _places(10.2, 9.8), _places(float("nan"), 1234.5)
     (4, 3, 2, 0)
     """
@@ -193,8 +178,6 @@ def _places(*values: float) -> int:
 def _number(value: float, places: int, *, plus: str = "") -> str:
     """Return a number with `places` decimal places, or three digits if it would round to 0.
 
-    Examples
-    --------
     >>> _number(0.98765, 4), _number(2e-13, 4), _number(0.0, 4), _number(float("nan"), 2), _number(0.01, 3, plus="+")
     ('0.9877', '2.00e-13', '0.0000', '-', '+0.010')
     """

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class BackendName(StrEnum):
-    """Where the peers run."""
-
     PROCESSES = "processes"
     NAMESPACES = "namespaces"
     SIMULATED = "simulated"

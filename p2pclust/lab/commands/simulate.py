@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 
-from p2pclust._version import __version__
 from p2pclust.cli.show.options import AsJson, OnScheduler
-from p2pclust.cli.show.output import put_json, stderr, stdout, table
+from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
-from p2pclust.lab.commands.seeds import (
-    ALL,
-    PROTOCOLS,
-    Asked,
-    Finding,
-    KeptFindings,
-    asked_of,
-    explore,
-    in_worker,
-    try_seeds,
-)
-from p2pclust.lab.commands.show.bar import progress_bar
-from p2pclust.lab.simulation.mixture import RECOVERIES, least, rare
-from p2pclust.lab.workers import Scheduler, in_processes
+from p2pclust.lab.workers import Scheduler
 from p2pclust.tools.platforms import n_cores
-from p2pclust.tools.spelling import command
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_STORIES = 3
 
 
 def simulate(
@@ -101,218 +77,32 @@ def simulate(
       p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl --scheduler tcp://10.0.0.1:8786
       p2pclust simulate --seeds 0:300 --mutant all
     """
-    first, last = _range(seeds)
+    from p2pclust.lab.commands import seeds as trying  # noqa: PLC0415 - the whole simulator
+
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", seeds)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise UsageError(f"--seeds {seeds}: expected A:B with A below B, such as 0:300")
+    tried = range(int(match[1]), int(match[2]))
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both write to standard output: choose one")
     if scheduler is not None and jobs is not None:
         raise UsageError("--jobs is for this machine, --scheduler has its own workers: choose one")
     workers = jobs or n_cores() if scheduler is None else Scheduler(scheduler)
     if mutant == "all":
-        raise typer.Exit(_all_bugs(range(first, last), workers, as_json=as_json))
-    asked = _checked(Asked(protocol, mutant, overlay))
-    if last == first + 1 and not as_json:
-        _show_world(first, asked)
-    findings = _findings(range(first, last), asked, workers, resume)
+        raise typer.Exit(trying.find_all_bugs(tried, workers, as_json=as_json))
+    asked = trying.checked(trying.Asked(protocol, mutant, overlay))
+    if len(tried) == 1 and not as_json:
+        trying.show_world(tried[0], asked)
+    findings = trying.findings_of(tried, asked, workers, resume)
     if seed_trace:
         for finding in findings:
             typer.echo(f"{finding.seed} {finding.trace}")
     if as_json:
-        put_json(_summary(first, last, asked, findings))
+        put_json(trying.summary(tried, asked, findings))
     else:
-        _show(stderr() if seed_trace else stdout(), findings, asked)
+        trying.show(stderr() if seed_trace else stdout(), findings, asked)
     failed = [finding for finding in findings if finding.failure]
     if minimise and failed:
-        _show_smallest(failed[0], asked)
-    if failed or _rare(findings, asked):
+        trying.show_world(failed[0].seed, asked, failed[0].failure)
+    if failed or trying.met_rarely(findings, asked):
         raise typer.Exit(1)
-
-
-def _show_world(seed: int, asked: Asked) -> None:
-    from p2pclust.lab.simulation.fleets.drawing import draw  # noqa: PLC0415
-    from p2pclust.lab.simulation.fleets.run import SWARMS  # noqa: PLC0415
-
-    protocol = asked_of(seed, asked).protocol
-    for line in draw(seed, SWARMS[protocol]).lines() if protocol in SWARMS else ():
-        stdout().print(line, soft_wrap=True)
-
-
-def _show_smallest(failed: Finding, asked: Asked) -> None:
-    """Find the smallest world that breaks the same promise, if a seed drew a world of its own, and print its story."""
-    from p2pclust.lab.simulation.fleets.minimise import broken  # noqa: PLC0415
-    from p2pclust.lab.simulation.fleets.run import SWARMS, explained  # noqa: PLC0415
-
-    protocol = asked_of(failed.seed, asked).protocol
-    if protocol in SWARMS:
-        stderr().print(f"\nthe smallest world found in which {broken(failed.failure)} is broken:")
-        for line in explained(failed.seed, protocol, failed.failure, asked.mutant):
-            stderr().print(line, soft_wrap=True)
-
-
-def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path | None) -> list[Finding]:
-    """Run the seeds that a file of earlier results lacks, and return all findings in the order of seeds."""
-    kept = KeptFindings(resume, asked)
-    findings = [finding for finding in kept.load() if finding.seed in seeds]
-    known = {finding.seed for finding in findings}
-    left = [seed for seed in seeds if seed not in known]
-    few = workers if isinstance(workers, Scheduler) else min(workers, len(left))
-    running = explore(left, asked, few) if left else iter(())
-    with progress_bar("seeds", len(seeds)) as advance, kept:
-        for finding in running:
-            findings.append(finding)
-            kept.add(finding)
-            advance(completed=len(findings))
-    return sorted(findings, key=lambda finding: finding.seed)
-
-
-def _all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> int:
-    found: list[BugFound] = []
-    with progress_bar("bugs", len(bug_names())) as advance:
-        for one in look_for_all(seeds, workers):
-            found.append(one)
-            advance(completed=len(found))
-    if as_json:
-        put_json([one._asdict() for one in found])
-    else:
-        columns = ("planted bug", "swarm", "seed", "promise broken")
-        made = table(columns, right=("seed",), wrap=(columns[0], columns[-1]))
-        for one in found:
-            made.add_row(one.bug, one.swarm or "default", "-" if one.seed is None else f"{one.seed}", one.broken)
-        stdout().print(made)
-    return int(any(one.seed is None for one in found))
-
-
-def _range(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise UsageError(f"--seeds {text}: expected A:B with A below B, such as 0:300")
-    return int(match[1]), int(match[2])
-
-
-def _checked(asked: Asked) -> Asked:
-    """Return what is asked for; a planted bug is looked for in its own swarm, if no other is named."""
-    from p2pclust.lab.simulation.swarms.bugs import BUGS  # noqa: PLC0415
-
-    if asked.mutant is not None and asked.mutant not in BUGS:
-        raise UsageError(f"--mutant {asked.mutant}: expected all, or one of {', '.join(BUGS)}")
-    swarm = BUGS.get(asked.mutant or "", "")
-    asked = asked._replace(protocol=asked.protocol or swarm or None)
-    protocol = asked.protocol
-    if asked.overlay not in (None, "sparse", "moving"):
-        raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
-    from p2pclust.lab.simulation.fleets.run import SWARMS  # noqa: PLC0415
-
-    if protocol in ("fedcref", ALL) or (protocol in SWARMS and not SWARMS[protocol].jobs):
-        from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
-
-        require_torch()
-    elif protocol not in (None, *PROTOCOLS):
-        raise UsageError(f"--protocol {protocol}: expected one of {', '.join(PROTOCOLS)}, or nothing")
-    if asked.overlay and protocol in (ALL, *SWARMS):
-        raise UsageError(f"--overlay: each seed of {protocol} draws its own")
-    if swarm not in ("", protocol) and protocol not in SWARMS:
-        raise UsageError(f"--mutant {asked.mutant}: --protocol {protocol} cannot find it: leave --protocol out")
-    return asked
-
-
-def _replay(seed: int, asked: Asked) -> str:
-    asked = asked if asked.mutant else asked_of(seed, asked)
-    options = [(f"--{name}", value) for name, value in asked._asdict().items() if value]
-    return command("p2pclust", "simulate", "--seeds", f"{seed}:{seed + 1}", *chain(*options))
-
-
-def _rare(findings: list[Finding], asked: Asked) -> dict[str, int]:
-    """Return the ways of recovering that the seeds of all swarms have met too rarely to prove anything."""
-    return rare(_counts(findings), len(findings)) if asked.protocol == ALL and not asked.mutant else {}
-
-
-def _counts(findings: list[Finding]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for finding in findings:
-        total.update(finding.counts)
-    return dict(sorted(total.items()))
-
-
-def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
-    failed = [
-        {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
-        for finding in findings
-        if finding.failure
-    ]
-    return {
-        "seeds": [first, last], **asked._asdict(), "counts": _counts(findings), "rare": _rare(findings, asked),
-        "virtual_seconds": sum(finding.virtual_s for finding in findings),
-        "events": sum(finding.n_events for finding in findings),
-        "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1), "failed": failed,
-    }  # fmt: skip
-
-
-def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
-    n = least(len(findings)) if asked.protocol == ALL and not asked.mutant else 0
-    needed = dict.fromkeys(RECOVERIES, f"{n}") if n else {}
-    counts = dict.fromkeys(needed, 0) | _counts(findings)
-    rows = ((what, f"{times}", needed.get(what, "")) for what, times in sorted(counts.items()))
-    headings = ("what happened", "times", "at least") if needed else ("what happened", "times")
-    console.print(table(headings, (row[: len(headings)] for row in rows), right=headings[1:]))
-    for what, times in _rare(findings, asked).items():
-        console.print(f"too rare: {what}, {times} times, expected at least {needed[what]}", style="bold")
-    failed = [finding for finding in findings if finding.failure]
-    for finding in failed[:_STORIES]:
-        console.print(f"\nseed {finding.seed} failed: {finding.failure}", soft_wrap=True)
-        console.print(f"replay it: {_replay(finding.seed, asked)}", style="bold", soft_wrap=True)
-    if len(failed) > _STORIES:
-        seeds = ", ".join(f"{finding.seed}" for finding in failed[_STORIES:])
-        console.print(f"\nthese failed too: {seeds}", soft_wrap=True)
-    virtual_h = sum(finding.virtual_s for finding in findings) / 3600
-    cpu_s, n_events = sum(finding.cpu_s for finding in findings), sum(finding.n_events for finding in findings)
-    work = f"{n_events / 1e6:.1f} million events in {cpu_s:.0f} s of processor time"
-    console.print(f"\n{len(findings)} seeds, {virtual_h:.1f} hours of virtual time, {work}: {len(failed)} failed")
-
-
-class BugFound(NamedTuple):
-    """Where a planted bug was found."""
-
-    bug: str
-    swarm: str  # as ``--protocol`` has it; empty: the default one
-    seed: int | None  # None: it was not found
-    broken: str  # the promise that it broke, and how
-
-
-def bug_names() -> list[str]:
-    """Return the names of all planted bugs."""
-    from p2pclust.lab.simulation.swarms.bugs import BUGS  # noqa: PLC0415
-
-    return list(BUGS)
-
-
-def look_for_all(seeds: range, workers: int | Scheduler) -> Iterator[BugFound]:
-    """Look for each bug in the swarm that should find it, seed after seed, until it is found."""
-    tasks = [(name, seeds) for name in bug_names()]
-    if isinstance(workers, Scheduler):
-        edition = f"{__version__}-{seeds.start}:{seeds.stop}"
-        texts = {f"p2pclust-bug-{edition}-{name}": json.dumps([name, seeds.start, seeds.stop]) for name, _ in tasks}
-        for _, line in workers.do(_look_for_text, texts, what="a planted bug", advice="try fewer seeds"):
-            yield BugFound(*json.loads(line))
-    elif workers <= 1:
-        yield from (_look_for(task) for task in tasks)
-    else:
-        for _, found in in_processes(_look_for, tasks, workers, advice="run again with --jobs 1 to see why"):
-            yield found
-
-
-def _look_for_text(text: str) -> str:
-    """Look for the bug that a text names, in a worker of Dask; return what was found as a line of JSON."""
-    name, first, last = json.loads(text)
-    with in_worker():
-        return json.dumps(_look_for((name, range(first, last))))
-
-
-def _look_for(task: tuple[str, range]) -> BugFound:
-    from p2pclust.lab.simulation.swarms.bugs import BUGS  # noqa: PLC0415
-
-    name, seeds = task
-    swarm = BUGS[name]
-    for finding in try_seeds(seeds, Asked(swarm or None, name)):
-        if finding.failure:
-            lines = finding.failure.splitlines()
-            return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:60])
-    return BugFound(name, swarm, None, "")

@@ -62,7 +62,9 @@ def sweep(
       p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
     """
     from p2pclust.lab.commands.examples import list_examples  # noqa: PLC0415
+    from p2pclust.lab.pictures.canvas import can_draw  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SWEEPS, find_example  # noqa: PLC0415
+    from p2pclust.lab.sweep import pools  # noqa: PLC0415
     from p2pclust.lab.sweep.cells import check  # noqa: PLC0415 - the whole agent
     from p2pclust.lab.sweep.spec import load_sweep  # noqa: PLC0415
 
@@ -75,10 +77,15 @@ def sweep(
     spec = load_sweep(file)
     cells = check(spec, str(file))
     directory = out or Path("runs") / f"sweep-{file.stem}"
-    draws = _draws(report)
-    done = _carry_out(cells, directory, _pool(workers, scheduler))
+    if report and not can_draw():
+        raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report")
+    if report is None and not can_draw():
+        note("no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'")
+    n_workers = workers or n_cores()
+    pool = pools.here if n_workers == 1 else pools.on_cores(n_workers)
+    done = _carry_out(cells, directory, pool if scheduler is None else pools.through_dask(scheduler))
     files = list(done.files)
-    if draws:
+    if report is not False and can_draw():
         from p2pclust.lab.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
 
         files += write_report(directory, spec, cells, done.rows)
@@ -95,26 +102,6 @@ def sweep(
     if stuck:
         complain(f"{len(stuck)} of {len(done.rows)} fleets could not finish: see the column outcome of {files[0]}")
         raise typer.Exit(3)
-
-
-def _pool(workers: int | None, scheduler: str | None) -> Pool:
-    from p2pclust.lab.sweep import pools  # noqa: PLC0415
-
-    if scheduler is not None:
-        return pools.through_dask(scheduler)
-    n_workers = workers or n_cores()
-    return pools.here if n_workers == 1 else pools.on_cores(n_workers)
-
-
-def _draws(wanted: bool | None) -> bool:
-    from p2pclust.lab.pictures.canvas import can_draw  # noqa: PLC0415
-
-    if wanted is None and not can_draw():
-        note("no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'")
-        return False
-    if wanted and not can_draw():
-        raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report")
-    return wanted is not False
 
 
 def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
@@ -151,10 +138,11 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
 @contextmanager
 def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
     """Yield a function that raises Ctrl-C again if it was lost: Python only prints one that interrupts a finalizer."""
-    asked: list[int] = []
+    asked = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+        nonlocal asked
+        asked = True
         raise KeyboardInterrupt
 
     def look() -> None:

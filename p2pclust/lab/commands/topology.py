@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +16,6 @@ from p2pclust.lab.commands.sweep import sweep
 from p2pclust.overlay.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from p2pclust.lab.topology import Measures
     from p2pclust.overlay import Overlay
 
 app = group("""Make overlays (which peers are linked), measure and draw them, and experiment with them.
@@ -96,26 +93,67 @@ def show(
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
+    from rich.table import Table  # noqa: PLC0415
+
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.topology import measure  # noqa: PLC0415
     from p2pclust.overlay import make_trace, write_overlay, write_trace  # noqa: PLC0415
+    from p2pclust.overlay.files import SUFFIXES  # noqa: PLC0415
     from p2pclust.protocols.engine.random_streams import gossiping, linking  # noqa: PLC0415 - imports NumPy
 
-    _check_outputs(out or (), what)
+    for file in out or ():  # names that cannot be written are refused before the overlay is made
+        if file.suffix.lower() == _TRACE and what == "mobility":
+            continue
+        if file.suffix.lower() not in (*_PICTURES, *SUFFIXES):
+            raise UsageError(f"-o {file}: expected a name that ends with {', '.join((*_PICTURES, *SUFFIXES))}")
+        if file.suffix.lower() in _PICTURES:
+            canvas.require()
     chosen = key_values("--set", settings, "neighbours=4")
     overlay = _made(what, peers, seed, chosen)
     measures = measure(overlay, gossiping(seed))
     for file in out or ():
         if file.suffix.lower() in _PICTURES:
-            from p2pclust.lab.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
             from p2pclust.lab.pictures.overlay import overlay_figure  # noqa: PLC0415
             from p2pclust.overlay.plans import write_bytes  # noqa: PLC0415
 
-            write_bytes(file, image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
+            write_bytes(file, canvas.image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
         elif file.suffix.lower() == _TRACE:
             write_trace(make_trace(what, overlay.names, linking(seed), **chosen), file)
         else:
             write_overlay(overlay, file)
-    _summarise(stderr() if as_json else stdout(), what, measures)
+    shown = Table.grid(padding=(0, 2, 0, 0))
+    shown.add_column(no_wrap=True)
+    cut = measures.cut_vertices
+    more = f" and {len(cut) - 8} more" if len(cut) > 8 else ""
+    degrees = f"{measures.degree_least} to {measures.degree_greatest}, {measures.degree_mean:.3g} on average"
+    for name, value in (
+        ("peers", str(measures.peers)),
+        ("links", str(measures.links)),
+        (
+            "links of a peer",
+            degrees if measures.degree_least < measures.degree_greatest else str(measures.degree_least),
+        ),
+        ("diameter, radius", f"{measures.diameter}, {measures.radius}"),
+        ("average path", f"{measures.average_path:.4g}"),
+        ("clustering", f"{measures.clustering:.4g}"),
+        ("algebraic connectivity", f"{measures.algebraic_connectivity:.4g}"),
+        (
+            "second eigenvalue",
+            f"{measures.second_eigenvalue:.4g}, gap {measures.spectral_gap:.4g} (Metropolis-Hastings)",
+        ),
+        ("edge connectivity", _number(measures.edge_connectivity, "not computed")),
+        ("node connectivity", _number(measures.node_connectivity, "not computed")),
+        ("cut vertices", f"{len(cut)}: {', '.join(cut[:8])}{more}" if cut else "none"),
+        (
+            "gossip rounds",
+            f"{measures.gossip_mean:.3g} on average, 95 % within {measures.gossip_95:.3g} "
+            f"(to 3 neighbours each; log2 of the peers {measures.log2_peers:.3g}, diameter {measures.diameter})",
+        ),
+    ):
+        shown.add_row(name, value)
+    console = stderr() if as_json else stdout()
+    console.print(what, soft_wrap=True)
+    console.print(shown)
     for file in out or ():
         note(f"written: {file}")
     if as_json:
@@ -150,13 +188,29 @@ def measure_(
     from p2pclust.protocols.engine.random_streams import gossiping  # noqa: PLC0415 - imports NumPy
 
     chosen = key_values("--set", settings, "neighbours=4")
-    _check_shared(whats, chosen)
+    named = [what for what in whats if not _is_file(what)]
+    known = dict.fromkeys(option for what in named for option in kind_of(what).options)
+    for key in chosen:
+        if key not in known:
+            its = f"they have {', '.join(known)}" if known else "they have none"
+            raise UsageError(f"--set {key}: not an option of {', '.join(named) or 'a file'}: {its}")
     overlays = []
     for what in whats:
         own = {} if _is_file(what) else {key: value for key, value in chosen.items() if key in KINDS[what].options}
         overlays.append(_made(what, None if _is_file(what) else peers, seed, own))
     found = [measure(overlay, gossiping(seed)) for overlay in overlays]
-    _compare(stderr() if as_json else stdout(), whats, found)
+    numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
+               "gossip", "95 %")  # fmt: skip
+    shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)
+    for what, row in zip(whats, found, strict=True):
+        least, most = row.degree_least, row.degree_greatest
+        shown.add_row(
+            what, str(row.peers), str(row.links), f"{least}-{most}" if least < most else str(least), str(row.diameter),
+            f"{row.average_path:.3g}", f"{row.clustering:.3g}", f"{row.algebraic_connectivity:.3g}",
+            f"{row.spectral_gap:.3g}", _number(row.edge_connectivity, "-"), _number(row.node_connectivity, "-"),
+            str(len(row.cut_vertices)), f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
+        )  # fmt: skip
+    (stderr() if as_json else stdout()).print(shown)
     if as_json:
         rows = zip(whats, found, strict=True)
         put_json({"seed": seed, "options": chosen, "overlays": [{"what": what, **row.to_dict()} for what, row in rows]})
@@ -185,80 +239,8 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
     return make_overlay(what, peer_names(peers or 12), linking(seed), **options)
 
 
-def _check_shared(whats: Iterable[str], chosen: Mapping[str, Any]) -> None:
-    named = [what for what in whats if not _is_file(what)]
-    known = dict.fromkeys(option for what in named for option in kind_of(what).options)
-    for key in chosen:
-        if key not in known:
-            its = f"they have {', '.join(known)}" if known else "they have none"
-            raise UsageError(f"--set {key}: not an option of {', '.join(named) or 'a file'}: {its}")
-
-
-def _check_outputs(files: Iterable[Path], what: str) -> None:
-    """Refuse names of files that cannot be written, before the overlay is made."""
-    from p2pclust.overlay.files import SUFFIXES  # noqa: PLC0415 - imports NumPy
-
-    for file in files:
-        if file.suffix.lower() == _TRACE and what == "mobility":
-            continue
-        if file.suffix.lower() not in (*_PICTURES, *SUFFIXES):
-            raise UsageError(f"-o {file}: expected a name that ends with {', '.join((*_PICTURES, *SUFFIXES))}")
-        if file.suffix.lower() in _PICTURES:
-            from p2pclust.lab.pictures.canvas import require  # noqa: PLC0415
-
-            require()
-
-
 def _number(number: int | None, otherwise: str) -> str:
     return otherwise if number is None else str(number)
-
-
-def _summarise(console: Console, what: str, found: Measures) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
-    shown = Table.grid(padding=(0, 2, 0, 0))
-    shown.add_column(no_wrap=True)
-    cut = found.cut_vertices
-    more = f" and {len(cut) - 8} more" if len(cut) > 8 else ""
-    degrees = f"{found.degree_least} to {found.degree_greatest}, {found.degree_mean:.3g} on average"
-    for name, value in (
-        ("peers", str(found.peers)),
-        ("links", str(found.links)),
-        ("links of a peer", degrees if found.degree_least < found.degree_greatest else str(found.degree_least)),
-        ("diameter, radius", f"{found.diameter}, {found.radius}"),
-        ("average path", f"{found.average_path:.4g}"),
-        ("clustering", f"{found.clustering:.4g}"),
-        ("algebraic connectivity", f"{found.algebraic_connectivity:.4g}"),
-        ("second eigenvalue", f"{found.second_eigenvalue:.4g}, gap {found.spectral_gap:.4g} (Metropolis-Hastings)"),
-        ("edge connectivity", _number(found.edge_connectivity, "not computed")),
-        ("node connectivity", _number(found.node_connectivity, "not computed")),
-        ("cut vertices", f"{len(cut)}: {', '.join(cut[:8])}{more}" if cut else "none"),
-        (
-            "gossip rounds",
-            f"{found.gossip_mean:.3g} on average, 95 % within {found.gossip_95:.3g} "
-            f"(to 3 neighbours each; log2 of the peers {found.log2_peers:.3g}, diameter {found.diameter})",
-        ),
-    ):
-        shown.add_row(name, value)
-    console.print(what, soft_wrap=True)
-    console.print(shown)
-
-
-def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
-    numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
-               "gossip", "95 %")  # fmt: skip
-    shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)
-    for what, row in zip(whats, found, strict=True):
-        degree = (
-            f"{row.degree_least}-{row.degree_greatest}" if row.degree_least < row.degree_greatest else row.degree_least
-        )
-        shown.add_row(
-            what, str(row.peers), str(row.links), str(degree), str(row.diameter), f"{row.average_path:.3g}",
-            f"{row.clustering:.3g}", f"{row.algebraic_connectivity:.3g}", f"{row.spectral_gap:.3g}",
-            _number(row.edge_connectivity, "-"), _number(row.node_connectivity, "-"), str(len(row.cut_vertices)),
-            f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
-        )  # fmt: skip
-    console.print(shown)
 
 
 app.command("sweep", short_help="Run every cell of a grid over overlays.")(sweep)

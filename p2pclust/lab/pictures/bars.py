@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.lab.pictures.canvas import Drawing, whole_numbers
-from p2pclust.lab.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
+from p2pclust.lab.pictures.canvas import Drawing, whole_numbers, write
+from p2pclust.lab.pictures.palette import ALONE, INK, PAPER, SHADES, device_colours, ink_on, peer_colours
 from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.tools.units import scaled, size
 
@@ -27,45 +27,29 @@ class CostFigure:
 
 
 def cost_drawing(measure: CostFigure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
-    """Draw one measure of each device: a bar for each peer, or a dot if there are many peers.
+    """Draw one measure of each device: a bar for each peer; of many peers a cloud of dots for each class, and its median.
 
     `groups` has the device class of every peer of the run.
     """
-    few = len(names) <= LANES
-    lanes = list(names if few else device_colours(groups))
+    few, classes, colours = len(names) <= LANES, device_colours(groups), peer_colours(groups)
+    lanes = list(names if few else classes)
     largest = max((value for value in measure.values.values() if value is not None), default=0.0)
     scale, unit = scaled(largest, measure.unit)
     title = f"{measure.title}{f' ({unit})' if unit else ''}"
-    drawing = Drawing.new(3.55, (0.26 if few else 0.9) * len(lanes) + 0.85, title, sides=("bottom",))
-    (_bars if few else _dots)(drawing, measure, names, groups, scale, unit)
-    drawing.lanes(lanes)
-    drawing.axes.set_xlim(left=0)
-    drawing.axes.locator_params(axis="x", nbins=4)
-    return drawing
-
-
-def _bars(
-    drawing: Drawing, measure: CostFigure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
-) -> None:
-    colours = peer_colours(groups)
-    for lane, name in enumerate(names):
+    height = (0.26 if few else 0.9) * len(lanes) + 0.85
+    drawing = Drawing.new(3.55, height, title, sides=("bottom",), grid="x")
+    axes = drawing.axes
+    for lane, name in enumerate(names if few else ()):
         value = measure.values.get(name)
         if value is None:
-            drawing.axes.annotate(
+            axes.annotate(
                 "lost with the peer", (0, lane), (3, 0), textcoords="offset points", va="center", fontsize=8, color=ALONE
             )  # fmt: skip
             continue
-        (bar,) = drawing.axes.barh([lane], [value / scale], 0.72, color=colours[name])
+        bar = axes.barh([lane], [value / scale], 0.72, color=colours[name])
         drawing.mark(bar, kind="peer", peer=name, tip=f"{name}: {value / scale:.4g} {unit}".strip())
-
-
-def _dots(
-    drawing: Drawing, measure: CostFigure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
-) -> None:
-    """Draw a cloud of dots for each device class, with a line at the median."""
     rng = np.random.Generator(np.random.PCG64(0))  # the height of a dot in its cloud has no meaning
-    axes = drawing.axes
-    for lane, (group, colour) in enumerate(device_colours(groups).items()):
+    for lane, (group, colour) in enumerate(() if few else classes.items()):
         own = [name for name in names if groups[name] == group]
         values = [value / scale for name in own if (value := measure.values.get(name)) is not None]
         if not values:
@@ -74,8 +58,12 @@ def _dots(
         cloud = axes.scatter(values, lane + spread, s=7, color=colour, alpha=0.5, linewidths=0)
         drawing.mark(cloud, tip=f"{group}: {len(values)} peers")
         middle = float(np.median(values))
-        (bar,) = axes.plot([middle, middle], [lane - 0.4, lane + 0.4], color=INK, linewidth=2)
-        drawing.mark(bar, tip=f"half of {group} spent less than {middle:.4g} {unit}".strip())
+        line = axes.plot([middle, middle], [lane - 0.4, lane + 0.4], color=INK, linewidth=2)
+        drawing.mark(line, tip=f"half of {group} spent less than {middle:.4g} {unit}".strip())
+    drawing.lanes(lanes)
+    axes.set_xlim(left=0)
+    axes.locator_params(axis="x", nbins=4)
+    return drawing
 
 
 def value_bars(
@@ -89,13 +77,13 @@ def value_bars(
     """
     if title:
         drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75, title, sides=("left",))
-        drawing.lanes([name if len(name) <= 16 else f"…{name[-15:]}" for name in names], letters=8, grid=False)
+        drawing.lanes([name if len(name) <= 16 else f"…{name[-15:]}" for name in names], letters=8)
         drawing.axes.set_xticks([])
     else:
-        drawing = Drawing.new(6.5, 0.36 * len(names) + 0.9, "", across, sides=("bottom",))
+        drawing = Drawing.new(6.5, 0.36 * len(names) + 0.9, "", across, sides=("bottom",), grid="x")
         drawing.lanes(names)
     for lane, (value, text, tip, colour) in enumerate(zip(values, texts, tips, colours, strict=True)):
-        (bar,) = drawing.axes.barh([lane], [value], 0.68, color=colour)
+        bar = drawing.axes.barh([lane], [value], 0.68, color=colour)
         drawing.mark(bar, peer=names[lane] if title else "", tip=tip)
         drawing.axes.annotate(
             text, (value, lane), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
@@ -118,10 +106,10 @@ def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
         share = n_bytes / total
         colour = ALONE if kind == "all others" else SHADES[number]
         label = f"{kind} {share:.0%}" if share >= 0.005 else f"{kind} below 1%"
-        (bar,) = axes.barh([0], [share], 0.8, left=[left], color=colour, edgecolor=PAPER, linewidth=0.8, label=label)
+        bar = axes.barh([0], [share], 0.8, left=[left], color=colour, edgecolor=PAPER, linewidth=0.8, label=label)
         drawing.mark(bar, tip=f"{kind}: {n_bytes / 1000:.4g} kB, {share:.1%}")
         if share > 0.018 * len(label):
-            axes.text(left + share / 2, 0, label, ha="center", va="center", fontsize=9, color=ink_on(colour))
+            write(axes, left + share / 2, 0, label, 9, ink_on(colour))
         left += share
     axes.set(xlim=(0, 1), ylim=(-0.45, 0.45))
     axes.axis("off")
@@ -155,10 +143,9 @@ def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: st
     title = f"models: {size(total)}, {size(total // max(1, n_peers))} a peer"
     title += f"; all that the peers sent: {size(measured)}" if measured else ""
     steps = list(dict.fromkeys(cost.step for cost in costs if cost.phase in _PHASES))
-    scale, unit = scaled(
-        max([sum(c.model_bytes for c in costs if c.step == step) for step in steps], default=0), "bytes"
-    )
-    drawing = Drawing.new(6.5, 3.4, title, by, f"{unit}, all peers")
+    largest = max((sum(cost.model_bytes for cost in costs if cost.step == step) for step in steps), default=0)
+    scale, unit = scaled(largest, "bytes")
+    drawing = Drawing.new(6.5, 3.4, title, by, f"{unit}, all peers", grid="y")
     axes = drawing.axes
     below = np.zeros(len(steps))
     for number, (phase, label) in enumerate(_PHASES.items()):
@@ -172,8 +159,6 @@ def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: st
         whole_numbers(axes, most=25)
     if below.any():
         axes.set_ylim(0, 1.12 * below.max())
-    axes.grid(axis="y", color=LINK, alpha=0.25)
-    axes.set_axisbelow(True)
     if total:
         axes.legend(fontsize=9, frameon=False)
     return drawing

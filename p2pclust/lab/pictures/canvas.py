@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
+    from matplotlib.text import Text
 
 _MARK: Final = "mark-"
 #: Text stays text, so that it can be searched and read aloud. Without a salt the names in an SVG are random.
@@ -41,7 +42,6 @@ INSTALL: Final = "no pictures, because matplotlib is not installed: pip install 
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
@@ -89,20 +89,27 @@ def logarithmic(axes: Axes, axis: str) -> None:
     shown.set_tick_params(which="minor", labelsize=7)
 
 
+def short_name(name: str, most: int = 14) -> str:
+    """Return a name in at most this number of letters."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def write(axes: Axes, x: float, y: float, text: str, letters: float = 8, colour: str = INK, **how: Any) -> Text:
+    """Write a text of this size in points, by default around a place."""
+    return axes.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": letters, "color": colour, **how})
+
+
 def line_key(label: str, **how: Any) -> Line2D:
-    """Return the entry of a legend that shows a line."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **how)
 
 
 def dot_key(label: str, colour: str, marker: str = "o", size: float = 9, **how: Any) -> Line2D:
-    """Return the entry of a legend that shows a marker."""
     return line_key(label, linestyle="", marker=marker, markersize=size, color=colour, **how)
 
 
 def area_key(label: str, colour: str, **how: Any) -> Patch:
-    """Return the entry of a legend that shows an area."""
     from matplotlib.patches import Patch
 
     return Patch(facecolor=colour, label=label, **how)
@@ -149,12 +156,13 @@ class Drawing:
     @classmethod
     def new(
         cls, width: float, height: float, title: str = "", across: str = "", up: str = "", *,
-        sides: Collection[str] = ("left", "bottom"), grid: bool = False, letters: float = 9, on: Axes | None = None,
+        sides: Collection[str] = ("left", "bottom"), grid: Literal["", "x", "y", "both"] = "", letters: float = 9,
+        on: Axes | None = None,
     ) -> Drawing:  # fmt: skip
         """Return a drawing with empty axes, of this size in inches, whose title and labels are given; or `on` these axes.
 
-        `sides` are those of the frame that are drawn. `letters` is the size of the axes' labels in points; those of the
-        ticks are one point smaller.
+        `sides` are those of the frame that are drawn, `grid` says at which ticks lines are. `letters` is the size of the
+        axes' labels in points; those of the ticks are one point smaller.
         """
         drawing = cls(new_figure(width, height).add_subplot() if on is None else on, on is None)
         axes = drawing.axes
@@ -165,24 +173,24 @@ class Drawing:
         for side, spine in axes.spines.items():
             spine.set_visible(side in sides)
         if grid:
-            axes.grid(color=LINK, alpha=0.25)
+            axes.grid(axis=grid, color=LINK, alpha=0.25)
             axes.set_axisbelow(True)
         return drawing
 
     @property
     def figure(self) -> Figure:
-        """The figure that the axes are in."""
         return cast("Figure", self.axes.figure)
 
     def mark(
         self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
         tip: str = "",
     ) -> None:  # fmt: skip
-        """Describe an artist: a line, a patch, a text, or a collection.
+        """Describe an artist: a line, a patch, a text, or a collection; or the only one of those that were drawn.
 
         `kind` is a class name for the page's style. Pointing at it highlights `peer` on the whole page, and shows the
         text `tip`. Where the page shows a single moment, it is shown only in the spans of time `when`.
         """
+        (artist,) = artist if isinstance(artist, Sequence) else (artist,)
         spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
         pairs = (("class", kind), ("data-peer", peer), ("data-when", spans))
         attributes = "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
@@ -197,15 +205,11 @@ class Drawing:
             textcoords="offset points", ha="left" if left else "right", fontsize=8, color=INK,
         )  # fmt: skip
 
-    def lanes(self, names: Sequence[str], *, letters: float = 9, grid: bool = True) -> None:
-        """Make the upward axis one of lanes, from the top, with these names; with a grid across them."""
-        axes = self.axes
-        axes.set_yticks(range(len(names)), names, fontsize=letters)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
-        if grid:
-            axes.grid(axis="x", color=LINK, alpha=0.25)
-            axes.set_axisbelow(True)
+    def lanes(self, names: Sequence[str], letters: float = 9) -> None:
+        """Make the upward axis one of lanes, from the top, with these names."""
+        self.axes.set_yticks(range(len(names)), names, fontsize=letters)
+        self.axes.set_ylim(len(names) - 0.4, -0.6)
+        self.axes.tick_params(axis="y", length=0)
 
     def legend(self, keys: Sequence[Artist] | None = None, columns: int = 3) -> None:
         """Write a legend below the axes: of these entries, or by default of the labelled artists."""
@@ -220,14 +224,35 @@ class Drawing:
 
     def svg(self, label: str) -> str:
         """Return it as an SVG element of a page; `label` describes it in words. The same figure gives the same text."""
-        text = _svg_text(self.figure)
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        self.figure.patch.set_visible(False)
+        for axes in self.figure.axes:
+            axes.patch.set_visible(False)
+        buffer = io.BytesIO()
+        with rc_context(_SVG):  # `savefig` would draw the figure a second time for its layout
+            FigureCanvasSVG(self.figure).print_svg(buffer, metadata=_UNDATED["svg"])  # type: ignore[no-untyped-call]
+        text = buffer.getvalue().decode("utf-8")
         box = re.search(r'viewBox="([^"]*)"', text)
         assert box is not None, "matplotlib always writes a viewBox"
         body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
         body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
         body = re.sub(r"\s*<style.*?</style>", "", body, count=1, flags=re.DOTALL)
+
+        def coloured(match: re.Match[str]) -> str:
+            variable = VARIABLES.get(match[2])
+            return match[0] if variable is None else f"{match[1]}:var(--{variable})"
+
+        def group(match: re.Match[str]) -> str:
+            return self._marks[int(match[1].removeprefix(_MARK))] if match[1].startswith(_MARK) else "<g>"
+
+        body = re.sub(r"(fill|stroke):(#[0-9a-f]{6})", coloured, _shortened(body))
+        # Names are made unique on the page, and only those are kept that are referred to.
         prefix = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:6]
-        body = _identified(_coloured(_shortened(body)), prefix, self._marks)
+        body = re.sub(r'<g id="([^"]*)">', group, body)
+        body = re.sub(r' id="([^"]*)"', rf' id="{prefix}\1"', body)
+        body = re.sub(r'(url\(|href=")#', rf"\1#{prefix}", body)
         shape = " ".join(f"{float(value):.5g}" for value in box[1].split())
         return (
             f'<svg class="drawing" role="img" aria-label="{escape(label)}" viewBox="{shape}" '
@@ -238,20 +263,6 @@ class Drawing:
     def width(self) -> int:
         """The width on a page, in pixels."""
         return width_in_pixels(self.figure)
-
-
-def _svg_text(figure: Figure) -> str:
-    """Return the figure as Matplotlib writes it, without a background."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    figure.patch.set_visible(False)
-    for axes in figure.axes:
-        axes.patch.set_visible(False)
-    buffer = io.BytesIO()
-    with rc_context(_SVG):  # `savefig` would draw the figure a second time for its layout
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=_UNDATED["svg"])  # type: ignore[no-untyped-call]
-    return buffer.getvalue().decode("utf-8")
 
 
 def _shortened(body: str) -> str:
@@ -270,23 +281,3 @@ def _shortened(body: str) -> str:
     body = re.sub(r'style="([^"]*)"', lambda match: f'style="{match[1].replace(": ", ":").replace("; ", ";")}"', body)
     body = body.replace("xlink:href=", "href=")
     return re.sub(r">\s+<", "><", body).strip()
-
-
-def _coloured(body: str) -> str:
-    def named(match: re.Match[str]) -> str:
-        variable = VARIABLES.get(match[2])
-        return match[0] if variable is None else f"{match[1]}:var(--{variable})"
-
-    return re.sub(r"(fill|stroke):(#[0-9a-f]{6})", named, body)
-
-
-def _identified(body: str, prefix: str, marks: Sequence[str]) -> str:
-    """Make names unique on the page, and keep only those that are referred to."""
-
-    def group(match: re.Match[str]) -> str:
-        name = match[1]
-        return marks[int(name.removeprefix(_MARK))] if name.startswith(_MARK) else "<g>"
-
-    body = re.sub(r'<g id="([^"]*)">', group, body)
-    body = re.sub(r' id="([^"]*)"', rf' id="{prefix}\1"', body)
-    return re.sub(r'(url\(|href=")#', rf"\1#{prefix}", body)

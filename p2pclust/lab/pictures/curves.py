@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures.canvas import Drawing, area_key, line_key, whole_numbers
+from p2pclust.lab.pictures.canvas import Drawing, area_key, line_key, whole_numbers, write
 from p2pclust.lab.pictures.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours, series_colour
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 
@@ -27,8 +27,6 @@ def rounds_of(clustered: Sequence[int], n_moved: int) -> list[int]:
 
     A round that moved no center, such as the first one over columns, is not in a job's history.
 
-    Examples
-    --------
     >>> rounds_of([3, 4, 6], 2)
     [4, 6]
     """
@@ -52,12 +50,12 @@ def movement_drawing(
     known = [(number, shift) for number, shift in steps if shift is not None and shift > 0]
     still = [number for number, shift in steps if shift == 0]
     xs, ys = [number for number, _ in known], [shift for _, shift in known]
-    (line,) = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=CURVE)
+    line = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=CURVE)
     drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
     if ys:
         axes.set_yscale("log")
         if still:  # at the lower edge of the logarithmic axis
-            (marks,) = axes.plot(
+            marks = axes.plot(
                 still, [0.02] * len(still), "v", color=CURVE, markersize=6, transform=axes.get_xaxis_transform(),
                 label="moved by 0, which this axis cannot show",
             )  # fmt: skip
@@ -78,13 +76,13 @@ def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str)
     """Draw the value of each round's centers; `name` is the name of the value."""
     drawing = _curve(name)
     marker = "o" if len(rounds) <= _MARKED else ""
-    (line,) = drawing.axes.plot(rounds, values, "-", marker=marker, markersize=4, color=CURVE)
+    line = drawing.axes.plot(rounds, values, "-", marker=marker, markersize=4, color=CURVE)
     drawing.mark(line, kind="curve", tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
     return drawing
 
 
 def _curve(title: str, on: Axes | None = None) -> Drawing:
-    drawing = Drawing.new(5.4, 2.9, title, "round", grid=True, on=on)
+    drawing = Drawing.new(5.4, 2.9, title, "round", grid="both", on=on)
     whole_numbers(drawing.axes, **_ROUNDS)
     return drawing
 
@@ -93,14 +91,12 @@ def curves_drawing(
     names: Sequence[str], series: Sequence[Sequence[tuple[float, float]]], title: str, across: str, *, log: bool = False
 ) -> Drawing:
     """Draw a curve through the points of each of several runs."""
-    drawing = Drawing.new(5.4, 3.1, title, across, grid=True)
+    drawing = Drawing.new(5.4, 3.1, title, across, grid="both")
     axes = drawing.axes
     for number, (name, points) in enumerate(zip(names, series, strict=True)):
         if points:
-            marker = "o" if len(points) <= _MARKED else ""
-            (line,) = axes.plot(
-                *zip(*points, strict=True), marker=marker, markersize=3.5, color=series_colour(number), label=name
-            )
+            marker, colour = "o" if len(points) <= _MARKED else "", series_colour(number)
+            line = axes.plot(*zip(*points, strict=True), marker=marker, markersize=3.5, color=colour, label=name)
             drawing.mark(line, kind="curve", peer=name, tip=name)
     if log:
         axes.set_yscale("log")
@@ -151,10 +147,15 @@ def attendance_drawing(
             colour = WRONG if reason.startswith(LEFT_OUT) else ALONE
             gap = axes.broken_barh(_runs(because), (lane - 0.12, 0.24), facecolors=colour, linewidth=0)
             drawing.mark(gap, peer=name, tip=f"{name}, {sum(because)} rounds: {reason}")
-    _name_stages(axes, stages, width)
+    # Each stage is named above its first round; of two that are too close only the later one.
+    nearest = math.inf
+    for number in reversed([n for n, stage in enumerate(stages) if n == 0 or stage != stages[n - 1]]):
+        axes.axvline(number - 0.5, color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))
+        if nearest - number > 0.12 / width * len(stages) * (len(stages[number]) + 1):
+            write(axes, number - 0.45, -0.62, stages[number], ha="left", va="bottom")
+            nearest = number
+    drawing.lanes(names)
     axes.set(xlim=(-0.5, len(contributors) - 0.5), ylim=(len(names) - 0.5, -0.6))
-    axes.set_yticks(range(len(names)), names, fontsize=9)
-    axes.tick_params(axis="y", length=0)
     left_out = {why.startswith(LEFT_OUT) for of_round in abstained for why in of_round.values()}
     keys = (
         (True, area_key("contributed, in the peer's colour", LINK)),
@@ -166,22 +167,9 @@ def attendance_drawing(
     return drawing
 
 
-def _name_stages(axes: Axes, stages: Sequence[str], width: float) -> None:
-    """Write each stage above its first round; of two that are too close only the later one."""
-    changes = [number for number, stage in enumerate(stages) if number == 0 or stage != stages[number - 1]]
-    nearest = math.inf
-    for number in reversed(changes):
-        axes.axvline(number - 0.5, color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))
-        if nearest - number > 0.12 / width * len(stages) * (len(stages[number]) + 1):
-            axes.text(number - 0.45, -0.62, stages[number], fontsize=8, color=INK, va="bottom")
-            nearest = number
-
-
 def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
     """Return the runs of rounds that are there as (left, width), with gaps between rounds if there are few.
 
-    Examples
-    --------
     >>> _runs([True] * 50 + [False] + [True] * 49)
     [(-0.5, 50), (50.5, 49)]
     """
@@ -218,7 +206,7 @@ def history_drawings(
         there = np.isfinite(values)
         if not there.any():
             continue
-        drawing = Drawing.new(3.4, 3.0, title, f"{step} (0: the start)" if there[0] else step, grid=True)
+        drawing = Drawing.new(3.4, 3.0, title, f"{step} (0: the start)" if there[0] else step, grid="both")
         axes = drawing.axes
         gaps = not there[int(np.argmax(there)) :].all()
         axes.plot(
@@ -230,20 +218,15 @@ def history_drawings(
             axes.axhline(wanted[name], color=INK, linestyle="--", linewidth=1, label=label)
         if gaps or name in wanted:
             axes.legend(fontsize=8, frameon=False, loc="best")
-        _scale(axes, name, values[there], wanted.get(name))
+        whole_numbers(axes, most=6)
+        if name == "accuracy":
+            axes.set_ylim(min(0.5, float(values[there].min()) - 0.05), 1.0)
+        else:  # the range starts at 0, and is not too small for a few counts
+            least = 5.0 if name in ("wrong", "isolated", "changed") else 2.0
+            top = max(least, float(values[there].max()), wanted.get(name, 0.0))
+            axes.set_ylim(-0.03 * top, 1.12 * top)
+            if name not in ("wrong", "changed"):
+                whole_numbers(axes, "y", 6)
         axes.set_xlim(-0.3, len(values) - 0.7)
         drawings.append(drawing)
     return drawings
-
-
-def _scale(axes: Axes, name: str, values: Floats, wanted: float | None) -> None:
-    """Choose a range that starts at 0 where 0 has a meaning, and that is not too small for a few counts."""
-    whole_numbers(axes, most=6)
-    top = max([*values.tolist(), wanted or 0.0])
-    if name == "accuracy":
-        axes.set_ylim(min(0.5, float(values.min()) - 0.05), 1.0)
-        return
-    least = {"wrong": 5.0, "isolated": 5.0, "changed": 5.0}.get(name, 2.0)
-    axes.set_ylim(-0.03 * max(top, least), 1.12 * max(top, least))
-    if name not in ("wrong", "changed"):
-        whole_numbers(axes, "y", 6)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.clustering import objective
 from p2pclust.errors import UsageError
 from p2pclust.lab.pictures import canvas
-from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, new_figure, shown_axes, whole_numbers
+from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, new_figure, shown_axes, whole_numbers, write
 from p2pclust.lab.pictures.curves import movement_drawing, rounds_of
 from p2pclust.lab.pictures.palette import CURVE, GOOD, INK, PAPER, SERIES, cluster_colour, cluster_hues
 from p2pclust.lab.pictures.scatter import Colouring, evenly, plane_of, scatter_drawing
@@ -40,7 +40,6 @@ class FleetRun:
 
     @classmethod
     def of(cls, spec: FleetSpec, result: FleetResult) -> FleetRun:
-        """Return what pictures need of a run."""
         names = tuple(peer.name for peer in spec.peers)
         if spec.overlay is None:
             links = Overlay(names, tuple(itertools.combinations(names, 2)), kind="full")
@@ -68,7 +67,6 @@ def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
 
 
 def memberships(this: Any, X: ArrayLike, ax: Axes | None) -> Axes:
-    """Draw the fuzzy memberships of rows as stacked bars."""
     if not hasattr(this, "memberships"):
         raise UsageError(
             f"{type(this).__name__} has no memberships to draw: a row belongs to one cluster only; fuzzy estimators "
@@ -85,7 +83,18 @@ def convergence(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
     moved = [step if step >= 0 else None for step in this.history_ if not isinstance(step, dict)]
     if all(step is None for step in moved):
         raise UsageError(f"{type(this).__name__} does not know how far centers moved in each round of its fit")
-    worth = [] if X is None else _worth(this, X)
+    worth = []  # the objective over these rows at the start of each round whose centers are known
+    if X is not None:
+        steps = [step for step in this._course.trail.steps if step[0] <= this._clustered[-1] + 1]
+        if len(steps) < 2:
+            raise UsageError(
+                f"{type(this).__name__} does not know the centers of each round of its fit, and so cannot draw the "
+                "objective: leave X out; a fit in this process (fleet=None) of one set of first centers keeps them"
+            )
+        points = this._points(X)
+        for number, centers in steps:
+            working = (centers - this.origin_) / this.scale_
+            worth.append((number, float(objective(points, working, this._fuzzifier))))
     fleet = this._course.fleet
     terms = [] if fleet is None else fleet.run.later_terms()
     rounds = rounds_of(this._clustered, len(moved))
@@ -118,19 +127,6 @@ def overlay(this: Any, ax: Axes | None) -> Axes:
     return roles_drawing(fleet.links, groups, fleet.run, on=ax or shown_axes(5.8, 5.0)).axes
 
 
-def _worth(this: Any, X: ArrayLike) -> list[tuple[int, float]]:
-    """Return the objective over these rows at the start of each round whose centers are known."""
-    steps = [step for step in this._course.trail.steps if step[0] <= this._clustered[-1] + 1]
-    if len(steps) < 2:
-        raise UsageError(
-            f"{type(this).__name__} does not know the centers of each round of its fit, and so cannot draw the objective: "
-            "leave X out; a fit in this process (fleet=None) of one set of first centers keeps them"
-        )
-    points = this._points(X)
-    working = [(number, (centers - this.origin_) / this.scale_) for number, centers in steps]
-    return [(number, float(objective(points, centers, this._fuzzifier))) for number, centers in working]
-
-
 Floats = NDArray[np.float64]
 
 
@@ -153,18 +149,15 @@ def memberships_drawing(
     # The same ends twice make each row a bar with straight sides.
     edges = np.repeat(np.arange(len(shown) + 1), 2)[1:-1]
     heights = np.repeat(shown, 2, axis=0).T
-    bands = axes.stackplot(
-        edges, heights, colors=[cluster_colour(hue) for hue in hues], labels=names, linewidth=0
-    )  # fmt: skip
-    for number, band in enumerate(bands):
-        drawing.mark(band, tip=f"membership in cluster {names[number]}")
+    bands = axes.stackplot(edges, heights, colors=[cluster_colour(hue) for hue in hues], labels=names, linewidth=0)
+    for name, band in zip(names, bands, strict=True):
+        drawing.mark(band, tip=f"membership in cluster {name}")
     ends = np.flatnonzero(np.diff(best)) + 1
     for end in ends.tolist():
         axes.axvline(end, color=PAPER, linewidth=2)
     for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(shown)], strict=True):
         if end - start > 0.02 * len(shown):
-            name = names[int(best[start])]
-            axes.text((start + end) / 2, 1.02, name, ha="center", va="bottom", fontsize=8, color=INK, clip_on=False)
+            write(axes, (start + end) / 2, 1.02, names[int(best[start])], va="bottom", clip_on=False)
     axes.set(xlim=(0, len(shown)), ylim=(0, 1))
     axes.set_title(axes.get_title(loc="left"), fontsize=10, color=INK, loc="left", pad=18)
     axes.legend(
@@ -194,6 +187,8 @@ def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Fi
     """Draw a choice: each measure over the number of clusters; save it there, if a path is given."""
     if refusal := plot_refusal(path):
         raise UsageError(refusal)
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     # With one cluster nothing is set against anything else: only the inertia says something.
     several = [row for row in found.table if row.clusters > 1]
     smaller = "smaller is better"
@@ -218,7 +213,13 @@ def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Fi
         axes.set_title(f"{measure}: {'undecided' if vote is None else vote}", fontsize=11, loc="left")
         axes.set_title(how, fontsize=8, loc="right", color="0.4")
         if measure in (MEASURES[1], MEASURES[3]):
-            _logarithmic_if_positive(axes, list(values.values()))
+            whole_numbers(axes)
+            if all(value > 0.0 for value in values.values()):  # a logarithmic axis, with plain numbers at it
+                few = max(values.values()) < 10.0 * min(values.values())
+                axes.set_yscale("log")
+                axes.yaxis.set_major_locator(LogLocator(subs=range(1, 10) if few else (1.0, 2.0, 5.0)))
+                axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axes.yaxis.set_minor_formatter(NullFormatter())
         if number > 2:
             axes.set_xlabel("number of clusters")
     doubt = "" if found.agreed else "; the measures disagree"
@@ -229,16 +230,3 @@ def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Fi
         except OSError as error:
             raise UsageError(f"{path}: the plot cannot be written ({error.strerror})") from None
     return figure
-
-
-def _logarithmic_if_positive(axes: Axes, values: Sequence[float]) -> None:
-    """Use a logarithmic axis, with plain numbers at it, if all values are positive."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    whole_numbers(axes)
-    if all(value > 0.0 for value in values):
-        axes.set_yscale("log")
-        few = max(values) < 10.0 * min(values)
-        axes.yaxis.set_major_locator(LogLocator(subs=range(1, 10) if few else (1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key
-from p2pclust.lab.pictures.palette import INK, LINK, WRONG, cluster_colour, ink_on
+from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, write
+from p2pclust.lab.pictures.palette import LINK, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from p2pclust.protocols.models.association import Association
 
 
@@ -32,8 +30,6 @@ _LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn 
 def community_names(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
     """Return the names of communities in pictures, A, B, ..., Z, A2, B2, ...: the dropped ones have the last names.
 
-    Examples
-    --------
     >>> community_names(28)[-3:], community_names(4, gone=[1])
     (['Z', 'A2', 'B2'], ['A', 'D', 'B', 'C'])
     """
@@ -54,24 +50,52 @@ def association_drawing(
     peer's clusters, at most three letters, by default its index in the job roster. `gone` are communities that were dropped
     later because no row belongs to them. `hues` has the number of each community's colour, by default its index.
     """
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import Circle
+
     layout = lay_out(association)
     left, right, bottom, top = layout.page
     drawing = Drawing.new(11, 11 * (top - bottom) / (right - left) + 1.0)
-    axes = drawing.axes
+    axes, places, groups = drawing.axes, layout.places, association.groups
     known = list(classes) if classes is not None else [None] * association.clusters.total
-    main = [_mode([known[m] for m in members]) for members in association.groups]
-    _draw_links(axes, association, known, layout)
-    _draw_nodes(axes, association, known, main, layout, peers, hues or range(len(main)))
+    kinds = [Counter(known[m] for m in members if known[m] is not None) for members in groups]
+    main = [found.most_common(1)[0][0] if found else None for found in kinds]  # of equally frequent ones the first
+
+    links = association.links.tolist()
+    compared = [(a, b) for a, b in links if known[a] is not None and known[b] is not None]
+    wrong = dict.fromkeys((a, b) for a, b in compared if known[a] != known[b])
+    sound = [(places[a], places[b]) for a, b in links if (a, b) not in wrong]
+    # The many links of a large community must not look darker than the few of a small one.
+    faint = float(np.clip(6.0 / math.sqrt(max(1, len(sound))), 0.25, 0.8))
+    axes.add_collection(LineCollection(sound, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
+    crossing = [(places[a], places[b]) for a, b in wrong]
+    axes.add_collection(LineCollection(crossing, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
+    # As large as fits into a node, on a page of 11 inches.
+    font = float(np.clip(NODE * 11 * 72 / (right - left), 3.0, 9.0))
+    owners = association.clusters.owners.tolist()
+    for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
+        kind = main[group] if group >= 0 else None
+        stranger = kind is not None and known[node] is not None and known[node] != kind
+        colour = cluster_colour(-1 if group < 0 else (hues or range(len(main)))[group])
+        edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
+        x, y = places[node]
+        axes.add_patch(Circle((x, y), NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
+        write(axes, x, y, str(peer) if peers is None else peers[peer], font, ink_on(colour), zorder=4)
     names = community_names(len(main), gone)
-    for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
+    for number, (members, kind) in enumerate(zip(groups, main, strict=True)):
         text = f"{names[number]}: {len(members)} clusters"
         text += "\ndropped later" if number in gone else ""
-        text += _of_class(kind, [known[m] for m in members])
+        same, n_known = kinds[number][kind], kinds[number].total()
+        if same < n_known:
+            text += f"\n{same} of class {kind}, {n_known - same} not"
+        elif n_known:
+            rest = len(members) - n_known
+            text += f"\nclass {kind}, {rest} unknown" if rest else f"\nall of class {kind}"
         x, y = layout.captions[number]
-        axes.text(x, y, text, ha="center", va="bottom", fontsize=9, color=INK, linespacing=1.1)
+        write(axes, x, y, text, 9, va="bottom", linespacing=1.1)
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
-    axes.set_title(_headline(association, known, len(gone)), fontsize=12)
+    axes.set_title(_headline(association, len(compared), len(wrong), len(gone)), fontsize=12)
     keys = [
         dot_key("a cluster of one peer; the number is the peer", "white", markeredgecolor="#555555"),
         line_key("associated: same colour, one community", color=LINK, linewidth=1.2),
@@ -84,71 +108,16 @@ def association_drawing(
     return drawing
 
 
-def _mode(kinds: Sequence[Any]) -> Any:
-    """Return the most frequent known class, the first of equally frequent ones; None if no class is known."""
-    counts = Counter(kind for kind in kinds if kind is not None)
-    return counts.most_common(1)[0][0] if counts else None
-
-
-def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
-    known = [other for other in kinds if other is not None]
-    same = sum(other == kind for other in known)
-    if not known:
-        return ""
-    if same < len(known):
-        return f"\n{same} of class {kind}, {len(known) - same} not"
-    return (
-        f"\nall of class {kind}" if len(known) == len(kinds) else f"\nclass {kind}, {len(kinds) - len(known)} unknown"
-    )
-
-
-def _headline(association: Association, known: Sequence[Any], n_gone: int) -> str:
-    groups, alone = association.groups, association.isolated
-    left = f" ({len(groups) - n_gone} left in the end)" if n_gone else ""
-    text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
+def _headline(association: Association, n_compared: int, n_wrong: int, n_gone: int) -> str:
+    groups, n_alone = association.groups, len(association.isolated)
     if not groups:
-        return f"no community: {len(alone)} clusters, all isolated"
+        return f"no community: {n_alone} clusters, all isolated"
+    left = f" ({len(groups) - n_gone} left in the end)" if n_gone else ""
+    text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {n_alone} isolated; "
     text += f"{len(association.links)} links"
-    pairs = [(known[a], known[b]) for a, b in association.links.tolist()]
-    pairs = [pair for pair in pairs if None not in pair]
-    if pairs:
-        wrong = sum(a != b for a, b in pairs)
-        text += f", {wrong} of them wrong ({100 * wrong / len(pairs):.1f} %)" if wrong else ", none of them wrong"
-    return text
-
-
-def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layout: Placement) -> None:
-    from matplotlib.collections import LineCollection
-
-    right: list[Any] = []
-    wrong: list[Any] = []
-    for a, b in association.links.tolist():
-        different = known[a] is not None and known[b] is not None and known[a] != known[b]
-        (wrong if different else right).append((layout.places[a], layout.places[b]))
-    # The many links of a large community must not look darker than the few of a small one.
-    faint = float(np.clip(6.0 / math.sqrt(max(1, len(right))), 0.25, 0.8))
-    axes.add_collection(LineCollection(right, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
-    axes.add_collection(LineCollection(wrong, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
-
-
-def _draw_nodes(
-    axes: Axes, association: Association, known: Sequence[Any], main: Sequence[Any], layout: Placement,
-    peers: Sequence[str] | None, hues: Sequence[int],
-) -> None:  # fmt: skip
-    from matplotlib.patches import Circle
-
-    owners = association.clusters.owners.tolist()
-    # As large as fits into a node, on a page of 11 inches.
-    font = float(np.clip(NODE * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
-    for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
-        kind = main[group] if group >= 0 else None
-        stranger = kind is not None and known[node] is not None and known[node] != kind
-        colour = cluster_colour(-1 if group < 0 else hues[group])
-        edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
-        x, y = layout.places[node]
-        axes.add_patch(Circle((x, y), NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
-        text = str(peer) if peers is None else peers[peer]
-        axes.text(x, y, text, ha="center", va="center", fontsize=font, color=ink_on(colour), zorder=4)
+    if n_wrong:
+        return text + f", {n_wrong} of them wrong ({100 * n_wrong / n_compared:.1f} %)"
+    return text + (", none of them wrong" if n_compared else "")
 
 
 # -- the layout ---------------------------------------------------------------------------------------------------------
@@ -166,8 +135,6 @@ class Placement:
 def lay_out(association: Association) -> Placement:
     """Return the layout of a graph; the same graph always has the same layout.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.models.association import Association, Clusters
     >>> found = lay_out(Association(Clusters((2, 1, 1)), [(0, 2), (2, 3)]))
     >>> found.places.shape, found.captions.shape
@@ -189,9 +156,17 @@ def lay_out(association: Association) -> Placement:
         middle = middles[number] - [0.0, high / 2]
         places[list(members)] = own + middle
         captions[number] = middle + np.array([0.0, sizes[number, 1] + 0.1])
+    # The isolated clusters are in rows below.
     alone = list(association.isolated)
-    places[alone], page = _below(len(alone), float(half[0]), float(half[1]) if groups else 0.0)
-    return Placement(places, captions, page)
+    width, height, count = float(half[0]), float(half[1]) if groups else 0.0, len(alone)
+    columns = max(1, int(max(2 * width / 1.15, math.sqrt(_STRETCH * count))))
+    numbers = np.arange(count)
+    row, of_row = numbers // columns, np.minimum(columns, count - numbers // columns * columns)
+    below = np.stack([(numbers % columns - (of_row - 1) / 2) * 1.15, -height - 0.9 - 1.15 * row], axis=1)
+    places[alone] = below
+    width = max(width, 1.15 * columns / 2)
+    bottom = float(below[-1, 1]) if count else -height
+    return Placement(places, captions, (-width - 0.7, width + 0.7, bottom - 0.7, height + 0.7))
 
 
 def _community(association: Association, members: tuple[int, ...]) -> Floats:
@@ -209,7 +184,11 @@ def _community(association: Association, members: tuple[int, ...]) -> Floats:
         found = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     else:
         at = nx.kamada_kawai_layout(graph)
-        found = _level(np.array([at[node] for node in nodes]))
+        found = np.array([at[node] for node in nodes])
+        # Rotated so that it is widest along the page; the sign of an eigenvector is arbitrary: choose one.
+        found -= found.mean(axis=0)
+        axes = np.linalg.eigh(found.T @ found)[1][:, ::-1]
+        found = found @ (axes * np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0))
     found -= (found.min(axis=0) + found.max(axis=0)) / 2
     apart = np.hypot(*(found[:, np.newaxis] - found).transpose(2, 0, 1))
     closest = apart[np.triu_indices(len(nodes), 1)].min()
@@ -217,16 +196,6 @@ def _community(association: Association, members: tuple[int, ...]) -> Floats:
     most = 1.4 * math.sqrt(len(nodes)) / np.hypot(*found.T).max()
     spread: Floats = found * min(1.0 / max(closest, 1e-9), most)
     return spread
-
-
-def _level(places: Floats) -> Floats:
-    """Rotate places so that they are widest along the page."""
-    centred = places - places.mean(axis=0)
-    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1]
-    # The sign of an eigenvector is arbitrary: choose one.
-    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    turned: Floats = centred @ axes
-    return turned
 
 
 def _packed(boxes: Floats) -> Floats:
@@ -249,14 +218,3 @@ def _packed(boxes: Floats) -> Floats:
         middles[row, 1] = top - height / 2
         top -= height
     return middles
-
-
-def _below(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
-    """Return places in rows below a page of this half width and height, and the page with them."""
-    columns = max(1, int(max(2 * width / 1.15, math.sqrt(_STRETCH * count))))
-    numbers = np.arange(count)
-    row, of_row = numbers // columns, np.minimum(columns, count - numbers // columns * columns)
-    places = np.stack([(numbers % columns - (of_row - 1) / 2) * 1.15, -height - 0.9 - 1.15 * row], axis=1)
-    width = max(width, 1.15 * columns / 2)
-    bottom = float(places[-1, 1]) if count else -height
-    return places, (-width - 0.7, width + 0.7, bottom - 0.7, height + 0.7)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.lab.pictures import palette
-from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, new_figure
+from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, new_figure, short_name, write
 from p2pclust.lab.pictures.palette import CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.lab.run.state import ASLEEP, RunState
 from p2pclust.lab.run.views import Span
@@ -47,11 +47,14 @@ def roles_drawing(
     each link carried in both directions, the smaller name first; they set its width. `tips` describe peers when the
     reader points at them.
     """
-    places = lay_out(overlay)
-    places = on_page(places, float(np.clip(math.sqrt(len(places)) + 1.0, 2.6, 7.0)))
+    tips = tips or {}
+    places = on_page(lay_out(overlay), float(np.clip(math.sqrt(overlay.n_peers) + 1.0, 2.6, 7.0)))
     place_of = dict(zip(overlay.names, places, strict=True))
-    outside = _outside(places, sorted(run.strangers))
-    places = np.concatenate([places, *(place[np.newaxis] for place in outside.values())])
+    # Strangers are in a row below the fleet, without links.
+    (left, bottom), (right, _) = places.min(axis=0), places.max(axis=0)
+    across = (left + right) / 2 + 1.1 * (np.arange(len(run.strangers)) - (len(run.strangers) - 1) / 2)
+    outside = np.stack([across, np.full(len(across), bottom - 0.95)], axis=1)
+    places = np.concatenate([places, outside])
     low, high = places.min(axis=0), places.max(axis=0)
     width, height = (max(4.2, side) for side in high - low + (2.2, 1.0))
     drawing = Drawing.new(width, height + 0.5, on=on)
@@ -59,8 +62,16 @@ def roles_drawing(
     size = float(np.clip(11000 / overlay.n_peers, 24, 520))
     links = {**dict.fromkeys(overlay.links), **dict.fromkeys(run.linked)}
     _draw_links(drawing, list(links), place_of, run, load or {})
-    _draw_peers(drawing, place_of, groups, run, size, tips or {})
-    _draw_strangers(drawing, outside, size, tips or {})
+    _draw_peers(drawing, place_of, groups, run, size, tips)
+    for name, place in zip(sorted(run.strangers), outside, strict=True):
+        mark = axes.scatter(
+            place[0], place[1], s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2,
+            linestyle=(0, (3, 2)), zorder=3,
+        )  # fmt: skip
+        drawing.mark(mark, kind="peer", peer=name, tip=tips.get(name, name))
+        below = np.array([0.0, -1.0])
+        text = write_beside(axes, short_name(name), place, below, math.sqrt(size) / 2 + 4, fontsize=9, zorder=7)
+        drawing.mark(text, kind="halo", peer=name)
     middle = (low + high) / 2
     axes.set(
         xlim=(middle[0] - width / 2, middle[0] + width / 2), ylim=(middle[1] - height / 2, middle[1] + height / 2),
@@ -69,29 +80,6 @@ def roles_drawing(
     axes.axis("off")
     _legend(drawing, groups, run, loaded=bool(load))
     return drawing
-
-
-def _outside(places: Floats, strangers: Sequence[str]) -> dict[str, Floats]:
-    """Return the places of strangers: in a row below the fleet, without links."""
-    if not strangers:
-        return {}
-    (left, bottom), (right, _) = places.min(axis=0), places.max(axis=0)
-    across = (left + right) / 2 + 1.1 * (np.arange(len(strangers)) - (len(strangers) - 1) / 2)
-    return {name: np.array([x, bottom - 0.95]) for name, x in zip(strangers, across.tolist(), strict=True)}
-
-
-def _draw_strangers(
-    drawing: Drawing, outside: Mapping[str, Floats], size: float, tips: Mapping[str, str]
-) -> None:  # fmt: skip
-    for name, place in outside.items():
-        mark = drawing.axes.scatter(
-            place[0], place[1], s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2,
-            linestyle=(0, (3, 2)), zorder=3,
-        )  # fmt: skip
-        drawing.mark(mark, kind="peer", peer=name, tip=tips.get(name, name))
-        below = np.array([0.0, -1.0])
-        text = write_beside(drawing.axes, short_name(name), place, below, math.sqrt(size) / 2 + 4, fontsize=9, zorder=7)
-        drawing.mark(text, kind="halo", peer=name)
 
 
 def _draw_links(
@@ -110,9 +98,8 @@ def _draw_links(
     for link, line, wide in zip(links, lines, widths, strict=True):
         spans = run.linked.get(link, [Span(0.0, run.t)])
         share = sum(span.end - span.start for span in spans) / (run.t or 1.0)
-        (drawn,) = drawing.axes.plot(
-            *line.T, color=LINK, linewidth=wide, alpha=faint * (0.2 + 0.8 * share), solid_capstyle="round", zorder=1
-        )
+        alpha = faint * (0.2 + 0.8 * share)
+        drawn = drawing.axes.plot(*line.T, color=LINK, linewidth=wide, alpha=alpha, solid_capstyle="round", zorder=1)
         tip, when = f"{link[0]} – {link[1]}" + (f": {size(load[link])}" if link in load else ""), None
         if not run.steady(spans):
             tip += f", linked for {share * run.t:.2f} s"
@@ -149,10 +136,7 @@ def _draw_peers(
             if gone:
                 drawing.mark(put(0.4, WRONG, marker="x", linewidths=2.6, zorder=6), when=gone)
             if not failed:
-                asleep = drawing.axes.text(
-                    place[0], place[1], "z", ha="center", va="center", fontsize=11, color=INK, zorder=5
-                )
-                drawing.mark(asleep, when=away)
+                drawing.mark(write(drawing.axes, place[0], place[1], "z", 11, zorder=5), when=away)
     if len(place_of) <= _NAMED:
         texts = []
         for name, terms in terms_of.items():
@@ -233,42 +217,32 @@ def overlay_figure(overlay: Overlay) -> Figure:
     axes.axis("off")
     peers, links = counted(overlay.n_peers, "peers"), counted(overlay.n_links, "links")
     axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
-    _legend_of_links(figure, overlay, len(cut))
+    least, most = int(overlay.degrees.min()), int(overlay.degrees.max())
+    keys = [
+        dot_key(f"a peer, {counted(degree, 'links')}", CURVE, size=size, markeredgecolor="white")
+        for degree, size in ({least: 8} if least == most else {least: 7, most: 12}).items()
+    ]
+    if cut:
+        words = f"cut vertex: without it the others are disconnected ({len(cut)})"
+        keys.append(dot_key(words, WRONG, size=8, markeredgecolor="white"))
+    figure.legend(handles=keys, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     return figure
 
 
 def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
     """Return each link as a line, straight except for those that join the ends of a row or column of a torus."""
-    lines = [places[[a, b]] for a, b in overlay.pairs.tolist()]
+    lines: list[Floats] = [places[[a, b]] for a, b in overlay.pairs.tolist()]
     if overlay.kind != "grid":
         return lines
     lengths = [float(np.hypot(*(end - start))) for start, end in lines]
     step = min(lengths, default=1.0)
-    return [_bent(line, 0.3 * step) if far > 1.5 * step else line for line, far in zip(lines, lengths, strict=True)]
-
-
-def _bent(line: Floats, height: float) -> Floats:
-    """Return a curve between two ends that passes next to the straight line between them."""
-    start, end = line
-    way = (end - start) / np.hypot(*(end - start))
-    bow = np.array([-way[1], way[0]]) * height
     parts = np.linspace(0.0, 1.0, 40)[:, np.newaxis]
-    # It keeps the same distance along most of the line.
-    curve: Floats = start + parts * (end - start) + bow * (1.0 - (2.0 * parts - 1.0) ** 4)
-    return curve
-
-
-def _legend_of_links(figure: Figure, overlay: Overlay, n_cut: int) -> None:
-    least, most = int(overlay.degrees.min()), int(overlay.degrees.max())
-    sizes = {least: 8} if least == most else {least: 7, most: 12}
-    keys = [
-        dot_key(f"a peer, {counted(links, 'links')}", CURVE, size=size, markeredgecolor="white")
-        for links, size in sizes.items()
-    ]
-    if n_cut:
-        words = f"cut vertex: without it the others are disconnected ({n_cut})"
-        keys.append(dot_key(words, WRONG, size=8, markeredgecolor="white"))
-    figure.legend(handles=keys, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    for number, ((start, end), far) in enumerate(zip(lines, lengths, strict=True)):
+        if far > 1.5 * step:  # a curve that keeps the same distance from the straight line along most of it
+            way = (end - start) / np.hypot(*(end - start))
+            bow = np.array([-way[1], way[0]]) * (0.3 * step)
+            lines[number] = start + parts * (end - start) + bow * (1.0 - (2.0 * parts - 1.0) ** 4)
+    return lines
 
 
 # -- places and names ---------------------------------------------------------------------------------------------------
@@ -279,11 +253,6 @@ def on_page(places: Floats, side: float) -> Floats:
     places = places - places.min(axis=0)
     extent = float(places.max())
     return places * (side / extent if extent > 0 else 1.0)
-
-
-def short_name(name: str) -> str:
-    """Return a peer's name in at most 14 letters."""
-    return name if len(name) <= 14 else name[:13] + "…"
 
 
 def write_beside(axes: Axes, text: str, place: Floats, way: Floats, points: float, **how: Any) -> Annotation:

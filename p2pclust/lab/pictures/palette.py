@@ -81,13 +81,7 @@ def cluster_colour(hue: int) -> str:
     return ALONE if hue < 0 else CLUSTERS[hue % len(CLUSTERS)]
 
 
-def class_colour(number: int) -> str:
-    """Return the colour of a true class by its place among the classes."""
-    return CLASSES[number % len(CLASSES)]
-
-
 def series_colour(number: int) -> str:
-    """Return the colour of one of several runs or curves."""
     return SERIES[number % len(SERIES)]
 
 
@@ -97,8 +91,6 @@ def cluster_hues(alike: Sequence[int | None], n_classes: int = 0) -> list[int]:
     A cluster with None there gets a number that no other cluster has and, if possible, no class. Numbers repeat only if
     there are more clusters than colours.
 
-    Examples
-    --------
     >>> cluster_hues([1, None, 0], n_classes=3)
     [1, 3, 0]
     >>> cluster_hues([14, None], n_classes=15)
@@ -120,8 +112,6 @@ def own_colours(groups: Mapping[str, str]) -> bool:
 def share_classes(groups: Mapping[str, str]) -> bool:
     """Whether there are several device classes, and one with several devices: in a fleet from a file each is its own class.
 
-    Examples
-    --------
     >>> share_classes({"a": "meter", "b": "meter", "c": "gateway"}), share_classes({"a": "a", "b": "b"})
     (True, False)
     """
@@ -131,8 +121,6 @@ def share_classes(groups: Mapping[str, str]) -> bool:
 def device_colours(groups: Mapping[str, str]) -> dict[str, str]:
     """Return a colour for each device class, in order of appearance; `groups` has each peer's class.
 
-    Examples
-    --------
     >>> list(device_colours({"m-1": "m", "g": "g", "m-2": "m"}))
     ['m', 'g']
     """
@@ -144,8 +132,6 @@ def peer_colours(groups: Mapping[str, str]) -> dict[str, str]:
 
     It depends only on the names and device classes of the fleet, so two runs of one scenario have the same colours.
 
-    Examples
-    --------
     >>> colours = peer_colours({"m-2": "m", "m-1": "m", "g": "g"})
     >>> [PEERS.index(colours[name]) for name in ("m-1", "m-2", "g")]
     [0, 1, 2]
@@ -161,8 +147,6 @@ def peer_colours(groups: Mapping[str, str]) -> dict[str, str]:
 def ink_on(colour: str) -> str:
     """Return the colour of text that is readable on a colour: nearly black or nearly white.
 
-    Examples
-    --------
     >>> ink_on(CLASSES[0]), ink_on(PEERS[0])
     ('#111111', '#fdfdfd')
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures.canvas import Drawing, dot_key
+from p2pclust.lab.pictures.canvas import Drawing, dot_key, write
 from p2pclust.lab.pictures.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
 
     `X` has shape (n, F); `scaled` says whether each column is divided by its range.
 
-    Examples
-    --------
     >>> plane = plane_of(np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0], [4.0, 1.0, 1.0]]), ["a", "b", "c"], scaled=False)
     >>> plane.titles
     ('principal axis 1 (98 % of the spread)', 'principal axis 2 (2 %)')
@@ -83,8 +81,6 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
 
 @dataclass(frozen=True, eq=False)
 class Colouring:
-    """The colours of dots."""
-
     title: str
     kinds: Ints  # the place of each row's kind in `names`, shape (n,); negative for none
     names: Sequence[str]
@@ -93,48 +89,42 @@ class Colouring:
     trails: Floats | None = None  # the earlier places of the centers, shape (steps, C, 2)
 
     def colour(self, kind: int) -> str:
-        """Return the colour of a kind."""
         return ALONE if kind < 0 else self.colours[kind % len(self.colours)]
 
 
-def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> list[Drawing]:
-    """Draw the same rows at these places several times, each time in other colours; `titles` are those of the axes."""
-    edges = _edges(places, panels)
-    width = 3.55 if len(panels) > 1 else 5.4
-    return [_scatter(places, panel, titles, edges, width) for panel in panels]
+def scatter_drawings(
+    places: Floats, panels: Sequence[Colouring], titles: tuple[str, str], *, on: Axes | None = None
+) -> list[Drawing]:
+    """Draw the same rows at these places several times, each time in other colours.
 
-
-def scatter_drawing(places: Floats, panel: Colouring, titles: tuple[str, str], *, on: Axes | None = None) -> Drawing:
-    """Draw rows at these places once; `titles` are those of the axes, and `on` the axes to draw on."""
-    return _scatter(places, panel, titles, _edges(places, [panel]), 5.4, on)
-
-
-def _edges(places: Floats, panels: Sequence[Colouring]) -> tuple[Floats, Floats]:
-    """Return the lower left and the upper right corner of the plane that is shown, with a margin."""
+    `titles` are those of the axes, and `on` the axes to draw on, for a single panel.
+    """
     overlaid = [part for panel in panels for part in (panel.centers, panel.trails) if part is not None]
     whole = np.concatenate([places, *(part.reshape(-1, 2) for part in overlaid)])
     low, high = np.min(whole, axis=0), np.max(whole, axis=0)
     margin = 0.04 * np.where(high > low, high - low, 1.0)
-    return low - margin, high + margin
+    (left, bottom), (right, top) = low - margin, high + margin
+    drawings = []
+    for panel in panels:
+        # All axes have the same height; a legend below one gets extra room.
+        lines = -(-len(panel.names) // _columns_of_names(panel)) if len(panel.names) <= _LEGEND else 0
+        below = 0.0 if panel.centers is not None else 0.1 + 0.2 * lines
+        width = 3.55 if len(panels) > 1 else 5.4
+        drawing = Drawing.new(width, 3.9 + below, panel.title, *titles, letters=8, on=on)
+        drawing.axes.set(xlim=(left, right), ylim=(bottom, top))
+        _draw_panel(drawing, places, panel)
+        drawings.append(drawing)
+    return drawings
 
 
-def _scatter(
-    places: Floats, panel: Colouring, titles: tuple[str, str], edges: tuple[Floats, Floats], width: float,
-    on: Axes | None = None,
-) -> Drawing:  # fmt: skip
-    # All axes have the same height; a legend below one gets extra room.
-    lines = -(-len(panel.names) // _columns_of_names(panel)) if len(panel.names) <= _LEGEND else 0
-    below = 0.0 if panel.centers is not None else 0.1 + 0.2 * lines
-    drawing = Drawing.new(width, 3.9 + below, panel.title, *titles, letters=8, on=on)
-    (left, bottom), (right, top) = edges
-    drawing.axes.set(xlim=(left, right), ylim=(bottom, top))
-    # With more rows the dots are smaller.
-    _draw_panel(drawing, places, panel, float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0)))
-    return drawing
+def scatter_drawing(places: Floats, panel: Colouring, titles: tuple[str, str], *, on: Axes | None = None) -> Drawing:
+    """Draw rows at these places once; see `scatter_drawings`."""
+    return scatter_drawings(places, [panel], titles, on=on)[0]
 
 
-def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring, size: float) -> None:
+def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring) -> None:
     axes = drawing.axes
+    size = float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0))  # with more rows the dots are smaller
     for kind in np.unique(panel.kinds).tolist():
         own = places[panel.kinds == kind]
         colour, alpha = panel.colour(kind), 0.75 if kind >= 0 else 0.4
@@ -151,11 +141,9 @@ def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring, size: float)
     if panel.centers is not None:
         for number, (x, y) in enumerate(panel.centers.tolist()):
             colour, name = panel.colour(number), panel.names[number]
-            (dot,) = axes.plot([x], [y], "o", color=colour, markeredgecolor=PAPER, markersize=13, zorder=6)
+            dot = axes.plot([x], [y], "o", color=colour, markeredgecolor=PAPER, markersize=13, zorder=6)
             drawing.mark(dot, tip=f"center {name}")
-            axes.text(
-                x, y, name, ha="center", va="center", fontsize=8, color=ink_on(colour), zorder=7, clip_on=True
-            )  # fmt: skip
+            write(axes, x, y, name, 8, ink_on(colour), zorder=7, clip_on=True)
     elif len(panel.names) <= _LEGEND:
         shown = [kind for kind in np.unique(panel.kinds).tolist() if 0 <= kind < len(panel.names)]
         keys = [dot_key(panel.names[kind][:14], panel.colour(kind), size=6) for kind in shown]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet
 from p2pclust.lab.data.shares import Holdings
 from p2pclust.lab.pictures import palette
-from p2pclust.lab.pictures.canvas import Drawing, new_figure, require
+from p2pclust.lab.pictures.canvas import Drawing, new_figure, require, short_name, write
 from p2pclust.lab.pictures.scatter import Colouring, scatter_drawing
 
 if TYPE_CHECKING:
@@ -45,20 +45,12 @@ def holdings_drawing(
         for kind in np.flatnonzero(table[lane]).tolist():
             share = float(shares[lane, kind])
             colour = palette.ALONE if kind >= len(colours) else colours[kind]
-            (bar,) = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=palette.PAPER, linewidth=0.5)
+            bar = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=palette.PAPER, linewidth=0.5)
             drawing.mark(bar, peer=name, tip=f"{name}: {table[lane, kind]} rows of {kinds[kind]}")
             if share > 0.02 + 0.018 * len(kinds[kind]):
-                axes.text(
-                    left + share / 2,
-                    lane,
-                    kinds[kind],
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color=palette.ink_on(colour),
-                )
+                write(axes, left + share / 2, lane, kinds[kind], 7, palette.ink_on(colour))
             left += share
-    drawing.lanes(names, grid=False)
+    drawing.lanes(names)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"])
     axes.get_xticklabels()[-1].set_horizontalalignment("right")
@@ -71,18 +63,16 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
 
     `sure` and `labels` have shape (n,); `hues` are the numbers of the clusters' colours.
     """
-    drawing = Drawing.new(5.4, 3.6, "each row's membership in its cluster, sorted", grid=True)
+    drawing = Drawing.new(5.4, 3.6, "each row's membership in its cluster, sorted", grid="both")
     axes = drawing.axes
     for number, name in enumerate(names):
         own = np.sort(sure[labels == number])[::-1]
         if own.size:
             along = np.linspace(0, 1, min(own.size, 120))
             values = np.interp(along, np.linspace(0, 1, own.size), own)
-            (line,) = axes.plot(along, values, color=palette.cluster_colour(hues[number]), linewidth=1.8)
-            half = float(np.median(own))
-            drawing.mark(
-                line, kind="curve", tip=f"cluster {name}: half of its rows have a membership of {half:.2f} or more"
-            )
+            line = axes.plot(along, values, color=palette.cluster_colour(hues[number]), linewidth=1.8)
+            tip = f"cluster {name}: half of its rows have a membership of {float(np.median(own)):.2f} or more"
+            drawing.mark(line, kind="curve", tip=tip)
     drawing.limit(1 / max(len(names), 1), "equal in all clusters")
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     axes.set_xticks([0, 0.5, 1], ["the highest", "half of the cluster", "the lowest"])
@@ -95,8 +85,6 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
 def matched(table: Ints) -> Ints:
     """Return the order of columns that maximises the sum of the diagonal; columns without a row come last.
 
-    Examples
-    --------
     >>> matched(np.array([[0, 5], [3, 1]])).tolist()
     [1, 0]
     """
@@ -115,6 +103,7 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
     from matplotlib.patches import Rectangle
 
     n_rows, n_columns = table.shape
+    few = max(n_rows, n_columns) <= _NUMBERS
     cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
     sides = ("left", "right", "top", "bottom")
     drawing = Drawing.new(cell * n_columns + 1.7, cell * n_rows + 1.0, "", column, row, sides=sides)
@@ -127,15 +116,12 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
             )
             axes.add_patch(square)
             drawing.mark(square, tip=f"{row} {rows[i]}, {column} {columns[j]}: {table[i, j]} rows ({shares[i, j]:.0%})")
-            if max(n_rows, n_columns) <= _NUMBERS:
-                colour = palette.PAPER if shares[i, j] > 0.55 else palette.INK
-                axes.text(j, i, f"{table[i, j]}", ha="center", va="center", fontsize=7, color=colour)
+            if few:
+                write(axes, j, i, f"{table[i, j]}", 7, palette.PAPER if shares[i, j] > 0.55 else palette.INK)
     axes.set(xlim=(-0.5, n_columns - 0.5), ylim=(n_rows - 0.5, -0.5), aspect="equal")
-    small = 8 if max(n_rows, n_columns) <= _NUMBERS else 6
-    axes.set_xticks(
-        range(n_columns), columns, fontsize=small, rotation=0 if max(map(len, columns), default=0) <= 4 else 90
-    )
-    axes.set_yticks(range(n_rows), rows, fontsize=small)
+    upright = max(map(len, columns), default=0) > 4
+    axes.set_xticks(range(n_columns), columns, fontsize=8 if few else 6, rotation=90 if upright else 0)
+    axes.set_yticks(range(n_rows), rows, fontsize=8 if few else 6)
     axes.tick_params(length=0)
     for side in sides:
         axes.spines[side].set_color(palette.ALONE)
@@ -147,17 +133,15 @@ def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Dra
 
     Both have shape (C, F), with each feature in its range; `hues` are the numbers of the clusters' colours.
     """
-    drawing = Drawing.new(4.4, 3.6, "", "coordinate of a center by pooling", "the fleet's", grid=True)
+    drawing = Drawing.new(4.4, 3.6, "", "coordinate of a center by pooling", "the fleet's", grid="both")
     axes = drawing.axes
     low, high = float(min(found.min(), wanted.min())), float(max(found.max(), wanted.max()))
     margin = 0.05 * (high - low or 1.0)
     ends = [low - margin, high + margin]
     axes.plot(ends, ends, color=palette.LINK, linewidth=1, zorder=1)
+    how: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 4, "alpha": 0.7, "markeredgewidth": 0}
     for number in range(len(found)):
-        (dots,) = axes.plot(
-            wanted[number], found[number], "o", color=palette.cluster_colour(hues[number]), markersize=4, alpha=0.7,
-            markeredgewidth=0,
-        )  # fmt: skip
+        dots = axes.plot(wanted[number], found[number], color=palette.cluster_colour(hues[number]), **how)
         drawing.mark(dots, tip=f"center {number}: {found.shape[1]} coordinates")
     axes.set(xlim=ends, ylim=ends, aspect="equal")
     return drawing
@@ -170,13 +154,11 @@ def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
     """
     few = len(features) <= 14
     title = "largest difference, in the feature's range"
-    drawing = Drawing.new(5.4, 3.6, title, "" if few else "feature", grid=True)
+    drawing = Drawing.new(5.4, 3.6, title, "" if few else "feature", grid="both")
     axes = drawing.axes
     floor = 1e-18  # values that are equal bit for bit are drawn here
     worst = np.maximum(apart.max(axis=0), floor)
-    (dots,) = axes.plot(
-        np.arange(len(features)), worst, "o", color=palette.CURVE, markersize=4 if len(features) <= 80 else 2.5
-    )
+    dots = axes.plot(worst, "o", color=palette.CURVE, markersize=4 if len(features) <= 80 else 2.5)
     drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
     axes.set_yscale("log")
     axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
@@ -221,7 +203,7 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
         colour = palette.cluster_colour(hues[number])
         frame = Rectangle((x - 0.5, y - 0.5), side, side, fill=False, edgecolor=colour, linewidth=2.5)
         drawing.mark(axes.add_patch(frame), tip=f"center {names[number]}")
-        axes.text(x + side / 2 - 0.5, y - 0.9, names[number], ha="center", va="bottom", fontsize=9, color=palette.INK)
+        write(axes, x + side / 2 - 0.5, y - 0.9, names[number], 9, va="bottom")
     axes.imshow(np.ma.masked_invalid(whole), cmap="gray", interpolation="nearest", resample=False)
     axes.set(xlim=(-1, columns * step - step + side), ylim=(rows * step, 0))
     axes.axis("off")
@@ -233,13 +215,13 @@ def _profiles(
 ) -> Drawing:
     spread = np.ptp(rows, axis=0)
     heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
-    longest = max(len(_called(name)) for name in features)
+    longest = max(len(short_name(name, _LETTERS)) for name in features)
     title = "the centers, feature by feature, in the range of the rows"
-    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest, title, grid=True)
+    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest, title, grid="both")
     axes = drawing.axes
     for number, line in enumerate(heights):
         colour = palette.cluster_colour(hues[number])
-        (drawn,) = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
+        drawn = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
         drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
     _name_features(axes, features)
     axes.set_yticks([0, 1], ["least", "most"])
@@ -249,11 +231,8 @@ def _profiles(
 
 
 def _name_features(axes: Axes, features: Sequence[str]) -> None:
-    axes.set_xticks(range(len(features)), [_called(name) for name in features], fontsize=7, rotation=60, ha="right")
-
-
-def _called(feature: str) -> str:
-    return feature if len(feature) <= _LETTERS else feature[: _LETTERS - 1] + "…"
+    called = [short_name(name, _LETTERS) for name in features]
+    axes.set_xticks(range(len(features)), called, fontsize=7, rotation=60, ha="right")
 
 
 _CELL: Final = 0.9  # of a picture; 1 with the room to the next
@@ -274,12 +253,11 @@ def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: NDArray[Any
     axes = figure.add_subplot()
     low, high = float(min(rows.min(), 0.0)), float(max(rows.max(), 1.0))
     for column, heading in enumerate(("the row", *headings)):
-        axes.text(
-            column + (0.0 if column == 0 else 0.25) + _CELL / 2, -0.08, heading, ha="center", va="bottom", fontsize=8
-        )
+        x = column + (0.0 if column == 0 else 0.25)
+        write(axes, x + _CELL / 2, -0.08, heading, 8, "black", va="bottom")
     for number in range(n):
         y = _PITCH * number
-        axes.text(-0.12, y + _CELL / 2, names[number], ha="right", va="center", fontsize=9)
+        write(axes, -0.12, y + _CELL / 2, names[number], 9, "black", ha="right")
         _draw_row(axes, rows[number], None, 0.0, y, (low, high))
         best = int(errors[number].argmin()) if M else -1
         for model in range(M):
@@ -287,8 +265,7 @@ def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: NDArray[Any
             _draw_row(axes, np.asarray(drawn[model][number]), rows[number], x, y, (low, high))
             colour, weight = (palette.GOOD, "bold") if model == best else (palette.LINK, "normal")
             text = f"{errors[number, model]:.3f}"
-            below = (x + _CELL / 2, y + _CELL + 0.04)
-            axes.text(*below, text, ha="center", va="top", fontsize=7, color=colour, weight=weight)
+            write(axes, x + _CELL / 2, y + _CELL + 0.04, text, 7, colour, va="top", weight=weight)
             if model == best:
                 axes.add_patch(Rectangle((x, y), _CELL, _CELL, fill=False, edgecolor=palette.GOOD, linewidth=2.5))
     axes.set(xlim=(-0.9, M + 1.3), ylim=(_PITCH * n + 0.05, -0.55))
@@ -331,7 +308,15 @@ def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, sha
     figure.suptitle(title)
     if wide:
         _heat(axes[0], held)
-    _sizes(axes[1 if wide else 0], held, labelled=not wide)
+    places, bars = np.arange(n_peers), axes[1 if wide else 0]
+    bars.barh(places, held.sizes, color=palette.CURVE, height=0.7)
+    bars.set_ylim(n_peers - 0.5, -0.5)
+    bars.set_yticks(places, [""] * n_peers if wide else held.peers)
+    bars.set_xlim(0, 1.25 * float(held.sizes.max()))
+    bars.set_xlabel(held.what)
+    bars.spines[["top", "right"]].set_visible(False)
+    for place, size in enumerate(held.sizes) if n_peers <= 60 else ():
+        write(bars, float(size), place, f" {size}", 7, "black", ha="left")
     if plane and data is not None:
         dealt = np.concatenate(shares)
         owners = np.repeat(np.arange(n_peers), held.sizes)
@@ -346,7 +331,7 @@ def _heat(axes: Axes, held: Holdings) -> None:
     largest = int(held.counts.max())
     axes.imshow(counts, aspect="auto", cmap="Blues", vmin=-0.35 * largest, vmax=largest)
     axes.set_yticks(range(len(held.peers)), held.peers)
-    shown = [name if len(name) <= 14 else name[:13] + "…" for name in held.columns]
+    shown = [short_name(name) for name in held.columns]
     step = max(1, len(shown) // 40)
     upright = max(map(len, shown)) > 3
     axes.set_xticks(range(0, len(shown), step), shown[::step], rotation=90 if upright else 0)
@@ -358,18 +343,4 @@ def _heat(axes: Axes, held: Holdings) -> None:
     if held.what == "rows" and counts.size <= _ANNOTATED:
         for (peer, label), count in np.ndenumerate(held.counts):
             if count:
-                color = "white" if count > 0.6 * largest else "black"
-                axes.text(label, peer, str(count), ha="center", va="center", fontsize=7, color=color)
-
-
-def _sizes(axes: Axes, held: Holdings, *, labelled: bool) -> None:
-    places = np.arange(len(held.peers))
-    axes.barh(places, held.sizes, color=palette.CURVE, height=0.7)
-    axes.set_ylim(len(held.peers) - 0.5, -0.5)
-    axes.set_yticks(places, held.peers if labelled else [""] * len(held.peers))
-    axes.set_xlim(0, 1.25 * float(held.sizes.max()))
-    axes.set_xlabel(held.what)
-    axes.spines[["top", "right"]].set_visible(False)
-    if len(held.peers) <= 60:
-        for place, size in zip(places, held.sizes, strict=True):
-            axes.text(float(size), float(place), f" {size}", va="center", fontsize=7)
+                write(axes, label, peer, str(count), 7, "white" if count > 0.6 * largest else "black")

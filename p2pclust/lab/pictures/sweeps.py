@@ -60,8 +60,14 @@ def figure_of(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) 
         _columns(axes, plot, groups, list(dict.fromkeys(row[plot.x] for row in there)))
     else:
         _points(axes, plot, groups)
-    if plot.guide is not None:
-        _guide(axes, plot, there)
+    if plot.guide is not None:  # a line where x = y
+        ends = np.array([float(row[plot.x]) for row in there] or [1.0])
+        line = np.array([ends.min() if "x" in plot.log else 0.0, ends.max()])
+        label = f"{_words(plot.y)} = {_words(plot.x)}"
+        axes.plot(line, line, color=INK, linewidth=1, linestyle="--", zorder=1, label=label)
+        if plot.guide == "factor 2":
+            how: dict[str, Any] = {"color": INK, "alpha": 0.08, "linewidth": 0, "zorder": 0}
+            axes.fill_between(line, line / 2, line * 2, label="within factor 2", **how)
     for axis in plot.log:
         logarithmic(axes, axis)
     lost = sum(any(_unseen(row[getattr(plot, axis)]) for axis in plot.log) for row in there)
@@ -85,8 +91,6 @@ def figure_of(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) 
 def _unseen(value: Any) -> bool:
     """Whether a logarithmic axis has no place for a value; what has none is marked in another way.
 
-    Examples
-    --------
     >>> _unseen(0), _unseen(0.5), _unseen(None)
     (True, False, False)
     """
@@ -138,7 +142,6 @@ def _columns(axes: Axes, plot: TablePlot, groups: Mapping[Any, Sequence[Row]], c
 
 
 def _crosses(axes: Axes, places: Sequence[float]) -> None:
-    """Mark missing values, at the top of the picture."""
     known = axes.get_legend_handles_labels()[1]
     if places:
         label = "_" if "not finished" in known else "not finished"
@@ -146,20 +149,6 @@ def _crosses(axes: Axes, places: Sequence[float]) -> None:
             places, [0.96] * len(places), s=40, color=WRONG, marker="x", transform=axes.get_xaxis_transform(),
             label=label, zorder=4,
         )  # fmt: skip
-
-
-def _guide(axes: Axes, plot: TablePlot, rows: Sequence[Row]) -> None:
-    """Draw where x = y."""
-    ends = np.array([float(row[plot.x]) for row in rows] or [1.0])
-    low, high = (ends.min(), ends.max()) if "x" in plot.log else (0.0, ends.max())
-    line = np.array([low, high])
-    axes.plot(
-        line, line, color=INK, linewidth=1, linestyle="--", zorder=1, label=f"{_words(plot.y)} = {_words(plot.x)}"
-    )
-    if plot.guide == "factor 2":
-        axes.fill_between(
-            line, line / 2, line * 2, color=INK, alpha=0.08, linewidth=0, zorder=0, label="within factor 2"
-        )
 
 
 def _legend(axes: Axes, plot: TablePlot, by_category: bool, n_groups: int) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.lab.pictures.canvas import Drawing, area_key, dot_key, line_key
+from p2pclust.lab.pictures.canvas import Drawing, area_key, dot_key, line_key, write
 from p2pclust.lab.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
 from p2pclust.lab.run.state import ASLEEP, RunState
 from p2pclust.lab.run.views import Span, Term
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 #: The most peers that have a lane each; of more, some are chosen, and the page says so.
 LANES: Final = 40
@@ -26,8 +26,6 @@ _APART: Final = 0.24  # inches between two numbers of rounds
 def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) -> list[str]:
     """Return the peers that have a lane, in order: all, or if there are too many, the preferred ones first.
 
-    Examples
-    --------
     >>> lanes_of(["a", "b", "c"], ["c"], 2)
     ['a', 'c']
     """
@@ -40,6 +38,8 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
 
     `groups` has the device class of every peer of the run.
     """
+    from matplotlib.collections import LineCollection
+
     height = _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9)
     drawing = Drawing.new(width, height, "", "seconds of the run", sides=("bottom",))
     axes = drawing.axes
@@ -53,7 +53,15 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
             _draw_stranger(drawing, run, name, lane)
         else:
             _draw_lane(drawing, run, name, lane, colours[name])
-    _draw_rounds(axes, run, _APART / width * end)
+    # A mark for each round that was closed, and as many numbers as there is room for.
+    for colour, whole in ((INK, True), (WRONG, False)):
+        strokes = [[(done.t, -1.25), (done.t, -0.75)] for done in run.rounds if (done.present > 0) == whole]
+        axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
+    last = -np.inf
+    for done in run.rounds:
+        if done.t - last > _APART / width * end:
+            write(axes, done.t, -1.36, f"{done.number}", 7, va="bottom")
+            last = done.t
     for t in (job.submitted for job in run.by_id.values()):
         axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
@@ -62,10 +70,8 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
     axes.tick_params(axis="x", labelsize=9)
     axes.tick_params(axis="y", length=0)
     # The page moves the cursor along the span when the reader chooses a moment.
-    (span,) = axes.plot([0.0, end], [-1.6, -1.6], color=INK, alpha=0.0)
-    drawing.mark(span, kind="span")
-    (cursor,) = axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9)
-    drawing.mark(cursor, kind="cursor")
+    drawing.mark(axes.plot([0.0, end], [-1.6, -1.6], color=INK, alpha=0.0), kind="span")
+    drawing.mark(axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9), kind="cursor")
     _legend(drawing, run, own=own_colours(groups))
     return drawing
 
@@ -77,34 +83,38 @@ def _draw_lane(drawing: Drawing, run: RunState, name: str, lane: int, colour: st
     bar = axes.broken_barh(alive, (lane - 0.3, 0.6), facecolors=colour, alpha=0.55, linewidth=0, zorder=2)
     drawing.mark(bar, kind="peer", peer=name, tip=name)
     for span in away:
-        (gap,) = axes.plot(
-            [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=_DOTTED, zorder=2
-        )
+        ends = [span.start, span.end]
+        gap = axes.plot(ends, [lane, lane], color=ALONE, linewidth=1.2, linestyle=_DOTTED, zorder=2)
         drawing.mark(gap, peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
         if _back(span, run):
             _draw_sign(drawing, span.end, lane, ">", GOOD, f"{name} came back")
     for span in run.peers[name].troubled:
         _draw_bar(drawing, span, (lane + 0.22, 0.12), WRONG, f"{name}: {span.what}", peer=name, zorder=4)
     for term in run.terms:
-        if term.peer == name:
-            _draw_term(drawing, term, lane, run.t)
+        if term.peer == name and term.within:
+            # Of a community while its model is trained: many and short, and not about the whole fleet.
+            _draw_bar(drawing, term, (lane + 0.12, 0.2), CROWN, f"{name} aggregates within a community")
+        elif term.peer == name:
+            _draw_bar(drawing, term, (lane - 0.3, 0.6), CROWN, f"{name} aggregates term {term.number}")
+            if term.end - term.start > 0.05 * run.t:
+                write(axes, (term.start + term.end) / 2, lane, f"term {term.number}", 8, "#111111", zorder=7)
     for strike in run.strikes:
         if strike.peer == name and strike.do != "resume":  # every return is marked above
             marker, colour = (">", GOOD) if strike.do in ("join", "heal") else ("X", WRONG)
             _draw_sign(drawing, strike.t, lane, marker, colour, strike.text)
     for (_, peer), t in run.finished.items():
         if peer == name:
-            (dot,) = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
+            dot = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
             drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
 
 
 def _draw_stranger(drawing: Drawing, run: RunState, name: str, lane: int) -> None:
     """Draw the lane of a stranger: a dashed line with a mark for each refusal."""
     axes, here = drawing.axes, run.here(name)
-    (line,) = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=_DASHED, zorder=2)
+    line = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=_DASHED, zorder=2)
     drawing.mark(line, peer=name, tip=f"{name}: not on the fleet roster")
     for peer, t in run.refusals.items():
-        (mark,) = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
+        mark = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
         drawing.mark(mark, tip=f"{peer} refused it, at {t:.2f} s")
 
 
@@ -113,7 +123,7 @@ def _back(span: Span, run: RunState) -> bool:
 
 
 def _draw_sign(drawing: Drawing, t: float, lane: int, marker: str, colour: str, words: str) -> None:
-    (sign,) = drawing.axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
+    sign = drawing.axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
     drawing.mark(sign, tip=f"{words}, at {t:.2f} s")
 
 
@@ -124,34 +134,6 @@ def _draw_bar(
     across = [(span.start, span.end - span.start)]
     bar = drawing.axes.broken_barh(across, heights, facecolors=colour, linewidth=0, zorder=zorder)
     drawing.mark(bar, peer=peer, tip=f"{words}, {span.start:.2f} to {span.end:.2f} s")
-
-
-def _draw_term(drawing: Drawing, term: Term, lane: int, end: float) -> None:
-    if term.within:
-        # Of a community while its model is trained: many and short, and not about the whole fleet.
-        _draw_bar(drawing, term, (lane + 0.12, 0.2), CROWN, f"{term.peer} aggregates within a community")
-        return
-    _draw_bar(drawing, term, (lane - 0.3, 0.6), CROWN, f"{term.peer} aggregates term {term.number}")
-    if term.end - term.start > 0.05 * end:
-        drawing.axes.text(
-            (term.start + term.end) / 2, lane, f"term {term.number}", ha="center", va="center", fontsize=8, color="#111111",
-            zorder=7,
-        )  # fmt: skip
-
-
-def _draw_rounds(axes: Axes, run: RunState, apart: float) -> None:
-    """Draw a mark for each round that was closed, and as many numbers as there is room for."""
-    from matplotlib.collections import LineCollection
-
-    for colour, whole in ((INK, True), (WRONG, False)):
-        closed = [round_.t for round_ in run.rounds if (round_.present > 0) == whole]
-        strokes = [[(t, -1.25), (t, -0.75)] for t in closed]
-        axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
-    last = -np.inf
-    for round_ in run.rounds:
-        if round_.t - last > apart:
-            axes.text(round_.t, -1.36, f"{round_.number}", ha="center", va="bottom", fontsize=7, color=INK)
-            last = round_.t
 
 
 def _legend(drawing: Drawing, run: RunState, *, own: bool) -> None:

@@ -172,32 +172,22 @@ class _Watch:
             return
         agreed = Agreed.of(state.arrays)
         if agreed.phase == "verdicts":
-            self._exchanged(agreed)
+            # Models were exchanged: the partitions of now are those that the association graph is about.
+            counted = enumerate(self._truth[: agreed.clusters.n_peers])
+            entered = [(truth, self._notes[n]["entered"], agreed.counts[n]) for n, truth in counted if agreed.counts[n]]
+            self._classes = np.concatenate([majority(*one) for one in entered])
+            if not self._curves:
+                # Before any association all clusters are isolated, as in the paper's curves.
+                alone, n_all = float(agreed.clusters.total), float(len(self._truth))
+                self._curves = {"acc": [self._score()], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
+                self._curves |= {"active": [n_all], "links": [0.0], "wrong pairs": [0.0]}
         elif len(agreed.history) > len(self._curves["acc"]) - 1:
-            self._refined(agreed)
-
-    def _exchanged(self, agreed: Agreed) -> None:
-        """Models were exchanged: the partitions of now are those that the association graph is about."""
-        self._classes = np.concatenate(
-            [
-                majority(truth, self._notes[peer]["entered"], agreed.counts[peer])
-                for peer, truth in enumerate(self._truth)
-                if peer < agreed.clusters.n_peers and agreed.counts[peer]
-            ]
-        )
-        if not self._curves:
-            # Before any association all clusters are isolated, as in the paper's curves.
-            alone, n_all = float(agreed.clusters.total), float(len(self._truth))
-            self._curves = {"acc": [self._score()], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
-            self._curves |= {"active": [n_all], "links": [0.0], "wrong pairs": [0.0]}
-
-    def _refined(self, agreed: Agreed) -> None:
-        wrong, pairs = links_and_pairs(agreed.association, self._classes)
-        last = dict(zip(HISTORY, agreed.history[-1].tolist(), strict=True))
-        values = {"acc": self._score(), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
-        values |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
-        for name, value in values.items():
-            self._curves[name].append(float(value))
+            wrong, pairs = links_and_pairs(agreed.association, self._classes)
+            last = dict(zip(HISTORY, agreed.history[-1].tolist(), strict=True))
+            values = {"acc": self._score(), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
+            values |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
+            for name, value in values.items():
+                self._curves[name].append(float(value))
 
     def _score(self) -> float:
         self._scores = [accuracy(truth, self._notes[peer]["labels"]) for peer, truth in enumerate(self._truth)]
@@ -220,8 +210,6 @@ def links_and_pairs(association: Association, classes: Ints) -> tuple[float, flo
     A wrong link joins clusters of different classes (the paper's Definition 4.1). The second number says more: one wrong
     link can join two communities for good. 0 where there are none.
 
-    Examples
-    --------
     A chain of four clusters in which the middle link joins two classes: one of three links, four of six pairs.
 
     >>> from p2pclust.protocols.models.association import Clusters

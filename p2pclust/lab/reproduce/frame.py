@@ -40,8 +40,6 @@ class Plan:
 
 @dataclass(frozen=True)
 class Repetition:
-    """One repetition of one set-up."""
-
     experiment: str
     setup: str
     repetition: int
@@ -105,7 +103,11 @@ def measure(
     for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
-        _keep(task, values)
+        if (file := _file(task)) is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
+            with replacing(file) as new:
+                new.write((json.dumps(document, indent=1) + "\n").encode())
         on_progress(done, len(wanted))
     return measured
 
@@ -122,16 +124,6 @@ def _kept(task: Repetition) -> Values | None:
     return values
 
 
-def _keep(task: Repetition, values: Values) -> None:
-    file = _file(task)
-    if file is None:
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
-    with replacing(file) as new:
-        new.write((json.dumps(document, indent=1) + "\n").encode())
-
-
 def _file(task: Repetition) -> Path | None:
     """Return the file of a repetition, by seed and backend, or None if it is not kept."""
     if not task.keep:
@@ -143,8 +135,7 @@ def _file(task: Repetition) -> Path | None:
 
 def _results(tasks: Sequence[Repetition], workers: int) -> Iterator[tuple[Repetition, Values]]:
     if workers <= 1 or len(tasks) <= 1:
-        for task in tasks:
-            yield task, do_task(task)
+        yield from ((task, do_task(task)) for task in tasks)
     else:
         advice = "run again with --jobs 1 to see why"
         yield from in_processes(_do_alone, tasks, min(workers, len(tasks)), advice=advice)

@@ -108,8 +108,13 @@ class Findings:
 
     def samples(self, row: str, measure: str) -> NDArray[np.float64]:
         """Return one number per repetition, in their order."""
-        by_repetition = self._samples[row][measure]
-        return np.array([by_repetition[number] for number in sorted(by_repetition)], dtype=np.float64)
+        return np.array([value for _, value in sorted(self._samples[row][measure].items())], dtype=np.float64)
+
+    def points(self, rows: Mapping[float, str], measure: str, spread: str = "sd") -> list[list[float]]:
+        """Return three lists: the key, the mean and the spread ("sd" or "ci") of each row that was measured."""
+        known = {key: row for key, row in rows.items() if self.has(row, measure)}
+        spreads = [getattr(self, spread)(row, measure) for row in known.values()]
+        return [list(known), [self.mean(row, measure) for row in known.values()], spreads]
 
     def curves(self, row: str, measure: str) -> NDArray[np.float64]:
         """Return curves as a matrix, one row per repetition; those that ended early are filled up with NaN."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,17 +23,13 @@ class JobFailedError(FleetError):
     """The fleet worked, but the job ended without a result, for example because it diverged."""
 
 
+@dataclass(frozen=True)
 class Peers:
-    """Runs jobs over arrays, one peer each, in this process, in virtual time or as real processes.
+    """Runs jobs over arrays, one peer each, in this process, in virtual time or as real processes."""
 
-    `threads` is how many peers of one process compute at once, where a protocol works with workspaces; in `keep` an
-    experiment may keep results that take long.
-    """
-
-    def __init__(self, backend_name: str = "in-process", *, threads: int = 1, keep: Path | None = None) -> None:
-        self._backend = backend(backend_name)
-        self.threads = threads
-        self.keep = keep
+    backend_name: str = "in-process"
+    threads: int = 1  # how many peers of one process compute at once, where a protocol works with workspaces
+    keep: Path | None = None  # where an experiment may keep results that take long
 
     def run(
         self, job: Job, rows: Sequence[Floats | Local], see: Callable[[JobState], None] | None = None,
@@ -54,10 +51,10 @@ class Peers:
         'done'
         """
         locals_ = [own if isinstance(own, Local) else Local(own) for own in rows]
-        here = only_here or self._backend.name == "in-process"
+        here = only_here or self.backend_name == "in-process"
         state = run_in_process(job, locals_, see, workspaces) if here or see else None
         if not here:
-            found = self._backend.result(job, locals_).state
+            found = backend(self.backend_name).result(job, locals_).state
             assert found is not None, "`result` raises if there is no state"
             if state is not None and found.arrays.encode() != state.arrays.encode():
                 raise FleetError("the fleet's result has other bits than the same job in one process")
@@ -81,5 +78,4 @@ def stream(seed: int, name: str, repetition: int) -> np.random.Generator:
 
 
 def seed_of(rng: np.random.Generator) -> int:
-    """Draw a job's seed."""
     return int(rng.integers(0, 2**62))

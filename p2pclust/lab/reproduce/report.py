@@ -31,7 +31,6 @@ class TableLine:
 
     @property
     def difference(self) -> float:
-        """Measured mean minus the paper's."""
         return self.mean - self.paper
 
 

@@ -8,10 +8,19 @@ from typing import Any, Protocol
 
 from p2pclust.lab.testbed.faults import PAIR, Cuts
 from p2pclust.lab.testbed.power import Use
+from p2pclust.lab.testbed.record import Record
+from p2pclust.lab.testbed.spec import FleetSpec
 
 
 class Actions(Protocol):
-    """What faults, plans and batteries need of a fleet."""
+    """What faults, plans and batteries need of a fleet. Times are seconds of the fleet: real or virtual."""
+
+    spec: FleetSpec
+    record: Record
+
+    def report(self, name: str, verb: str, fields: Mapping[str, Any]) -> None:
+        """Record an event at a peer, as of now."""
+        self.record.take(self.now, name, verb, fields)
 
     @property
     @abstractmethod
@@ -22,9 +31,9 @@ class Actions(Protocol):
     def at(self, delay_s: float, action: Callable[[], None]) -> None:
         """Run `action` after so many seconds."""
 
-    @abstractmethod
     def after_step(self, action: Callable[[], None]) -> None:
-        """Run `action` after the step that a peer is in the middle of."""
+        """Run `action` after the step that a peer is in the middle of; by default no step is seen."""
+        action()
 
     @abstractmethod
     def alive(self, name: str) -> bool:

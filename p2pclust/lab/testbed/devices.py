@@ -8,14 +8,11 @@ device is silent, and the longest silence of duty cycles is known beforehand (`F
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.power import Meter, Rest, Use
-from p2pclust.lab.testbed.record import Record
-from p2pclust.lab.testbed.spec import FleetSpec
 
 _READ_S = 0.5  # how often batteries are read
 _SEEN = 0.02  # the share of a battery, or of what a device has used, whose change is recorded
@@ -25,29 +22,30 @@ _PLAN, _BATTERY = "plan", "battery"
 class Devices:
     """Keeps the energy accounts of a fleet, and lets its devices sleep and wake."""
 
-    def __init__(self, spec: FleetSpec, record: Record, actions: Actions) -> None:
-        self._peers = {peer.name: peer for peer in spec.peers}
-        self._record = record
-        self._actions = actions
+    def __init__(self, fleet: Actions) -> None:
+        peers = fleet.spec.peers
+        self._fleet = fleet
+        self._batteries = {peer.name: peer.battery for peer in peers}
         self._began = math.inf
         self._meters: dict[str, Meter] = {}
         self._reported_j: dict[str, float] = {}
-        self._reasons: dict[str, dict[str, str]] = {name: {} for name in self._peers}
+        self._reasons: dict[str, dict[str, str]] = {
+            peer.name: {} for peer in peers
+        }  # why each sleeps, by _PLAN or _BATTERY
         self._gone: dict[str, None] = {}
-        self._resting: dict[str, Rest] = {peer.name: peer.rest for peer in spec.peers if peer.rest is not None}
+        self._resting: dict[str, Rest] = {peer.name: peer.rest for peer in peers if peer.rest is not None}
         #: Devices with a battery, or whose costs are stated.
-        self.metered = tuple(peer.name for peer in spec.peers if peer.battery is not None)
+        self.metered = tuple(peer.name for peer in peers if peer.battery is not None)
 
     def begin(self) -> None:
         """Start plans and accounts: the first job was handed in."""
-        self._began = self._actions.now
+        self._began = self._fleet.now
         for name in self._resting:
             self._follow(name)
         if self.metered:
             self._read_all()
 
     def asleep(self, name: str) -> bool:
-        """Whether a device sleeps now."""
         return bool(self._reasons[name])
 
     def gone(self, name: str) -> bool:
@@ -56,19 +54,18 @@ class Devices:
 
     def energy(self, name: str) -> dict[str, Any]:
         """Return what a result says of a device's energy, as of now: None where no costs are stated."""
-        if name in self.metered and (use := self._actions.measure(name)) is not None:
-            self.read(name, use, idle=not self._actions.alive(name))
+        if name in self.metered:
+            self._measure(name)
         meter = self._meters.get(name)
         if meter is None:
             return {"energy_j": None, "battery_left_j": None}
-        left_j = meter.left_j if math.isfinite(meter.left_j) else None
-        return {"energy_j": meter.energy_j, "battery_left_j": left_j}
+        return {"energy_j": meter.energy_j, "battery_left_j": meter.left_j if math.isfinite(meter.left_j) else None}
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
     def _follow(self, name: str) -> None:
         """Put a device into the state that its plan has for now, and again when that changes."""
-        rest, t = self._resting[name], self._actions.now - self._began
+        rest, t = self._resting[name], self._fleet.now - self._began
         # A timer may come a moment early: what changes within a millisecond changes now.
         if (soon := rest.next_change(t)) - t < 1e-3:
             t = soon
@@ -76,9 +73,9 @@ class Devices:
         if why and rest.for_good(t):
             self._gone[name] = None
         self._because(name, _PLAN, why)
-        wait_s = rest.next_change(t) - (self._actions.now - self._began)
+        wait_s = rest.next_change(t) - (self._fleet.now - self._began)
         if wait_s < math.inf:
-            self._actions.at(wait_s, partial(self._follow, name))
+            self._fleet.at(wait_s, partial(self._follow, name))
 
     # -- batteries ----------------------------------------------------------------------------------------------------
 
@@ -88,18 +85,19 @@ class Devices:
         if name in self._meters:
             self._meters[name].use = Use()
 
+    def _measure(self, name: str) -> bool:
+        use = self._fleet.measure(name)
+        if use is not None:
+            self.read(name, use, idle=not self._fleet.alive(name))
+        return use is not None
+
     def _read_all(self) -> None:
         for name in self.metered:
-            use = self._actions.measure(name)
-            if use is not None:
-                self.read(name, use, idle=not self._actions.alive(name))
-            elif self.asleep(name):  # it cannot answer, and does nothing that would cost anything
+            if not self._measure(name) and self.asleep(
+                name
+            ):  # it cannot answer, and does nothing that would cost anything
                 self.idle(name)
-        self._report()
-        self._actions.at(_READ_S, self._read_all)
-
-    def _report(self) -> None:
-        """Record what devices have used, and what share of their batteries is left, where that changed enough to see."""
+        # What devices have used, and what share of their batteries is left, where that changed enough to see.
         used_j, left = {}, {}
         for name, meter in self._meters.items():
             capacity_j = meter.battery.capacity_j
@@ -111,7 +109,8 @@ class Devices:
                     left[name] = round(meter.left_j / capacity_j, 4)
         if used_j:
             self._reported_j |= used_j
-            self._take("", "energy", {"used_j": used_j, "left": left})
+            self._fleet.report("", "energy", {"used_j": used_j, "left": left})
+        self._fleet.at(_READ_S, self._read_all)
 
     def idle(self, name: str) -> None:
         """Account for the time that a device slept or was down."""
@@ -120,41 +119,40 @@ class Devices:
 
     def read(self, name: str, use: Use, *, idle: bool = False) -> None:
         """Add what a device has done so far to its account, and act on its battery; `idle`: it was down or asleep."""
-        battery = self._peers[name].battery
+        battery = self._batteries[name]
         if battery is None or math.isinf(self._began):
             return
         meter = self._meters.get(name)
         if meter is None:
-            self._meters[name] = Meter(battery, self._actions.now, use)
+            self._meters[name] = Meter(battery, self._fleet.now, use)
             return
-        meter.read(self._actions.now, use, awake=not (idle or self.asleep(name)))
+        meter.read(self._fleet.now, use, awake=not (idle or self.asleep(name)))
         if _BATTERY in self._reasons[name]:
             if meter.wakes:
                 self._because(name, _BATTERY, "")
         elif meter.empty and name not in self._gone:
-            self._drained(name)
+            self._drained(name, meter)
 
     def drain(self, name: str) -> bool:
         """Empty a device's battery and do what follows; False if it has none."""
-        battery = self._peers[name].battery
+        battery = self._batteries[name]
         if battery is None or math.isinf(battery.capacity_j):
             return False
-        self._meters.setdefault(name, Meter(battery, self._actions.now, Use())).left_j = 0.0
+        meter = self._meters.setdefault(name, Meter(battery, self._fleet.now, Use()))
+        meter.left_j = 0.0
         if not self.gone(name) and _BATTERY not in self._reasons[name]:
-            self._drained(name)
+            self._drained(name, meter)
         return True
 
-    def _drained(self, name: str) -> None:
-        battery = self._peers[name].battery
-        assert battery is not None
-        self._take(name, "drained", {"energy_j": round(self._meters[name].energy_j, 6)})
-        if battery.when_empty == "die":
+    def _drained(self, name: str, meter: Meter) -> None:
+        self._fleet.report(name, "drained", {"energy_j": round(meter.energy_j, 6)})
+        dies = meter.battery.when_empty == "die"
+        if dies or not meter.battery.recharge_w:
             self._gone[name] = None
-            self._actions.kill(name)
-            return
-        if not battery.recharge_w:
-            self._gone[name] = None
-        self._because(name, _BATTERY, "battery empty")
+        if dies:
+            self._fleet.kill(name)
+        else:
+            self._because(name, _BATTERY, "battery empty")
 
     # -- sleeping -----------------------------------------------------------------------------------------------------
 
@@ -167,11 +165,8 @@ class Devices:
         else:
             reasons.pop(whose, None)
         if reasons and not before:
-            self._take(name, "asleep", {"why": why})
-            self._actions.sleep(name)
+            self._fleet.report(name, "asleep", {"why": why})
+            self._fleet.sleep(name)
         elif before and not reasons:
-            self._take(name, "awake", {})
-            self._actions.wake(name)
-
-    def _take(self, name: str, verb: str, fields: Mapping[str, Any]) -> None:
-        self._record.take(self._actions.now, name, verb, fields)
+            self._fleet.report(name, "awake", {})
+            self._fleet.wake(name)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.simulation.world.traffic import LinkTraffic
+from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.fault_engine import FaultEngine
 from p2pclust.lab.testbed.faults import unfired
 from p2pclust.lab.testbed.record import JobRecord, Record, needs
-from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
@@ -25,29 +26,25 @@ _JOIN_S = 10.0  # how long the next job waits until the others know a late peer
 What = Literal["state", "note", "blob"]
 
 
-class FleetPort(Protocol):
-    """What the driver needs of a fleet. Times are seconds of the fleet: real or virtual."""
+class FleetPort(Actions):
+    """A fleet with its faults and devices, and what the driver needs of it."""
 
-    spec: FleetSpec
-    names: Sequence[str]  # in the order in which a job is offered to them
-    record: Record
-    faults: FaultEngine
-    devices: Devices
     answer_s: float  # how long the answer to a job may take
     unit: str  # what its seconds are called in messages
     #: Whether the clock of faults starts when the first job is offered; else when a peer has taken it.
     faults_strike_submissions: bool = False
 
-    @property
-    @abstractmethod
-    def now(self) -> float:
-        """Seconds since the fleet was made."""
+    def __init__(self, spec: FleetSpec, on_event: OnEvent) -> None:
+        self.spec = spec
+        self.names = tuple(sorted(peer.name for peer in spec.peers))  # in the order in which a job is offered to them
+        self.record = Record(on_event)
+        self.devices = Devices(self)
+        self.faults = FaultEngine(self, self.devices)
 
     @abstractmethod
     async def start(self) -> None:
         """Start all peers that are not late, and wait until they are linked; raise FleetError if that takes too long."""
 
-    @abstractmethod
     async def stop(self) -> None:
         """End all peers; a second call does nothing."""
 
@@ -62,10 +59,6 @@ class FleetPort(Protocol):
     @abstractmethod
     def linked(self) -> bool:
         """Whether all peers that run know each other; on an overlay, their neighbours."""
-
-    @abstractmethod
-    def alive(self, name: str) -> bool:
-        """Whether a peer runs."""
 
     @abstractmethod
     def answers(self, name: str) -> bool:
@@ -90,9 +83,8 @@ class FleetPort(Protocol):
         Peers that do not have it, or do not answer, are left out.
         """
 
-    @abstractmethod
     async def read_counters(self) -> None:
-        """Read what the peers sent, received and used, after the last job."""
+        """Read what the peers sent, received and used, after the last job, if it is not known already."""
 
     @abstractmethod
     def outcome(self, name: str) -> dict[str, Any]:
@@ -115,10 +107,7 @@ class Driver:
     """One run of a fleet. Benchmarks call the steps themselves."""
 
     def __init__(self, fleet: FleetPort) -> None:
-        self._fleet = fleet
-        self._spec = fleet.spec
-        self._record = fleet.record
-        self._faults = fleet.faults
+        self._fleet, self._spec, self._record, self._faults = fleet, fleet.spec, fleet.record, fleet.faults
         self._began = time.monotonic()
         self._clock_runs = False
 
@@ -177,9 +166,21 @@ class Driver:
             self._fleet.devices.begin()
 
     async def _offer(self, request: JobRequest) -> tuple[str, bool]:
-        """Hand in a job at the first peer that answers; returns its name, and whether it ended before it answered."""
+        """Hand in a job at the first peer that answers; returns its name, and whether it ended before it answered.
+
+        Where no peer answers, wait for one.
+        """
         fleet, record = self._fleet, self._record
-        name = await self._first_awake()
+        own = [name for name in fleet.names if self._faults.belongs(name)]
+        if self._faults.returning and not any(map(fleet.answers, own)):
+            # The first two that are back could be a majority, and take the job without the others.
+            await self._until(lambda: not self._returning(), self._spec.give_up_s)
+        await self._until(
+            lambda: any(map(fleet.answers, own)) or not any(map(self._faults.counts, own)), self._spec.give_up_s
+        )
+        name = next(filter(fleet.answers, own), None)
+        if name is None:
+            raise FleetError("no peer is awake to hand the job to")
         ends, n_jobs = fleet.ends(name), len(record.jobs)
         fleet.submit(name, request)
         if fleet.faults_strike_submissions:
@@ -188,21 +189,6 @@ class Driver:
             lambda: len(record.jobs) > n_jobs or bool(record.refused) or fleet.ends(name) > ends, fleet.answer_s
         )
         return name, fleet.ends(name) > ends
-
-    async def _first_awake(self) -> str:
-        """Return the first peer that answers; where none does, wait for one."""
-        fleet = self._fleet
-        own = [name for name in fleet.names if self._faults.belongs(name)]
-        if self._faults.returning and not any(map(fleet.answers, own)):
-            # The first two that are back could be a majority, and take the job without the others.
-            await self._until(lambda: not self._returning(), self._spec.give_up_s)
-        await self._until(
-            lambda: any(map(fleet.answers, own)) or not any(map(self._faults.counts, own)), self._spec.give_up_s
-        )
-        name = next((name for name in own if fleet.answers(name)), None)
-        if name is None:
-            raise FleetError("no peer is awake to hand the job to")
-        return name
 
     async def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         return holds() or await self._fleet.advance(holds, timeout_s)
@@ -218,7 +204,11 @@ class Driver:
         fleet, give_up_s = self._fleet, self._spec.give_up_s
         timing = preset(self._spec.timing).allowing(self._spec.quiet_s)
         patience_s = max(timing.patience_s, *(request.treatment.patience_s for request in self._spec.jobs))
-        while not self._finished(job) and not self._rest_cut_off(job):
+        while not self._finished(job):
+            done = [name for name in job.seen.digests if fleet.alive(name)]
+            rest = [name for name in job.seen.roster if name not in job.seen.digests and self._faults.counts(name)]
+            if done and all(self._faults.cut_off(name, done) for name in rest):
+                break  # no peer that has not finished can ever hear from those that have
             if await self._until(lambda: self._finished(job), 0.5):
                 break
             silent_s = fleet.now - self._record.progress_at
@@ -238,9 +228,13 @@ class Driver:
         states = await fleet.read([name], "state", job.seen.id)
         if not states:
             return f"{name} does not send its final state"
-        job.state = JobState.decode(states[name])
+        state = job.state = JobState.decode(states[name])
         if mathematics.has_workspace:
-            await self._collect(job, job.state, mathematics)
+            notes = await fleet.read(names, "note", job.seen.id)
+            job.notes |= {name: Arrays.decode(note) for name, note in notes.items()}
+            await self._collect_blobs(job, engine.results(mathematics, state), names)
+            for name, note in job.notes.items() if state.status == "done" else ():
+                await self._collect_blobs(job, engine.own_results(mathematics, state, note), [name])
         return ""
 
     def _finished(self, job: JobRecord) -> bool:
@@ -248,21 +242,6 @@ class Driver:
         return bool(job.seen.digests) and all(
             name in job.seen.digests or not self._faults.counts(name) for name in job.seen.roster
         )
-
-    def _rest_cut_off(self, job: JobRecord) -> bool:
-        """Whether no peer that has not finished can ever hear from those that have."""
-        done = [name for name in job.seen.digests if self._fleet.alive(name)]
-        rest = [name for name in job.seen.roster if name not in job.seen.digests and self._faults.counts(name)]
-        return bool(done) and all(self._faults.cut_off(name, done) for name in rest)
-
-    async def _collect(self, job: JobRecord, state: JobState, mathematics: Job) -> None:
-        names = sorted(job.seen.digests)
-        notes = await self._fleet.read(names, "note", job.seen.id)
-        job.notes |= {name: Arrays.decode(note) for name, note in notes.items()}
-        await self._collect_blobs(job, engine.results(mathematics, state), names)
-        if state.status == "done":
-            for name, note in job.notes.items():
-                await self._collect_blobs(job, engine.own_results(mathematics, state, note), [name])
 
     async def _collect_blobs(self, job: JobRecord, digests: Sequence[bytes], names: Sequence[str]) -> None:
         for digest in digests:
@@ -276,10 +255,12 @@ class Driver:
         fleet = self._fleet
         jobs = tuple(job.result() for job in self._record.jobs.values())
         last = jobs[-1] if jobs else None
-        peers: dict[str, dict[str, Any]] = {}
-        for name in fleet.names:
-            finished = last is not None and name in last.digests
-            peers[name] = {"finished": finished} | fleet.outcome(name) | fleet.devices.energy(name)
+        peers: dict[str, dict[str, Any]] = {
+            name: {"finished": last is not None and name in last.digests}
+            | fleet.outcome(name)
+            | fleet.devices.energy(name)
+            for name in fleet.names
+        }
         for name, why in fleet.failures().items():
             peers[name]["failure"] = why
             if last is None or last.state is None:

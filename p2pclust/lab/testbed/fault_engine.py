@@ -13,7 +13,6 @@ from p2pclust.lab.data.damage import damaged
 from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.faults import Cuts, Damage, Do, Fault, late
-from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetSpec
 from p2pclust.overlay.routes import Ways
 from p2pclust.overlay.traces import LinkChange
@@ -26,7 +25,7 @@ _NORMAL: Final[Mapping[str, Mapping[str, Any]]] = {"slow": {"slowness": 1.0}, "d
 def conditions_of(spec: FleetSpec, number: int, name: str) -> dict[str, Any]:
     """Return what fault `number` changes in a peer, as `p2pclust.lab.testbed.peer.conditions` has it.
 
-    But "rows" holds them as an array "X", of shape (n_samples, n_features), and not yet the name of their file.
+    But "rows" holds them as an array "X", not yet the name of their file.
     """
     fault = spec.faults[number]
     match fault.do:
@@ -55,10 +54,9 @@ def _rows_used(spec: FleetSpec, number: int, name: str) -> NDArray[np.float64]:
 class FaultEngine:
     """The faults and the trace of a spec."""
 
-    def __init__(self, spec: FleetSpec, record: Record, actions: Actions, devices: Devices) -> None:
-        self._spec = spec
-        self._record = record
-        self._actions = actions
+    def __init__(self, fleet: Actions, devices: Devices) -> None:
+        spec = self._spec = fleet.spec
+        self._fleet = fleet
         self._devices = devices
         self.struck: dict[int, None] = {}  # the numbers of the faults that have struck
         self._enrolled = dict.fromkeys(peer.name for peer in spec.peers if peer.enrolled)
@@ -78,28 +76,29 @@ class FaultEngine:
         """Start the clock of faults by second and of the trace."""
         for number, fault in enumerate(self._spec.faults):
             if fault.seconds is not None:
-                self._record.planned(self._actions.now, number, fault)
-                self._actions.at(fault.seconds, partial(self._by_second, number, fault))
+                if fault.drawn:  # an instant that was drawn is recorded in advance
+                    planned = {"number": number, **fault.fields(), "seconds": fault.seconds}
+                    self._fleet.report(fault.who[0] if fault.who else "", "planned", planned)
+                self._fleet.at(fault.seconds, partial(self._strike_all, number, fault, {"seconds": fault.seconds}))
         for change in self._spec.trace:
-            self._actions.at(change.seconds, partial(self._relink, change))
+            self._fleet.at(change.seconds, partial(self._relink, change))
 
     def before_job(self, job: int) -> None:
         """Carry out the faults planned before the job of this number."""
         for number, fault in enumerate(self._spec.faults):
             if fault.job == job:
-                self._strike_all(number, fault, fault.who, {"job_number": job})
+                self._strike_all(number, fault, {"job_number": job})
 
-    def _by_second(self, number: int, fault: Fault) -> None:
-        self._strike_all(number, fault, fault.who or self._record.aggregators(), {"seconds": fault.seconds})
-
-    def _strike_all(self, number: int, fault: Fault, victims: Sequence[str], moment: Mapping[str, object]) -> None:
+    def _strike_all(self, number: int, fault: Fault, moment: Mapping[str, object]) -> None:
+        # A fault before a job names its victims.
+        victims = fault.who or self._fleet.record.aggregators()
         for name in victims[:1] if fault.do in ("cut", "heal") else victims:
             self.struck[number] = None
-            self._record.take(self._actions.now, name, "fault", {"number": number, **fault.fields(), **moment})
+            self._fleet.report(name, "fault", {"number": number, **fault.fields(), **moment})
             self._strike(number, fault, name)
 
-    def due(self, name: str, phase: str, round_: int, *, aggregates: bool, within: bool) -> int | None:
-        """Return the number of a fault by round that strikes a peer here, or None.
+    def reached(self, name: str, phase: str, round_: int, *, aggregates: bool, within: bool) -> None:
+        """Record and carry out the fault by round that strikes a peer here, if there is one.
 
         A fault at round r strikes at the first opportunity from r on: the round itself may have been another peer's.
         """
@@ -108,8 +107,10 @@ class FaultEngine:
                 continue
             early = round_ < fault.round and phase != "closing"
             if not early and (name in fault.who if fault.who else aggregates):
-                return number
-        return None
+                fields = {"number": number, **fault.fields(), "phase": phase, "planned": fault.round, "round": round_}
+                self._fleet.report(name, "fault", fields)
+                self.met(number, name)
+                return
 
     def met(self, number: int, name: str) -> None:
         """Carry out a fault by round: this peer, already recorded as its victim, has reached the round."""
@@ -119,52 +120,44 @@ class FaultEngine:
     # -- what ---------------------------------------------------------------------------------------------------------
 
     def _strike(self, number: int, fault: Fault, name: str, *, by_round: bool = False) -> None:
-        actions = self._actions
+        fleet = self._fleet
         match fault.do:
-            case "kill":
-                actions.kill(name)
-            case "drain":
-                if not self._devices.drain(name):
-                    actions.kill(name)
+            case "kill" | "drain":
+                if fault.do == "kill" or not self._devices.drain(name):
+                    fleet.kill(name)
             case "restart":
                 if name not in self.returning:
                     down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
                     self.returning[name] = None
-                    actions.at(down_s, partial(self._start, name))
-                actions.kill(name)
+                    fleet.at(down_s, partial(self._start, name))
+                fleet.kill(name)
             case "pause":
-                actions.pause(name, fault.for_s)
+                fleet.pause(name, fault.for_s)
             case "resume":
-                actions.resume(name)
+                fleet.resume(name)
             case "leave":
-                actions.leave(name, by_round=by_round)
+                fleet.leave(name, by_round=by_round)
             case "join":
                 self._start(name)
             case "cut" | "heal":
                 self._cut(fault, name)
             case "revoke":
-                actions.after_step(partial(self._revoke, name))
+                fleet.after_step(partial(self._revoke, name))
             case "slow" | "drop" | "corrupt-data" | "lie":
-                self._impose(number, fault, name)
+                self._latest[fault.do, name] = number
+                fleet.impose(name, conditions_of(self._spec, number, name))
+                if fault.for_s is not None and fault.do in _NORMAL:
+                    fleet.at(fault.for_s, partial(self._repair, number, fault, name))
 
     def _start(self, name: str) -> None:
         self.returning.pop(name, None)
         self.late.pop(name, None)
-        self._actions.bring_up(name)
-
-    def _impose(self, number: int, fault: Fault, name: str) -> None:
-        self._latest[fault.do, name] = number
-        self._actions.impose(name, conditions_of(self._spec, number, name))
-        if fault.for_s is not None and fault.do in _NORMAL:
-            self._actions.at(fault.for_s, partial(self._repair, number, fault, name))
+        self._fleet.bring_up(name)
 
     def _repair(self, number: int, fault: Fault, name: str) -> None:
         if self._latest[fault.do, name] == number:  # no newer fault of its kind took its place
-            self._actions.impose(name, _NORMAL[fault.do])
-            self._recovered(fault, name)
-
-    def _recovered(self, fault: Fault, name: str) -> None:
-        self._record.take(self._actions.now, name, "recovered", {"from": fault.do})
+            self._fleet.impose(name, _NORMAL[fault.do])
+            self._fleet.report(name, "recovered", {"from": fault.do})
 
     def _cut(self, fault: Fault, name: str) -> None:
         who = fault.who or (name,)
@@ -176,22 +169,22 @@ class FaultEngine:
             self._cuts.add(pairs)
             if fault.for_s is not None:
                 self._cuts_to_end += 1
-                self._actions.at(fault.for_s, partial(self._end_cut, fault, name, pairs))
-        self._actions.cut(self._cuts, pairs)
+                self._fleet.at(fault.for_s, partial(self._end_cut, name, pairs))
+        self._fleet.cut(self._cuts, pairs)
 
-    def _end_cut(self, fault: Fault, name: str, pairs: Sequence[tuple[str, str]]) -> None:
+    def _end_cut(self, name: str, pairs: Sequence[tuple[str, str]]) -> None:
         self._cuts_to_end -= 1
         self._cuts.end(pairs)
-        self._actions.cut(self._cuts, pairs)
-        self._recovered(fault, name)
+        self._fleet.cut(self._cuts, pairs)
+        self._fleet.report(name, "recovered", {"from": "cut"})
 
     def _revoke(self, name: str) -> None:
         self._revoked[name] = None
-        self._actions.revoke(name, tuple(self._revoked))
+        self._fleet.revoke(name, tuple(self._revoked))
 
     def _relink(self, change: LinkChange) -> None:
-        self._record.take(self._actions.now, change.a, "link", {"to": change.b, "up": change.up})
-        self._actions.relink(change.a, change.b, up=change.up)
+        self._fleet.report(change.a, "link", {"to": change.b, "up": change.up})
+        self._fleet.relink(change.a, change.b, up=change.up)
 
     def note_damage(self, name: str, fields: Mapping[str, Any]) -> None:
         """Note that a peer used damaged rows, or lied; `fields` are those of its event ``damaged``."""
@@ -211,11 +204,11 @@ class FaultEngine:
     def _up(self, name: str) -> bool:
         if name in self._revoked or self.still(name):
             return False
-        return self._actions.alive(name) or name in self.returning or self._will(name, "join", "restart")
+        return self._fleet.alive(name) or name in self.returning or self._will(name, "join", "restart")
 
     def still(self, name: str) -> bool:
         """Whether a peer is stopped and nothing will resume it."""
-        return self._actions.stopped_for_good(name) and not self._will(name, "resume", "restart")
+        return self._fleet.stopped_for_good(name) and not self._will(name, "resume", "restart")
 
     def _will(self, name: str, *do: Do) -> bool:
         """Whether one of these faults is still to strike a device by second."""
@@ -229,13 +222,13 @@ class FaultEngine:
         heals = any(fault.do == "heal" and fault.job is None for fault in self._to_come())
         if self._cuts_to_end or self._spec.trace or heals:
             return False
-        links = self._cuts.links(self._actions.neighbours())
+        links = self._cuts.links(self._fleet.neighbours())
         reached = Ways(links, [other for other in links if not self._up(other)]).distances(name)
         return not any(other in reached for other in finished)
 
     def links(self, roster: Sequence[str]) -> Mapping[str, Sequence[str]] | None:
         """Return the open links between peers that run or are on the roster; None if all peers are linked."""
-        links = self._cuts.links(self._actions.neighbours())
+        links = self._cuts.links(self._fleet.neighbours())
         if self._spec.overlay is None and all(len(near) == len(links) - 1 for near in links.values()):
             return None
         here = [name for name in links if name not in self.late and (name in roster or self._up(name))]

@@ -49,14 +49,12 @@ class Fault:
         victims = ", ".join(self.who) or "the aggregator"
         if self.do in ("cut", "heal"):
             victims += f" from {', '.join(self.apart_from) or 'all other peers'}"
-        return f"{self.do} of {victims} {self._when()}"
-
-    def _when(self) -> str:
+        moment = f"at {self.seconds} s" if self.round is None else f"at round {self.round} ({self.phase})"
         if self.drawn:
-            return f"at {self.drawn}"
-        if self.job is not None:
-            return f"before job {self.job}"
-        return f"at {self.seconds} s" if self.round is None else f"at round {self.round} ({self.phase})"
+            moment = f"at {self.drawn}"
+        elif self.job is not None:
+            moment = f"before job {self.job}"
+        return f"{self.do} of {victims} {moment}"
 
     def fields(self) -> dict[str, object]:
         """Return the fields of its event, without its number and its time."""
@@ -88,8 +86,6 @@ class Damage:
 def late(faults: Iterable[Fault]) -> tuple[str, ...]:
     """Return the devices that are not started with the fleet: the first fault of each is a `join`.
 
-    Examples
-    --------
     >>> late([Fault("join", ("c",), seconds=2.0), Fault("leave", ("b",), job=1), Fault("join", ("b",), job=2)])
     ('c',)
     """
@@ -103,28 +99,22 @@ def late(faults: Iterable[Fault]) -> tuple[str, ...]:
 def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
     """Return the faults that have not struck; a rate counts as one fault, which struck if any of its instants did.
 
-    Examples
-    --------
     >>> twice = [Fault("kill", ("a",), seconds=s, drawn="2 a minute") for s in (1.0, 90.0)]
     >>> unfired([*twice, Fault("kill", ("b",), round=3)], [0]), unfired(twice, [])
     (('kill of b at round 3 (opening)',), ('kill of a at 2 a minute',))
     """
-    struck = dict.fromkeys(struck)
-    drawn = {fault.drawn for number, fault in enumerate(faults) if number in struck}
-    missed = [
-        fault
-        for number, fault in enumerate(faults)
-        if number not in struck and not (fault.drawn and fault.drawn in drawn)
-    ]
-    first_of = {fault.drawn: fault for fault in reversed(missed) if fault.drawn}
-    return tuple(str(fault) for fault in missed if not fault.drawn or fault is first_of[fault.drawn])
+    struck, missed = {*struck}, []
+    drawn = {faults[number].drawn for number in struck}
+    for number, fault in enumerate(faults):
+        if number not in struck and not (fault.drawn and fault.drawn in drawn):
+            missed.append(str(fault))
+            drawn.add(fault.drawn)  # only the first instant of a rate
+    return tuple(missed)
 
 
 class Cuts:
     """Counts, for each direction, the cuts that have not ended.
 
-    Examples
-    --------
     >>> cuts = Cuts(["a", "b", "c"])
     >>> cuts.add(cuts.pairs(["a"], (), one_way=False))
     >>> cuts.deaf("a"), cuts.deaf("b"), cuts.links(None)
@@ -150,7 +140,6 @@ class Cuts:
         return towards if one_way else towards + [(name, other) for other, name in towards]
 
     def add(self, pairs: Iterable[PAIR]) -> None:
-        """Cut these directions once more."""
         self._cut.update(pairs)
 
     def end(self, pairs: Iterable[PAIR]) -> None:
@@ -163,7 +152,6 @@ class Cuts:
             self._cut.pop(pair, None)
 
     def open(self, source: str, target: str) -> bool:
-        """Whether messages from one peer reach the other."""
         return (source, target) not in self._cut
 
     def deaf(self, name: str) -> tuple[str, ...]:

@@ -44,8 +44,6 @@ class Battery:
     def cost_j(self, use: Use, awake_s: float) -> float:
         """Return the energy for this use and for so many seconds awake.
 
-        Examples
-        --------
         >>> Battery(tx_j_per_mb=5, cpu_j_per_s=2, idle_w=0.1).cost_j(Use(2e6, 0, 3), 10)
         17.0
         """
@@ -56,8 +54,6 @@ class Battery:
 class Meter:
     """The energy account of one device: used so far, and left in the battery. What the device did before costs nothing.
 
-    Examples
-    --------
     >>> meter = Meter(Battery(10.0, idle_w=1.0, recharge_w=0.5), 0.0, Use())
     >>> meter.read(12.0, Use(), awake=True)
     >>> meter.energy_j, meter.left_j, meter.empty
@@ -92,7 +88,6 @@ class Meter:
 
     @property
     def empty(self) -> bool:
-        """Whether the battery is empty."""
         return self.left_j <= 0.0
 
     @property
@@ -105,8 +100,6 @@ class Meter:
 class DutyCycle:
     """Awake for `on_s`, asleep for `off_s`, and so on; at 0 it is `phase_s` into its cycle.
 
-    Examples
-    --------
     >>> duty = DutyCycle(2.0, 3.0, 1.0)
     >>> [duty.asleep(t) for t in (0.0, 0.5, 1.0, 3.9, 4.0)]
     [False, False, True, True, False]
@@ -119,7 +112,6 @@ class DutyCycle:
     phase_s: float = 0.0
 
     def asleep(self, t: float) -> bool:
-        """Whether the device sleeps at an instant."""
         return self._half(t) % 2 == 1
 
     def next_change(self, t: float) -> float:
@@ -142,8 +134,6 @@ class DutyCycle:
 class Rest:
     """When a device sleeps by plan.
 
-    Examples
-    --------
     >>> rest = Rest(DutyCycle(4.0, 1.0), ((0.0, 6.0), (20.0, 22.0)))
     >>> [(t, rest.why(t)) for t in (0.0, 4.0, 5.0, 6.0, 21.0, 22.0)]
     [(0.0, ''), (4.0, 'duty cycle'), (5.0, ''), (6.0, 'not available'), (21.0, ''), (22.0, 'not available')]
@@ -156,7 +146,7 @@ class Rest:
 
     def why(self, t: float) -> str:
         """Return why it sleeps at an instant; empty while it is awake."""
-        if self.here is not None and not self._is_here(t):
+        if not self._is_here(t):
             return "not available"
         return "duty cycle" if self.duty is not None and self.duty.asleep(t) else ""
 
@@ -166,24 +156,18 @@ class Rest:
 
     def next_change(self, t: float) -> float:
         """Return the next instant at which this may change; infinite if never."""
-        if self.here is None:
-            return math.inf if self.duty is None else self.duty.next_change(t)
-        edges = [edge for pair in self.here for edge in pair]
+        edges = [edge for pair in self.here or () for edge in pair]
         at = bisect_right(edges, t)
         edge = edges[at] if at < len(edges) else math.inf
-        if self.duty is None or not self._is_here(t):
-            return edge
-        return min(edge, self.duty.next_change(t))
+        return edge if self.duty is None or not self._is_here(t) else min(edge, self.duty.next_change(t))
 
     def _is_here(self, t: float) -> bool:
-        return any(begins <= t < ends for begins, ends in self.here or ())
+        return self.here is None or any(begins <= t < ends for begins, ends in self.here)
 
 
 def modelled_cpu_s(n_messages: int, n_tasks: int, n_numbers: int) -> float:
     """Return the seconds of a simulated processor for so many messages, tasks, and numbers in rows.
 
-    Examples
-    --------
     >>> round(modelled_cpu_s(100, 10, 1_000_000), 6)
     0.04
     """

@@ -10,7 +10,6 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import JobView
-from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.spec import LogLine, OnEvent
 from p2pclust.overlay.routes import Ways, mutual
 from p2pclust.peer.core.document import majority
@@ -29,8 +28,6 @@ def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = Non
 
     `lost` peers are gone for good. Without an overlay, which has each peer's neighbours, all are linked.
 
-    Examples
-    --------
     >>> needs(["meter-02"]), needs([])
     (': meter-02 is gone, and this job needs all peers', '')
     >>> needs([], {"a": ["b"], "b": ["a"], "c": []})
@@ -38,7 +35,12 @@ def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = Non
     >>> needs(["b"], {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]})
     ': b is gone, and without it a has no path to the others'
     """
-    cut_off = _cut_off(lost, overlay) if overlay else []
+    cut_off: list[str] = []  # the peers outside the largest part whose peers still reach each other, sorted
+    if overlay:
+        ways = Ways(mutual(overlay), lost)
+        parts = [sorted(ways.distances(name)) for name in sorted(overlay) if name not in lost]
+        most = max(parts, key=len, default=[])
+        cut_off = sorted(name for name in overlay if name not in lost and name not in most)
     has = "has" if len(cut_off) == 1 else "have"
     if not lost:
         return f": {', '.join(cut_off)} {has} no path to the others" if cut_off else ""
@@ -47,14 +49,6 @@ def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = Non
         return f"{gone} this job needs all peers"
     it = "it" if len(lost) == 1 else "them"
     return f"{gone} without {it} {', '.join(cut_off)} {has} no path to the others"
-
-
-def _cut_off(lost: Sequence[str], overlay: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the peers outside the largest part whose peers still reach each other, sorted."""
-    ways = Ways(mutual(overlay), lost)
-    parts = [sorted(ways.distances(name)) for name in sorted(overlay) if name not in lost]
-    most = max(parts, key=len, default=[])
-    return sorted(name for name in overlay if name not in lost and name not in most)
 
 
 @dataclass
@@ -83,7 +77,6 @@ class JobRecord:
         return f"the job stopped at round {self.seen.opened}{needs(lost)}" if lost and self.missing == "all" else ""
 
     def result(self) -> JobResult:
-        """Return the result."""
         seen = self.seen
         digests, notes = dict(sorted(seen.digests.items())), dict(sorted(self.notes.items()))
         ticks = tuple(count for _, count in sorted(seen.ticks.items()))
@@ -105,7 +98,6 @@ class Record:
         self.progress_at = 0.0
 
     def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
-        """Record an event at `peer`."""
         event: dict[str, Any] = {"t": round(t, 6), "peer": peer, "verb": verb, **fields}
         if "peer" in fields:
             event["by"] = peer  # it reports on another one
@@ -119,12 +111,6 @@ class Record:
         if verb in _PROGRESS:
             self.progress_at = t
         self._on_event(event)
-
-    def planned(self, t: float, number: int, fault: Fault) -> None:
-        """Record a drawn instant in advance."""
-        if fault.drawn:
-            victim = fault.who[0] if fault.who else ""
-            self.take(t, victim, "planned", {"number": number, **fault.fields(), "seconds": fault.seconds})
 
     def load(self, t: float, counters: Mapping[str, Mapping[str, Any]]) -> None:
         """Record the traffic so far of the peers that reported it; `counters` is by name.

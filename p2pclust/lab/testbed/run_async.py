@@ -19,8 +19,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     A notebook's cell runs inside the notebook's event loop, which cannot run another one: there, `work` runs in a thread of
     its own, and the caller waits for it. Ctrl-C, or "interrupt", cancels `work` and waits until it has cleaned up.
 
-    Examples
-    --------
     >>> async def answer():
     ...     return 42
     >>> run_async(answer())
@@ -34,10 +32,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    return _in_a_thread(work)
-
-
-def _in_a_thread(work: Coroutine[Any, Any, T]) -> T:
     outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
     began: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
 

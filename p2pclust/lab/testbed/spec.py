@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,8 +53,6 @@ class PeerSpec:
 
 @dataclass(frozen=True)
 class FleetSpec:
-    """The specification of a run."""
-
     peers: tuple[PeerSpec, ...]
     jobs: tuple[JobRequest, ...]
     timing: str = "fast"
@@ -80,13 +77,7 @@ class FleetSpec:
         return max((duty.off_s for duty in duties if duty is not None), default=0.0)
 
     def plans(self, do: Do) -> bool:
-        """Whether a fault of this kind is planned."""
         return any(fault.do == do for fault in self.faults)
-
-    def up_rates(self) -> dict[str, float]:
-        """Return the rates of limited up-links, in bytes per second, by name."""
-        rates = {peer.name: peer.link.up.rate for peer in self.peers if peer.link is not None}
-        return {name: rate for name, rate in rates.items() if math.isfinite(rate)}
 
     def refuse_floods(self) -> None:
         """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for."""
@@ -101,8 +92,6 @@ class FleetSpec:
 
 @dataclass(frozen=True)
 class FleetResult:
-    """The result of a run."""
-
     jobs: tuple[JobResult, ...]
     peers: Mapping[str, Mapping[str, Any]]  # finished, messages_sent, bytes_sent, bytes_received, max_rss_mb, lost
     wall_seconds: float

@@ -74,7 +74,7 @@ def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyP
 
 def test_many_failures_do_not_flood(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = [Finding(seed, f"S{seed}: wrong", "", 1.0, 1, {}) for seed in range(9)]
-    monkeypatch.setattr("p2pclust.lab.commands.simulate.explore", lambda *arguments: iter(reversed(findings)))
+    monkeypatch.setattr("p2pclust.lab.commands.seeds.explore", lambda *arguments: iter(reversed(findings)))
     ended = cli("simulate", "--seeds", "0:9")
     assert "seed 2 failed: S2: wrong" in ended.out
     assert "these failed too: 3, 4, 5, 6, 7, 8\n" in ended.out

@@ -63,8 +63,8 @@ def test_a_planted_bug_is_found_by_the_same_seeds(address: str, cli: Cli) -> Non
 
 
 def test_all_planted_bugs(address: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.lab.commands.simulate.bug_names", lambda: ["vote-not-synced", "rows-written-last"])
-    monkeypatch.setattr("p2pclust.lab.commands.simulate.bug_names", lambda: ["vote-not-synced", "rows-written-last"])
+    few = {name: seeds.BUGS[name] for name in ("vote-not-synced", "rows-written-last")}
+    monkeypatch.setattr(seeds, "BUGS", few)
     ended = cli("simulate", "--seeds", "0:20", "--mutant", "all", "--scheduler", address, "--json")
     found = {one["bug"]: one["broken"][:2] for one in json.loads(ended.out)}
     assert found == {"vote-not-synced": "S6", "rows-written-last": "S6"}

@@ -16,7 +16,7 @@ from p2pclust.lab.testbed.peer.conditions import PlannedFault, PlannedFaults
 
 fault = PlannedFault(0, "pause", 1, "opening", ("a",), {claim!r})
 {words}
-PlannedFaults("a", (fault,), last_words).check("opening", 1, aggregates=False, within=False)
+PlannedFaults("a", (fault,), last_words, print).check("opening", 1, aggregates=False, within=False)
 print("went on", signal.getsignal(signal.SIGCONT) is signal.SIG_DFL, flush=True)
 """
 SAYS = "def last_words(verb, fields): print('last words', flush=True)"

@@ -123,7 +123,7 @@ class Bench:
         self.links = FakeLinks(self.diary)
         allow_list = SimpleNamespace(close=lambda: None, perform=lambda effect: None)
         self.shell = Shell(self.core, self.store, FakeSigner(), self._watch, allow_list)  # type: ignore[arg-type]
-        self.shell.listen(PlannedFaults("me", faults, self._watch).take)
+        self.shell.listen(PlannedFaults("me", faults, self._watch, lambda fault: None).take)
 
     def _watch(self, verb: str, fields: Mapping[str, Any]) -> None:
         self.told.append((verb, dict(fields)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError
-from p2pclust.lab.testbed.peer.conditions import ImposedConditions, PlannedFaults
+from p2pclust.lab.testbed.peer.conditions import ImposedConditions
 
 
 def imposed(rows: Path) -> tuple[list[str], list[BaseException]]:
@@ -21,9 +21,7 @@ def imposed(rows: Path) -> tuple[list[str], list[BaseException]]:
     shell: Any = SimpleNamespace(failed=errors.append)
     first_use: Any = SimpleNamespace(replaced=lambda number: happened.append(f"number {number}"))
     links: Any = SimpleNamespace()
-    conditions = ImposedConditions(
-        links, worker, shell, first_use, PlannedFaults("meter-01", (), lambda *report: None), {}
-    )
+    conditions = ImposedConditions(links, worker, shell, first_use, {})
     conditions.take({"rows": {"file": str(rows), "number": 3}})
     return happened, errors
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from p2pclust.cli.show.output import table
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
-from p2pclust.lab.run.views import GroupView, JobView, PeerView
+from p2pclust.lab.run.views import GroupView, JobView
 from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
@@ -73,7 +73,6 @@ class Watch:
             self._live.stop()
 
     def take(self, event: RunEvent) -> None:
-        """Follow one event."""
         with self._lock:
             line = self.run.take(event)
             self._last_event_at = time.monotonic()
@@ -125,48 +124,43 @@ class Watch:
         return _line("   ".join(words))
 
     def _moves(self, job: JobView | None) -> Text:
-        line = _line("centers move  ")
         shifts = [] if job is None else list(job.shift_of.values())
         if not shifts:
-            return line.append("-", style="dim")
-        line.append(sparkline(shifts[-40:], _BARS if self._unicode else _PLAIN_BARS), style="cyan")
-        line.append(f"  {shifts[-1]:.3g}")
-        number = self.run.job_number - 1
-        if number < len(self._tol) and self._tol[number] > 0:
-            line.append(f" (ends below {self._tol[number]:g})", style="dim")
-        return line
+            return _line("centers move  ", ("-", "dim"))
+        bars = sparkline(shifts[-40:], _BARS if self._unicode else _PLAIN_BARS)
+        tol = dict(enumerate(self._tol, start=1)).get(self.run.job_number, 0.0)
+        ends = f" (ends below {tol:g})" if tol > 0 else ""
+        return _line("centers move  ", (bars, "cyan"), f"  {shifts[-1]:.3g}", (ends, "dim"))
 
     def _graph(self, job: JobView) -> Text:
         graph = job.graph
-        line = _line("communities   ")
-        line.append(f"{graph.get('groups', 0)}", style="bold cyan")
-        line.append(f"   {counted(graph.get('isolated', 0), 'clusters')} isolated")
-        line.append(f"   {counted(graph.get('links', 0), 'links')}")
-        if "clusters" in graph:
-            line.append(f" among {graph['clusters']} clusters")
-        if "changed" in graph:
-            line.append(f"   {graph['changed']} of {graph['rows']} rows changed")
-        return line
+        words = (
+            f"   {counted(graph.get('isolated', 0), 'clusters')} isolated   {counted(graph.get('links', 0), 'links')}"
+        )
+        words += f" among {graph['clusters']} clusters" if "clusters" in graph else ""
+        words += f"   {graph['changed']} of {graph['rows']} rows changed" if "changed" in graph else ""
+        return _line("communities   ", (f"{graph.get('groups', 0)}", "bold cyan"), words)
 
     def _load(self) -> Text:
-        line = _line("sent so far   ")
         load = self.run.load
         if load is None:
-            return line.append("-", style="dim")
-        line.append(size(load.bytes_sent), style="cyan").append(f" in {load.messages_sent:,} messages")
-        return line.append(f"   most by {load.busiest}: {size(load.busiest_bytes)}", style="dim")
+            return _line("sent so far   ", ("-", "dim"))
+        most = f"   most by {load.busiest}: {size(load.busiest_bytes)}"
+        return _line(
+            "sent so far   ", (size(load.bytes_sent), "cyan"), f" in {load.messages_sent:,} messages", (most, "dim")
+        )
 
     def _group(self, group: GroupView) -> Text:
         wide = min(_BAR, group.total)
         finished, alive = (round(wide * part / group.total) for part in (group.finished, group.alive))
         alive = min(alive, wide - finished)
         full, empty = ("█", "░") if self._unicode else ("#", ".")
-        line = _line(f"{(group.name or 'peers')[:18]:18} ")
-        line.append(full * finished, style="bold green").append(full * alive, style="green")
-        line.append(empty * (wide - finished - alive), style="red" if group.away else "dim")
         counts = [f"{group.alive} alive", f"{group.away} away", f"{group.finished} finished"]
         shown = [text for text in counts if not text.startswith("0 ")]
-        return line.append(f"  {group.total}: {', '.join(shown)}")
+        return _line(
+            f"{(group.name or 'peers')[:18]:18} ", (full * finished, "bold green"), (full * alive, "green"),
+            (empty * (wide - finished - alive), "red" if group.away else "dim"), f"  {group.total}: {', '.join(shown)}",
+        )  # fmt: skip
 
     def _peers(self, room: int) -> Table:
         shown = table(("peer", "status", "role", "round"), right=("round",))
@@ -177,8 +171,12 @@ class Watch:
             kept = peers[: room - 1]
         for peer in kept:
             again = f", life {peer.lives}" if peer.lives > 1 else ""
-            status = Text(peer.status + again, style=_STYLES[peer.status])
-            shown.add_row(peer.name, status, _role(peer), "" if peer.round is None else str(peer.round))
+            status, role = Text(peer.status + again, style=_STYLES[peer.status]), Text("")
+            if peer.term is not None:
+                gone = peer.status in ("down", "lost", "left")
+                verb, style = ("aggregated", "dim") if gone else ("aggregates", "bold")
+                role = Text(f"{verb} term {peer.term}", style=style)
+            shown.add_row(peer.name, status, role, "" if peer.round is None else str(peer.round))
         if len(kept) < len(peers):
             shown.add_row(f"and {len(peers) - len(kept)} more", "", "", "")
         return shown
@@ -189,18 +187,9 @@ def _line(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
-def _role(peer: PeerView) -> Text:
-    if peer.term is None:
-        return Text("")
-    gone = peer.status in ("down", "lost", "left")
-    return Text(f"{'aggregated' if gone else 'aggregates'} term {peer.term}", style="dim" if gone else "bold")
-
-
 def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
     """Draw positive numbers as a row of bars on a logarithmic scale.
 
-    Examples
-    --------
     >>> sparkline([1.0, 0.1, 0.01])
     '█▅▁'
     """

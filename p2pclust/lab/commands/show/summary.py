@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -29,8 +28,11 @@ def summarise(console: Console, result: Result) -> None:
             lines.add_row("", "")
         for line in job_lines(job, number, len(result["jobs"]), result["peers"]):
             lines.add_row(line.name, Text(line.words, style=line.mood))
-    if result["left_out"]:
-        lines.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
+    if left := result["left_out"]:
+        parts = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in left]
+        more = f" and of {len(parts) - _FILES_SHOWN} more files" if len(parts) > _FILES_SHOWN else ""
+        n_rows = counted(sum(one["rows"] for one in left), "rows")
+        lines.add_row("left out", f"{n_rows}: {', '.join(parts[:_FILES_SHOWN])}{more}: a value is missing there")
     if result["reading"]:
         lines.add_row("read", " · ".join(result["reading"][:_FILES_SHOWN]))
     wall, virtual = f"{result['wall_seconds']:.1f}", result["virtual_seconds"]
@@ -43,10 +45,26 @@ def summarise(console: Console, result: Result) -> None:
         console.print()
     console.print(lines)
     console.print()
-    _peers(console, result["peers"])
+    numbers = ("rows", "messages", "sent", "received", "memory")
+    peers = table(("peer", "rows", "finished", *numbers[1:]), right=numbers)
+    for name, peer in list(result["peers"].items())[:_PEERS_SHOWN]:
+        sent, memory = peer.get("messages_sent"), peer.get("max_rss_mb")
+        status = Text("lost", style="red") if peer["lost"] else Text("yes" if peer["finished"] else "no")
+        peers.add_row(
+            name, f"{peer['n_rows']}", status, "-" if sent is None else str(sent), size(peer.get("bytes_sent")),
+            size(peer.get("bytes_received")), "-" if memory is None else f"{memory:.0f} MB",
+        )  # fmt: skip
+    if len(result["peers"]) > _PEERS_SHOWN:
+        peers.add_row(f"and {len(result['peers']) - _PEERS_SHOWN} more", *[""] * 6)
+    console.print(peers)
     if result["expectations"]:
         console.print()
-        _expectations(console, result["expectations"])
+        shown = table(("expected", "found", "held"), right=("found",))
+        for item in result["expectations"]:
+            held = Text("yes", style="green") if item["held"] else Text("NO", style="bold red")
+            why = f"\n({item['why']})" if item.get("why") else ""
+            shown.add_row(item["what"] + why, "unknown" if item["value"] is None else in_words(item["value"]), held)
+        console.print(shown)
     for fault in result["unfired_faults"]:
         console.print(f"warning: this fault never happened: {fault}", style="yellow", soft_wrap=True)
     if any(job["replay_identical"] is False for job in result["jobs"]):
@@ -55,34 +73,3 @@ def summarise(console: Console, result: Result) -> None:
     console.print()
     console.print(f"report: {Path(result['output']) / 'report.html'}", soft_wrap=True)
     console.print(f"output: {result['output']}", soft_wrap=True)
-
-
-def _left_out(files: Sequence[Result]) -> str:
-    parts = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
-    more = f" and of {len(parts) - _FILES_SHOWN} more files" if len(parts) > _FILES_SHOWN else ""
-    n_rows = sum(one["rows"] for one in files)
-    return f"{counted(n_rows, 'rows')}: {', '.join(parts[:_FILES_SHOWN])}{more}"
-
-
-def _peers(console: Console, peers: Result) -> None:
-    numbers = ("rows", "messages", "sent", "received", "memory")
-    shown = table(("peer", "rows", "finished", *numbers[1:]), right=numbers)
-    for name, peer in list(peers.items())[:_PEERS_SHOWN]:
-        sent, memory = peer.get("messages_sent"), peer.get("max_rss_mb")
-        status = Text("lost", style="red") if peer["lost"] else Text("yes" if peer["finished"] else "no")
-        shown.add_row(
-            name, f"{peer['n_rows']}", status, "-" if sent is None else str(sent), size(peer.get("bytes_sent")),
-            size(peer.get("bytes_received")), "-" if memory is None else f"{memory:.0f} MB",
-        )  # fmt: skip
-    if len(peers) > _PEERS_SHOWN:
-        shown.add_row(f"and {len(peers) - _PEERS_SHOWN} more", *[""] * 6)
-    console.print(shown)
-
-
-def _expectations(console: Console, expectations: Sequence[Result]) -> None:
-    shown = table(("expected", "found", "held"), right=("found",))
-    for item in expectations:
-        held = Text("yes", style="green") if item["held"] else Text("NO", style="bold red")
-        why = f"\n({item['why']})" if item.get("why") else ""
-        shown.add_row(item["what"] + why, "unknown" if item["value"] is None else in_words(item["value"]), held)
-    console.print(shown)

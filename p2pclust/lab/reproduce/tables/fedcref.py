@@ -118,14 +118,10 @@ def over_worlds(
     """
     names = called or {}
 
-    def wanted(name: str) -> bool:
+    def wanted(name: str, in_what: Sequence[str] = what, in_labels: Sequence[str] = labels) -> bool:
         method, label, *world = name.split(", ", 2)
-        known = not world or world[0].removesuffix(", S 400") in what
-        return method in methods and label in (digits()[0], *labels) and known
-
-    def in_a_quick_run(name: str) -> bool:
-        _, label, *world = name.split(", ", 2)
-        return not world or (label == digits()[0] and world[0].removesuffix(", S 400") in (quick or what[:1]))
+        known = not world or world[0].removesuffix(", S 400") in in_what
+        return method in methods and label in (digits()[0], *in_labels) and known
 
     def row(name: str) -> str:
         method, label, *world = name.split(", ", 2)
@@ -140,7 +136,8 @@ def over_worlds(
         _draw_bars(figure, shown, rows, {panel: measures[panel] for panel in panels}, published(id).numbers)
 
     return Table(
-        id, shows, time, FEDCREF, measures, claims, draw or draw_bars, wanted, in_a_quick_run, summary,
+        id, shows, time, FEDCREF, measures, claims, draw or draw_bars, wanted,
+        lambda name: wanted(name, quick or what[:1], ()), summary,
         repeats=5, quick_repeats=1, interval=True,
     )  # fmt: skip
 

@@ -128,13 +128,10 @@ def _over_peers(
         for place, measure in enumerate(panels, start=1):
             axes = figure.add_subplot(1, len(panels), place)
             for method in methods:
-                rows = dict(zip(PEERS, _by_peers(method), strict=True))
-                known = {number: row for number, row in rows.items() if found.has(row, measure)}
-                if known:
-                    means, spreads = (
-                        [getattr(found, what)(row, measure) for row in known.values()] for what in ("mean", "ci")
-                    )
-                    axes.errorbar(list(known), means, spreads, marker="o", capsize=3, label=method)
+                rows = dict(zip(map(float, PEERS), _by_peers(method), strict=True))
+                numbers, means, spreads = found.points(rows, measure, "ci")
+                if numbers:
+                    axes.errorbar(numbers, means, spreads, marker="o", capsize=3, label=method)
             axes.set(xlabel="peers", ylabel=measures[measure], xticks=list(PEERS))
             axes.legend()
 
@@ -160,8 +157,7 @@ def _claims_of_figure_7(found: Findings) -> Iterable[Claim]:
 def _draw_figure_7(figure: Figure, found: Findings) -> None:
     axes = figure.add_subplot()
     rows = [row for row in found.rows if " K " in row and not row.endswith("best K")]
-    numbers = [int(row.rpartition(" ")[2]) for row in rows]
-    means, spreads = [found.mean(row, "acc") for row in rows], [found.ci(row, "acc") for row in rows]
+    numbers, means, spreads = found.points({int(row.rpartition(" ")[2]): row for row in rows}, "acc", "ci")
     axes.errorbar(numbers, means, spreads, marker="o", capsize=3)
     axes.set(xlabel="K", ylabel="ACC", title="centralised DEC")
 

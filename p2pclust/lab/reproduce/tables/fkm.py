@@ -40,8 +40,6 @@ _WRITERS, _WRITER_K = 10, 60
 
 
 class _Cell(NamedTuple):
-    """A set-up of the grid."""
-
     points: int
     beta: float
     noise: float
@@ -179,7 +177,6 @@ def _claims_of_figure_5(found: Findings) -> Iterable[Claim]:
 
 
 def _draw_rows(figure: Figure, found: Findings, *, measures: Mapping[str, str]) -> None:
-    """Draw a panel for each measure, with a box for each row."""
     for number, (measure, label) in enumerate(measures.items(), start=1):
         axes = figure.add_subplot(1, len(measures), number)
         _boxes(axes, found, found.rows, measure)
@@ -209,9 +206,8 @@ def _draw_figure_6(figure: Figure, found: Findings) -> None:
 def _by_noise(axes: Axes, found: Findings, beta: float, points: int) -> None:
     for method in _METHODS:
         rows = {noise: f"{method}, {_Cell(points, beta, noise).name}" for noise in _NOISES}
-        known = {noise: row for noise, row in rows.items() if found.has(row, "ari")}
-        means, spreads = ([getattr(found, what)(row, "ari") for row in known.values()] for what in ("mean", "sd"))
-        axes.errorbar(list(known), means, np.nan_to_num(spreads), marker="o", capsize=3, label=method)
+        noises, means, spreads = found.points(rows, "ari")
+        axes.errorbar(noises, means, np.nan_to_num(spreads), marker="o", capsize=3, label=method)
     axes.set(xlabel="noise", ylabel="ARI")
     axes.legend(fontsize="small")
 
@@ -219,7 +215,6 @@ def _by_noise(axes: Axes, found: Findings, beta: float, points: int) -> None:
 def _boxes(
     axes: Axes, found: Findings, rows: Sequence[str], measure: str, place: int = 0, places: int = 1, label: str = ""
 ) -> None:
-    """Draw one box for each row, the `place`-th at each tick."""
     width = 0.8 / places
     known = [(number, row) for number, row in enumerate(rows) if found.has(row, measure)]
     if not known:

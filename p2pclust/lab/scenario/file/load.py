@@ -27,7 +27,7 @@ from p2pclust.peer.operate.device import memory_bytes
 from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
-from p2pclust.tools.workers import n_cores
+from p2pclust.tools.platforms import n_cores
 
 #: What two cores held, and what a small job takes: see "Sizing" in docs/operations.md.
 _PEERS_PER_CORE: Final = 60

@@ -134,7 +134,7 @@ def _of_clusters(rows: JobRows) -> list[str]:
 
 
 def _of_classes(rows: JobRows) -> list[str]:
-    return [palette.class_colour(number) for number in range(len(rows.classes))]
+    return [palette.CLASSES[number % len(palette.CLASSES)] for number in range(len(rows.classes))]
 
 
 def _whole_centers(story: JobStory, rows: JobRows) -> NDArray[np.float64] | None:

@@ -21,7 +21,7 @@ from p2pclust.lab.links.breaking import BreakableLinks
 from p2pclust.lab.links.delayed import shape_own
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.testbed.peer.conditions import ImposedConditions, PlannedFault, PlannedFaults
-from p2pclust.lab.testbed.peer.control import Control, JsonLines
+from p2pclust.lab.testbed.peer.control import JsonLines, serve
 from p2pclust.lab.testbed.peer.lies import FirstUse
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.main import Surroundings, die_with_parent, run_peer
@@ -54,7 +54,6 @@ class Driven(Surroundings):
         self._breakable: BreakableLinks
 
     def watch(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Write a report as a JSON line."""
         if verb != "phase" or fields["phase"] != "adopting":  # the aggregator's reports are enough
             self._lines.write({"t": self._loop.time(), "verb": verb, **fields})
 
@@ -65,35 +64,32 @@ class Driven(Surroundings):
     def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
         """Start the peer, with the conditions of its configuration, and read requests from standard input."""
         shape_link(self.config, links)
-        faults = tuple(PlannedFault.from_dict(fault) for fault in self.config["faults"])
-        planned, rows = PlannedFaults(self._name, faults, self.watch), FirstUse()
+        rows = FirstUse()
 
         def before(effect: Effect) -> None:
             if (first_use := rows.see(effect)) is not None:
                 self.watch(first_use.verb, first_use.fields)
 
         shell.before = before
-        shell.listen(planned.take)
         links_ = self._breakable.wrap(links)
-        conditions = ImposedConditions(links_, worker, shell, rows, planned, self.config.get("suffers", {}))
+        conditions = ImposedConditions(links_, worker, shell, rows, self.config.get("suffers", {}))
+        faults = tuple(PlannedFault.from_dict(fault) for fault in self.config["faults"])
+        shell.listen(PlannedFaults(self._name, faults, self.watch, conditions.strike).take)
         shell.start(links_, worker)
-        Control(shell, self._lines, conditions).serve(0)
+        serve(0, shell, self._lines, conditions)
 
     def failed(self, reason: str) -> None:
-        """Report why the peer has ended, on standard error too."""
         super().failed(reason)
         sys.stderr.write(f"error: {self._name}: {reason}\n")
 
 
 def shape_link(config: Mapping[str, Any], links: ZmqLinks) -> None:
-    """Shape this device's link, if the configuration asks for it."""
     if (link := config.get("link")) is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(link["seed"])))
         shape_own(links, Shape.from_dict(link["shape"]), rng, link["rates"])
 
 
 def run_attached(config: Mapping[str, Any]) -> int:
-    """Run a peer of a testbed; see `run_peer`."""
     return run_peer(config, Driven if config.get("stdio") else OnShapedLink)
 
 

@@ -22,7 +22,6 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from p2pclust.errors import DataError
@@ -54,22 +53,16 @@ class PlannedFault:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> PlannedFault:
-        """Read what `dataclasses.asdict` made."""
         return cls(**{**fields, "who": tuple(fields["who"])})
 
 
+@dataclass(frozen=True)
 class PlannedFaults:
-    """The faults by round that one peer may have to carry out."""
-
-    def __init__(
-        self, me: str, faults: tuple[PlannedFault, ...], watch: Callable[[str, Mapping[str, Any]], None]
-    ) -> None:
-        self._me = me
-        self._faults = faults
-        self._watch = watch
-        self._aggregates: set[str] = set()  # the jobs that this peer aggregates
-        #: Carries out a fault that neither ends nor stops the peer.
-        self.strike: Callable[[PlannedFault], None] = lambda fault: None
+    me: str
+    faults: tuple[PlannedFault, ...]
+    watch: Callable[[str, Mapping[str, Any]], None]
+    strike: Callable[[PlannedFault], None]  # carries out a fault that neither ends nor stops the peer
+    _aggregates: set[str] = field(default_factory=set, init=False)  # the jobs that this peer aggregates
 
     def take(self, verb: str, fields: Mapping[str, Any]) -> None:
         """Follow one report of the peer, and carry out what is planned for it."""
@@ -86,15 +79,17 @@ class PlannedFaults:
 
         A fault at round r strikes at the first opportunity from r on: this peer may not have taken part in round r.
         """
-        for fault in self._faults:
+        for fault in self.faults:
             if fault.phase != phase or fault.within != within or (round_ < fault.round and phase != "closing"):
                 continue
-            if not (self._me in fault.who if fault.who else aggregates):
+            if not (self.me in fault.who if fault.who else aggregates):
                 continue
-            if not _claim(Path(fault.claim)):
-                continue
+            try:
+                os.close(os.open(fault.claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            except FileExistsError:
+                continue  # another peer is the victim
             when = {"phase": fault.phase, "planned": fault.round, "round": round_}
-            report = partial(self._watch, "fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
+            report = partial(self.watch, "fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
             if fault.do in _STOPS:
                 _stop(report)
                 continue
@@ -121,26 +116,13 @@ def _stop(report: Callable[[], None]) -> None:
         signal.signal(signal.SIGCONT, before)
 
 
-def _claim(path: Path) -> bool:
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        return False
-    return True
-
-
 class ImposedConditions:
     """The conditions of one peer: those of its configuration at first, later those of requests and planned faults."""
 
     def __init__(
-        self, links: BreakableLinks, worker: Worker, shell: Shell, rows: FirstUse, planned: PlannedFaults,
-        conditions: Mapping[str, Any],
-    ) -> None:  # fmt: skip
-        self._links = links
-        self._worker = worker
-        self._shell = shell
-        self._rows = rows
-        planned.strike = self.strike
+        self, links: BreakableLinks, worker: Worker, shell: Shell, rows: FirstUse, conditions: Mapping[str, Any]
+    ) -> None:
+        self._links, self._worker, self._shell, self._rows = links, worker, shell, rows
         self.take(conditions)
 
     def take(self, conditions: Mapping[str, Any]) -> None:

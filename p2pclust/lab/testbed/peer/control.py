@@ -71,64 +71,59 @@ class JsonLines:
             self._loop.remove_writer(self._fd)
 
 
-class Control:
-    """Carries out the requests that come on a descriptor."""
+def serve(fd: int, shell: Shell, lines: JsonLines, conditions: ImposedConditions) -> None:
+    """Carry out the requests that come on a descriptor, until it ends; report the rounds of this peer's jobs, too."""
+    loop, partial = asyncio.get_running_loop(), b""
 
-    def __init__(self, shell: Shell, lines: JsonLines, conditions: ImposedConditions) -> None:
-        self._shell = shell
-        self._lines = lines
-        self._conditions = conditions
-        self._partial = b""
-        self._views = RoundViews(shell, lines.write)
-
-    def serve(self, fd: int) -> None:
-        """Read requests from the descriptor until it ends."""
-        os.set_blocking(fd, False)
-        asyncio.get_running_loop().add_reader(fd, self._read, fd)
-
-    def _read(self, fd: int) -> None:
+    def read() -> None:
+        nonlocal partial
         try:
             data = os.read(fd, 1 << 16)
         except BlockingIOError:
             return
         if not data:
-            asyncio.get_running_loop().remove_reader(fd)
-            self._shell.leave()
+            loop.remove_reader(fd)
+            shell.leave()
             return
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            self._carry_out(json.loads(line))
+        *requests, partial = (partial + data).split(b"\n")
+        for request in requests:
+            _carry_out(json.loads(request), shell, lines, conditions)
 
-    def _carry_out(self, request: Mapping[str, Any]) -> None:
-        shell = self._shell
-        match request["do"]:
-            case "submit":
-                treatment = Treatment(**request["treatment"])
-                shell.step(Submit(base64.b64decode(request["job"]), tuple(request["roster"]), treatment))
-            case "read":
-                with Path(request["file"]).open("wb") as file:
-                    file.writelines(self._find(request["what"], request["key"]))
-                self._lines.write({"verb": "read", "file": request["file"]})
-            case "counters":
-                own = {"max_rss_mb": max_rss_mb(), "cpu_s": time.process_time()}
-                self._lines.write({"verb": "counters", **asdict(shell.links.counters), **own})
-            case "link":
-                shell.step(Linked(request["peer"], bool(request["up"])))
-            case "suffer":
-                self._conditions.take(request)
-                self._lines.write({"verb": "suffers", "number": request["number"]})
-            case "leave":
-                shell.leave()
+    RoundViews(shell, lines.write)
+    os.set_blocking(fd, False)
+    loop.add_reader(fd, read)
 
-    def _find(self, what: str, key: str) -> Iterable[bytes]:
-        core, stored = self._shell.core, self._shell.store.blobs
-        if what == "blob":
-            return stored.read(bytes.fromhex(key)) if core.blobs.has(bytes.fromhex(key)) else ()
-        job = core.jobs.jobs.get(key)
-        if job is None:
-            return ()
-        if what == "note":
-            return (job.workspace.note,)
-        if (ref := job.ledger.register.ref) is None:
-            return ()
-        return stored.read(ref.digest) if ref.payload is None else (ref.payload,)
+
+def _carry_out(request: Mapping[str, Any], shell: Shell, lines: JsonLines, conditions: ImposedConditions) -> None:
+    match request["do"]:
+        case "submit":
+            treatment = Treatment(**request["treatment"])
+            shell.step(Submit(base64.b64decode(request["job"]), tuple(request["roster"]), treatment))
+        case "read":
+            with Path(request["file"]).open("wb") as file:
+                file.writelines(_find(shell, request["what"], request["key"]))
+            lines.write({"verb": "read", "file": request["file"]})
+        case "counters":
+            own = {"max_rss_mb": max_rss_mb(), "cpu_s": time.process_time()}
+            lines.write({"verb": "counters", **asdict(shell.links.counters), **own})
+        case "link":
+            shell.step(Linked(request["peer"], bool(request["up"])))
+        case "suffer":
+            conditions.take(request)
+            lines.write({"verb": "suffers", "number": request["number"]})
+        case "leave":
+            shell.leave()
+
+
+def _find(shell: Shell, what: str, key: str) -> Iterable[bytes]:
+    core, stored = shell.core, shell.store.blobs
+    if what == "blob":
+        return stored.read(bytes.fromhex(key)) if core.blobs.has(bytes.fromhex(key)) else ()
+    job = core.jobs.jobs.get(key)
+    if job is None:
+        return ()
+    if what == "note":
+        return (job.workspace.note,)
+    if (ref := job.ledger.register.ref) is None:
+        return ()
+    return stored.read(ref.digest) if ref.payload is None else (ref.payload,)

@@ -33,8 +33,6 @@ _TIMES: Final = {"corner": (1.0, 1.0), "inflate": (100.0, 100.0), "waver": (1.0,
 def lie_called(how: str) -> Lie:
     """Return the lie of this name, see `LIES`.
 
-    Examples
-    --------
     >>> state = Arrays(origin=np.zeros(1), scale=np.ones(1), shifts=np.zeros(0), lo=np.array([-2.0]))
     >>> honest = Arrays(counts=np.array([3.0, 1.0]), sums=np.array([[7.0], [9.0]]))
     >>> lied = lie_called("corner")(Local([[2.0], [2.0], [3.0], [9.0]]), state, honest)
@@ -57,8 +55,6 @@ def _all_in_a_corner(times: tuple[float, float], local: Local, state: State, hon
 
 
 class FirstUse:
-    """Watches a peer's effects, in order."""
-
     def __init__(self) -> None:
         self._adopted: dict[str, int] = {}  # the round of each job
         self._told: dict[str, int] | None = (

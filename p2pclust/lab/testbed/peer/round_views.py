@@ -27,13 +27,14 @@ class RoundViews:
         shell.listen(self.take)
 
     def take(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Follow one report."""
         if "within" in fields:
             return
         if verb in _MOVES:
             self._named = []
             self._moved = (fields["job"], self._loop.time())
-            self._later(_AFTER_S)
+            if not self._looks:
+                self._looks = True
+                self._loop.call_later(_AFTER_S, self._look)
         if verb == "combined":
             self._combined = fields["job"]
         ended = verb in ("combined", "finished") and fields["job"] == self._combined
@@ -41,28 +42,18 @@ class RoundViews:
         if ended and (centers := centers_of(self._shell.core, fields["job"])) is not None:
             self._write({"t": self._loop.time(), "verb": "centers", "job": fields["job"], **centers})
 
-    def _later(self, after_s: float) -> None:
-        if not self._looks:
-            self._looks = True
-            self._loop.call_later(after_s, self._look)
-
     def _look(self) -> None:
-        self._looks = False
+        """Report whose answer is missing, if this peer aggregates and that has changed; look again as long as it does."""
         job_id, moved_at = self._moved
         left_s = moved_at + _AFTER_S - self._loop.time()
-        if left_s > 0:
-            self._later(left_s)
-        else:
-            self._waits(job_id)
-
-    def _waits(self, job_id: str) -> None:
-        """Report whose answer is missing, if this peer aggregates and that has changed; look again as long as it does."""
-        job = self._shell.core.jobs.jobs.get(job_id)
-        _, aggregator, waits_for = ("", "", []) if job is None else job.standing()
-        if aggregator != self._shell.core.identity.name:
-            return
-        named = waits_for[:_MOST_NAMED]
-        if named != self._named:
-            self._named = named
-            self._write({"t": self._loop.time(), "verb": "waits", "job": job_id, "peers": named})
-        self._later(_AFTER_S)
+        if left_s <= 0:
+            job = self._shell.core.jobs.jobs.get(job_id)
+            _, aggregator, waits_for = ("", "", []) if job is None else job.standing()
+            self._looks = aggregator == self._shell.core.identity.name
+            if not self._looks:
+                return
+            named = waits_for[:_MOST_NAMED]
+            if named != self._named:
+                self._named = named
+                self._write({"t": self._loop.time(), "verb": "waits", "job": job_id, "peers": named})
+        self._loop.call_later(left_s if left_s > 0 else _AFTER_S, self._look)

@@ -44,7 +44,16 @@ class ReservedPorts:
         for offset in range(span):
             if len(self._held) == count:
                 break
-            self._hold(_FIRST_PORT + (start + offset) % span)
+            holder = socket.socket()
+            try:
+                holder.bind(("127.0.0.1", _FIRST_PORT + (start + offset) % span))
+            except OSError:
+                holder.close()
+                continue
+            # Set only after binding: binding had to fail where another socket holds the port; from now on the peer, whose
+            # socket has the same option, must be able to bind.
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._held.append(holder)
         self.numbers: tuple[int, ...] = tuple(holder.getsockname()[1] for holder in self._held)
         if len(self.numbers) < count:
             self.release()
@@ -52,18 +61,6 @@ class ReservedPorts:
             raise FleetError(f"{found} between {_FIRST_PORT} and {_LAST_PORT} are free")
         if sys.platform != "linux":
             self.release()
-
-    def _hold(self, port: int) -> None:
-        holder = socket.socket()
-        try:
-            holder.bind(("127.0.0.1", port))
-        except OSError:
-            holder.close()
-            return
-        # Set only after binding: binding had to fail where another socket holds the port; from now on the peer, whose
-        # socket has the same option, must be able to bind.
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.append(holder)
 
     def release(self) -> None:
         """Release the ports; a second call does nothing."""
@@ -103,11 +100,9 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start the process."""
         self.lives += 1
         self.process = await self._server.fork(self._config, self.directory / "peer.log")
         self._reader = asyncio.get_running_loop().create_task(self._read(self.process))
@@ -213,5 +208,7 @@ def settle_in(
     if peer.link is not None:
         # With its own seed a link loses the same messages in every run of a scenario, if the messages are the same.
         seed = [spec.seed, 4, [other.name for other in spec.peers].index(peer.name)]
-        config["link"] = {"shape": peer.link.to_dict(), "seed": seed, "rates": spec.up_rates()}
+        rates = {other.name: other.link.up.rate for other in spec.peers if other.link is not None}
+        limited = {name: rate for name, rate in rates.items() if math.isfinite(rate)}
+        config["link"] = {"shape": peer.link.to_dict(), "seed": seed, "rates": limited}
     return config | files

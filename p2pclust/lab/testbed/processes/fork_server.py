@@ -13,6 +13,7 @@ the process ends; on Linux it is killed with its parent, and its peers with it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -35,8 +36,6 @@ _STREAMS = 3  # input, output, log
 
 
 class _Server:
-    """Takes requests, forks peers, and reports their ends."""
-
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
         self._partial = b""
@@ -54,7 +53,9 @@ class _Server:
             for key, _ in self._selector.select():
                 if key.fileobj is self._woken:
                     self._woken.recv(4096)
-                    _reap()
+                    with contextlib.suppress(ChildProcessError):  # no child is left
+                        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                            _write({"pid": ended[0], "code": os.waitstatus_to_exitcode(ended[1])})
                 elif not self._take():
                     return
 
@@ -64,17 +65,13 @@ class _Server:
         *paths, self._partial = (self._partial + data).split(b"\n")
         for path in paths:
             streams, self._descriptors = self._descriptors[:_STREAMS], self._descriptors[_STREAMS:]
-            self._fork(Path(os.fsdecode(path)), streams)
+            server, pid = os.getpid(), os.fork()
+            if pid == 0:
+                self._become(Path(os.fsdecode(path)), streams, server)
+            for descriptor in streams:
+                os.close(descriptor)
+            _write({"pid": pid})
         return bool(data)
-
-    def _fork(self, config: Path, streams: list[int]) -> None:
-        server = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._become(config, streams, server)
-        for descriptor in streams:
-            os.close(descriptor)
-        _write({"pid": pid})
 
     def _become(self, config: Path, streams: list[int], server: int) -> NoReturn:
         code = 1
@@ -98,17 +95,6 @@ class _Server:
         finally:
             sys.stderr.flush()
             os._exit(code)
-
-
-def _reap() -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:  # no child is left
-            return
-        if pid == 0:
-            return
-        _write({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
 def _write(fields: dict[str, Any]) -> None:

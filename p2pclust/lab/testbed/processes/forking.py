@@ -39,13 +39,11 @@ class Forked:
         return self.exit_code.result() if self.exit_code.done() else None
 
     async def wait(self) -> int:
-        """Wait until it ends, and return its exit code."""
         code = await asyncio.shield(self.exit_code)
         self.stdin.close()
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal, if it runs."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)

@@ -19,15 +19,11 @@ from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
 from p2pclust.lab.simulation.world.traffic import LinkTraffic
 from p2pclust.lab.simulation.world.world import World
-from p2pclust.lab.testbed.actions import Actions
-from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.driver import Driver, FleetPort, What
-from p2pclust.lab.testbed.fault_engine import FaultEngine
 from p2pclust.lab.testbed.faults import PAIR, Cuts
 from p2pclust.lab.testbed.peer.centers import centers_of
 from p2pclust.lab.testbed.peer.lies import FirstUse, lie_called
 from p2pclust.lab.testbed.power import Use, modelled_cpu_s
-from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.peer.core.events import Submit
@@ -55,65 +51,15 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     raise AssertionError("a simulated fleet waited for an event loop")
 
 
-class _Reporter(Observer):
-    """Turns reports into events, and lets sleeping devices sleep on in their next life."""
+class _SimulatedFleet(FleetPort, Observer):
+    """A fleet that observes its own world: it turns reports into events, and counts what devices compute."""
 
-    watches = (Report,)
-
-    def __init__(self, record: Record, devices: Devices) -> None:
-        self._record = record
-        self._devices = devices
-        self._shown = ("", -1)  # the job and round of the centers that were reported last
-
-    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        if isinstance(effect, Report):
-            self._record.take(world.now, peer.name, effect.verb, effect.fields)
-            if effect.verb == "combined" and "within" not in effect.fields:
-                self._record.load(world.now, {name: other.counters for name, other in world.peers.items()})
-            if effect.verb in ("combined", "finished") and "within" not in effect.fields:
-                self._show_centers(world.now, peer, effect.fields["job"])
-
-    def _show_centers(self, t: float, peer: Peer, job_id: str) -> None:
-        job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
-        if job is None or self._shown == (job_id, job.ledger.register.round):
-            return
-        self._shown = (job_id, job.ledger.register.round)
-        if (centers := centers_of(peer.core, job_id)) is not None:
-            self._record.take(t, peer.name, "centers", {"job": job_id, **centers})
-
-    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
-        self._record.take(world.now, peer.name, "exited", {"code": -9})
-
-    def started(self, world: World, peer: Peer) -> None:
-        self._record.take(world.now, peer.name, "started", {"life": peer.life})
-        if self._devices.asleep(peer.name):
-            world.sleep(peer.name)
-
-
-class _Tasks(Observer):
-    """Counts what devices compute."""
-
-    watches = (Compute,)
-
-    def __init__(self) -> None:
-        self.tasks: Counter[str] = Counter()
-        self.numbers: Counter[str] = Counter()
-
-    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        if isinstance(effect, Compute):
-            self.tasks[peer.name] += 1
-            # Only a contribution goes through the rows; the rest is about sums.
-            if effect.task.kind == "contribute":
-                self.numbers[peer.name] += peer.local.X.size
-
-
-class _SimulatedFleet(FleetPort, Actions):
+    watches = (Report, Compute)
     unit = "virtual seconds"
 
     def __init__(self, spec: FleetSpec, on_event: OnEvent) -> None:
-        self.spec = spec
+        super().__init__(spec, on_event)
         self.answer_s = spec.give_up_s  # a peer may first ask the others who they are
-        self.record = Record(on_event)
         network = Network(
             Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]),
             {peer.name: (_LAN_S, 0.0) for peer in spec.peers if peer.link is None},
@@ -125,25 +71,22 @@ class _SimulatedFleet(FleetPort, Actions):
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
             keyed=any(request.treatment.keyed for request in spec.jobs),
         )  # fmt: skip
-        self.names = tuple(self._world.peers)
         for number, peer in enumerate(spec.peers):
             self._world.workers.cpu_share[peer.name] = peer.cpu_share
             if peer.link is not None:
                 rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([spec.seed, 4, number])))
                 self._world.lines.shape(peer.name, peer.link, rng)
         self._enrolled = [peer.name for peer in spec.peers if peer.enrolled]
-        self._tasks = _Tasks()
+        self._tasks: Counter[str] = Counter()  # that devices computed
+        self._numbers: Counter[str] = Counter()  # and the numbers in the rows that these went through
+        self._shown = ("", -1)  # the job and round of the centers that were reported last
         self._left: dict[str, None] = {}  # peers that said goodbye and have not come back
         self._uses = {name: FirstUse() for name in self.names}  # since when each peer uses replaced rows
-        if any(peer.battery is not None for peer in spec.peers):
-            self._world.watch(self._tasks)
         if len(self._enrolled) < len(spec.peers) or spec.plans("revoke"):
             for name in self.names:
                 own = [] if name in self._enrolled else [name]  # a stranger has put itself on its own roster
                 self._world.give_roster(name, paper_roster(len(self._enrolled), [*self._enrolled, *own]))
-        self.devices = Devices(spec, self.record, self)
-        self._world.watch(_Reporter(self.record, self.devices))
-        self.faults = FaultEngine(spec, self.record, self, self.devices)
+        self._world.watch(self)
         self._behind = ""  # a peer that did not see all others when this was last looked at
         self._aggregating: dict[bool, str] = {}  # of the submitted job (False), and of one within it (True)
         self._world.crash_point = self._at_effect
@@ -160,19 +103,15 @@ class _SimulatedFleet(FleetPort, Actions):
         if not self._world.run_until(_LINK_S, linked):
             raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
 
-    async def stop(self) -> None:
-        pass
-
     async def advance(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        return self._world.run_until(self._world.now + timeout_s, until)
+        return self._world.run_until(self.now + timeout_s, until)
 
     async def settle(self) -> None:
-        self._world.run_until(self._world.now + _NOTICE_S, self._goodbyes_heard)
+        def goodbyes_heard() -> bool:
+            cores = [peer.core for peer in self._world.peers.values() if self._left and peer.core is not None]
+            return not any(core.membership.present(name) for core in cores for name in self._left)
 
-    def _goodbyes_heard(self) -> bool:
-        left = self._left
-        cores = [peer.core for peer in self._world.peers.values() if left and peer.core is not None]
-        return not any(core.membership.present(name) for core in cores for name in left)
+        self._world.run_until(self.now + _NOTICE_S, goodbyes_heard)
 
     def _all_linked(self) -> bool:
         # Evaluated after every event: the peer that did not see all others then most often settles it.
@@ -201,7 +140,7 @@ class _SimulatedFleet(FleetPort, Actions):
 
     def answers(self, name: str) -> bool:
         peer = self._world.peers[name]
-        return peer.core is not None and not peer.asleep and self._world.now >= peer.frozen_until
+        return peer.core is not None and not peer.asleep and self.now >= peer.frozen_until
 
     def ends(self, name: str) -> int:
         peer = self._world.peers[name]
@@ -226,9 +165,6 @@ class _SimulatedFleet(FleetPort, Actions):
         assert ref is not None
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
-    async def read_counters(self) -> None:
-        pass
-
     def outcome(self, name: str) -> dict[str, Any]:
         gone = not self.alive(name) or self.devices.gone(name)
         lost = gone and name not in self._left
@@ -238,12 +174,12 @@ class _SimulatedFleet(FleetPort, Actions):
         return self._world.traffic.links()
 
     def virtual_seconds(self) -> float | None:
-        return self._world.now
+        return self.now
 
     # -- what faults and plans do ------------------------------------------------------------------------------------
 
     def at(self, delay_s: float, action: Callable[[], None]) -> None:
-        self._world.at(self._world.now + delay_s, action)
+        self._world.at(self.now + delay_s, action)
 
     def bring_up(self, name: str) -> None:
         self._left.pop(name, None)
@@ -254,16 +190,12 @@ class _SimulatedFleet(FleetPort, Actions):
 
     def leave(self, name: str, *, by_round: bool) -> None:
         if by_round:
-            self.after_step(partial(self._leave, name))
-        else:
-            self._leave(name)
-
-    def _leave(self, name: str) -> None:
-        if self.alive(name):
+            self.after_step(partial(self.leave, name, by_round=False))
+        elif self.alive(name):
             self._world.leave(name)
             self._left[name] = None
-            self.record.take(self._world.now, name, "left", {})
-            self.record.take(self._world.now, name, "exited", {"code": 0})
+            self.report(name, "left", {})
+            self.report(name, "exited", {"code": 0})
 
     def pause(self, name: str, for_s: float | None) -> None:
         self._world.freeze(name, _FOREVER_S if for_s is None else for_s)
@@ -273,7 +205,7 @@ class _SimulatedFleet(FleetPort, Actions):
 
     def stopped_for_good(self, name: str) -> bool:
         peer = self._world.peers[name]
-        return peer.core is not None and peer.frozen_until > self._world.now + _FOREVER_S / 2
+        return peer.core is not None and peer.frozen_until > self.now + _FOREVER_S / 2
 
     def sleep(self, name: str) -> None:
         self._world.sleep(name)
@@ -282,9 +214,9 @@ class _SimulatedFleet(FleetPort, Actions):
         self._world.wake(name)
 
     def measure(self, name: str) -> Use | None:
-        counters, tasks = self._world.peers[name].counters, self._tasks
+        counters = self._world.peers[name].counters
         n_messages = counters["messages_sent"] + counters["messages_received"]
-        cpu_s = modelled_cpu_s(n_messages, tasks.tasks[name], tasks.numbers[name])
+        cpu_s = modelled_cpu_s(n_messages, self._tasks[name], self._numbers[name])
         return Use(counters["bytes_sent"], counters["bytes_received"], cpu_s)
 
     def impose(self, name: str, conditions: Mapping[str, Any]) -> None:
@@ -325,13 +257,39 @@ class _SimulatedFleet(FleetPort, Actions):
     def relink(self, a: str, b: str, *, up: bool) -> None:
         self._world.relink(a, b, up=up)
 
-    # -- faults by round ----------------------------------------------------------------------------------------------
+    # -- what peers do ------------------------------------------------------------------------------------------------
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Compute):
+            self._tasks[peer.name] += 1
+            # Only a contribution goes through the rows; the rest is about sums.
+            if effect.task.kind == "contribute":
+                self._numbers[peer.name] += peer.local.X.size
+        elif isinstance(effect, Report):
+            self.report(peer.name, effect.verb, effect.fields)
+            if effect.verb in ("combined", "finished") and "within" not in effect.fields:
+                if effect.verb == "combined":
+                    self.record.load(self.now, {name: other.counters for name, other in world.peers.items()})
+                job_id = effect.fields["job"]
+                job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
+                if job is not None and self._shown != (job_id, job.ledger.register.round):
+                    self._shown = (job_id, job.ledger.register.round)
+                    if (centers := centers_of(peer.core, job_id)) is not None:
+                        self.report(peer.name, "centers", {"job": job_id, **centers})
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        self.report(peer.name, "exited", {"code": -9})
+
+    def started(self, world: World, peer: Peer) -> None:
+        self.report(peer.name, "started", {"life": peer.life})
+        if self.devices.asleep(peer.name):
+            world.sleep(peer.name)
 
     def _at_effect(self, peer: Peer, effect: Effect) -> bool:
         """Carry out the fault that is due at an effect of a peer; returns whether it ended the peer."""
         used = self._uses[peer.name].see(effect)
         if used is not None:
-            self.record.take(self._world.now, peer.name, used.verb, used.fields)
+            self.report(peer.name, used.verb, used.fields)
             self.faults.note_damage(peer.name, used.fields)
         if not isinstance(effect, Report):
             return False
@@ -341,10 +299,5 @@ class _SimulatedFleet(FleetPort, Actions):
         elif effect.verb == "phase":
             phase, round_ = effect.fields["phase"], effect.fields["round"]
             aggregates = self._aggregating.get(within) == peer.name
-            number = self.faults.due(peer.name, phase, round_, aggregates=aggregates, within=within)
-            if number is not None:
-                fault = self.spec.faults[number]
-                fields = {"number": number, **fault.fields(), "phase": phase, "planned": fault.round, "round": round_}
-                self.record.take(self._world.now, peer.name, "fault", fields)
-                self.faults.met(number, peer.name)
+            self.faults.reached(peer.name, phase, round_, aggregates=aggregates, within=within)
         return peer.core is None
