@@ -191,7 +191,7 @@ def _membership(
     observer: str, models: Mapping[int, SeenModels], trained: Sequence[Local], withheld: Sequence[Floats],
     clock: Callable[[], float],
 ) -> list[AttackResult]:  # fmt: skip
-    """Tell rows that were trained on from others: an autoencoder reconstructs them with smaller errors, and a flow gives
+    """Distinguish rows that were trained on from others: an autoencoder reconstructs them with smaller errors, and a flow gives
     them higher densities (S. Yeom et al., 2018).
 
     *Calibrated*, the same is compared with the models of other peers, for which the row is new in any case: a row that is

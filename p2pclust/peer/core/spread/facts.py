@@ -86,7 +86,9 @@ class Facts:
         self._highest: dict[str, int] = {}
         self._bytes: dict[str, int] = {}  # of each owner's facts that are held
         self._passed_over: dict[str, None] = {}  # owners of facts that are not kept here
-        self._asked_until: dict[str, float] = {}  # owners whose large facts were asked for
+        self._asked_until: dict[
+            tuple[str, str], float
+        ] = {}  # owners whose facts were asked for, and the neighbour, if one
         self._seen: dict[str, None] = {}  # which of the facts that no peer waits for were ever held, of any owner
         # The random part keeps a life that lost its store from using the same numbers as a former one.
         self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
@@ -281,10 +283,10 @@ class Facts:
         if owner not in self._membership.members:
             return
         if delta.after > self._highest.get(owner, 0):
-            # Facts that are only named are not asked for while another neighbour's answer may be under way.
-            if delta.keys or now >= self._asked_until.get(owner, 0.0):
-                if not delta.keys:
-                    self._asked_until[owner] = now + self._ctx.preset.probe_timeout_s
+            # Not while this neighbour's answer may be under way, or for facts that are only named, any neighbour's.
+            asked = (owner, source if delta.keys else "")
+            if now >= self._asked_until.get(asked, 0.0):
+                self._asked_until[asked] = now + self._ctx.preset.probe_timeout_s
                 self._ctx.send(source, self._digest(answer=True))
             return
         learnt = [fact for fact in facts if self._learn(fact)]

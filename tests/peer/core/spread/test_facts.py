@@ -14,6 +14,7 @@ from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Gossip, Message, Update
 from p2pclust.peer.core.spread import facts
+from p2pclust.peer.core.timing import PRESETS
 
 pytestmark = pytest.mark.usefixtures("any_key")
 
@@ -53,6 +54,17 @@ def test_a_delta_above_what_is_known_is_refused_and_asked_for() -> None:
     answers = told(core, delta(5, ("a", 6, b"six")))
     assert value(core, "a") == b"one"
     assert [(s.to, s.message) for s in answers] == [("p2", FactDigest(True, ("p2",), (1,), (crc32(b"a 1"),)))]
+
+
+def test_a_gap_is_asked_for_once_while_the_answer_may_be_under_way() -> None:
+    """A peer that sends deltas above what is known, one after another, is not sent a digest for each."""
+    core = alone()
+    first = told(core, delta(5, ("a", 6, b"six")))
+    again = told(core, delta(6, ("a", 7, b"seven")))
+    from_another = told(core, delta(6, ("a", 7, b"seven")), source="p3")
+    late = core.step(1.0 + PRESETS["fast"].probe_timeout_s, Arrived("p2", delta(7, ("a", 8, b"eight"))))
+    asked = [e for e in late if isinstance(e, Send) and isinstance(e.message, FactDigest) and e.message.answer]
+    assert [len(sent) for sent in (first, again, from_another, asked)] == [1, 0, 1, 1]
 
 
 def test_one_delta_has_no_more_bytes_than_the_control_lane_takes() -> None:
