@@ -51,9 +51,10 @@ class Memories:
         self._kept: dict[bytes, tuple[bytes, engine.Memory, JobState | None]] = {}  # by job: the digest of the state
 
     def state(self, job: bytes, digest: bytes) -> JobState | None:
-        """Return the state of that digest, if this worker made it in the last round."""
-        kept = self._kept.get(job)
-        return None if kept is None or kept[0] != digest else kept[2]
+        """Return the state of that digest, at which the job is now, if this worker made it in the last round."""
+        if job in self._kept and self._kept[job][0] != digest:
+            del self._kept[job]  # a memory of another state is only a burden
+        return self._kept[job][2] if job in self._kept else None
 
     def take(self, job: bytes, state: bytes) -> engine.Memory:
         """Return the memory that belongs to the state of that digest, or an empty one; it is kept no longer."""
@@ -65,11 +66,6 @@ class Memories:
         self._kept[job] = (digest, memory, state)
         while len(self._kept) > _MAX_REMEMBERED:
             del self._kept[next(iter(self._kept))]
-
-    def outlived(self, job: bytes, state: bytes) -> None:
-        """The job is at that state: a memory of another one is only a burden."""
-        if job in self._kept and self._kept[job][0] != state:
-            del self._kept[job]
 
 
 @dataclass
@@ -121,7 +117,6 @@ def _perform(task: StateTask, local: Local, blobs: BlobAccess, life: Life) -> Ou
     state = life.memories.state(task.job, task.state.digest)
     if state is None:
         state = decode_state(job, blobs.source(job, task.state))
-    life.memories.outlived(task.job, task.state.digest)
     if isinstance(task, tasks.Contribute | tasks.MakeOffer) and (
         refusal := _problem_with(life.floor, task.job, task.keys, local.n_samples)
     ):

@@ -48,9 +48,6 @@ class Verifier:
     keys: JobKeys
     secrets: Secrets
 
-    def _at(self, state: JobState, digest: bytes) -> SecureRound:
-        return SecureRound(self.job, state, self.n_peers, self.keys, self.secrets, digest)
-
     def round_at(self, at: AtState) -> VerifiedRound:
         """Return the same round with signatures and proofs."""
         return VerifiedRound(self.job, at.state, self.n_peers, at, self)
@@ -120,7 +117,7 @@ class Verifier:
         return readable(_bodies(answers), lambda index, body: reader.read(body, summed=1))
 
     def _total(self, before: JobState, proof: Proof) -> tuple[int, Contribution, dict[int, str]]:
-        at = self._at(before, proof.digest)
+        at = SecureRound(self.job, before, self.n_peers, self.keys, self.secrets, proof.digest)
         padded, malformed = self.contributions(before, proof.answers)
         members = as_mask(padded)
         if flaw := at.set_flaw(members):

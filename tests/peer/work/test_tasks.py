@@ -134,11 +134,11 @@ class TestMemories:
     def test_a_memory_of_a_state_that_is_past_is_a_burden(self) -> None:
         memories = Memories()
         memories.keep(b"job", b"state", self.remembered(), None)
-        memories.outlived(b"job", b"state")
-        memories.outlived(b"other job", b"next")
+        memories.state(b"job", b"state")
+        memories.state(b"other job", b"next")
         assert memories.take(b"job", b"state").value is not None
         memories.keep(b"job", b"state", self.remembered(), None)
-        memories.outlived(b"job", b"next")
+        memories.state(b"job", b"next")
         assert memories.take(b"job", b"state").value is None
 
     def test_few_are_kept(self) -> None:
@@ -157,8 +157,8 @@ class TestMemories:
         made = memories.state(peers.data, ref.digest)
         assert made is not None
         assert made.encode() == peers.state(ref).encode()
-        assert memories.state(peers.data, b"another") is None
         unread = BlobAccess(lambda digest: iter([b"damaged"]), peers.store, no_sync, LIMITS)
         task = Contribute(peers.data, 2, Ref(ref.digest, ref.size_bytes, None), 0)
         assert isinstance(perform(task, peers.locals[0], unread, Life(memories)), Contributed)
         assert isinstance(perform(task, peers.locals[0], unread), NoResult)
+        assert memories.state(peers.data, b"another") is None

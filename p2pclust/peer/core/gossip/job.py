@@ -125,8 +125,7 @@ class GossipJob(PeerJob):
             self._exchange.repeat()
 
     def member_changed(self, name: str) -> None:
-        if not self.ledger.finished:
-            self.circles.look()
+        self.circles.look()
 
     def standing(self) -> tuple[str, str, list[str]]:
         """Return the job's phase at this peer, an empty string (no aggregator), and the peers that it waits for."""
@@ -271,8 +270,7 @@ class GossipJob(PeerJob):
         return self._circle.mask.hex() if self._state.info.one else ""
 
     def cancelled(self) -> None:
-        if not self.ledger.finished:
-            self.circles.settle()
+        self.circles.settle()
 
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None

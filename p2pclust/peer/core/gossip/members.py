@@ -58,9 +58,9 @@ class GossipMembers:
 class GossipMembership(JobPart):
     """Which circle this peer is in: at most one at a time. Its epochs are the terms of the job's ledger."""
 
-    def __init__(self, job: JobContext, hooks: GossipJob) -> None:
+    def __init__(self, job: JobContext, rule: GossipJob) -> None:
         super().__init__(job)
-        self._hooks = hooks
+        self._rule = rule
         self._all = self.document.peers_links
         self.circle: GossipMembers | None = None
         self.links: GossipLinks | None = None  # among the members
@@ -112,7 +112,7 @@ class GossipMembership(JobPart):
         if self.circle is not None:
             self._report(LeftEpoch, peer=source, epoch=epoch)
             self._leave()
-            self._hooks.outside()
+            self._rule.outside()
         self._rejoin(members)
         return False
 
@@ -196,7 +196,7 @@ class GossipMembership(JobPart):
         doubts = any(self._membership.gone(self.document.roster[member]) for member in circle.members)
         self._doubt_at = self._ctx.now + _PATIENCE * self._ctx.timing.retry_s if doubts else float("inf")
         self._waiting = 0
-        self._hooks.entered()
+        self._rule.entered()
         if circle.epoch:
             for other in self.links.near[self._me]:
-                self._hooks.greet(self.document.roster[other])
+                self._rule.greet(self.document.roster[other])

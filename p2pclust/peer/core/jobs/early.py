@@ -24,33 +24,22 @@ class EarlyMessages:
 
     def __init__(self) -> None:
         self._messages: dict[tuple[str, str], Message] = {}
-        self._n_bytes = 0
 
     def keep(self, job_id: str, source: str, message: Message) -> None:
-        if (job_id, source) in self._messages:
-            self._take(job_id, source)
-        self._messages[job_id, source] = message
-        self._n_bytes += _size(message)
-        while len(self._messages) > _MOST_MESSAGES or self._n_bytes > _MOST_MESSAGE_BYTES:
-            self._take(*next(iter(self._messages)))
+        kept = self._messages
+        kept.pop((job_id, source), None)
+        kept[job_id, source] = message
+        n_bytes = sum(len(frame) for one in kept.values() for frame in frames_of(one))
+        while len(kept) > _MOST_MESSAGES or n_bytes > _MOST_MESSAGE_BYTES:
+            n_bytes -= sum(map(len, frames_of(kept.pop(next(iter(kept))))))
 
     def take_all(self, job_id: str, sources: Sequence[str]) -> list[tuple[str, Message]]:
         """Return and forget the last messages of these peers about a job, in the order of the peers."""
-        kept = {source for job, source in self._messages if job == job_id}
-        return [(source, self._take(job_id, source)) for source in sources if source in kept]
+        return [(source, self._messages.pop(key)) for source in sources if (key := (job_id, source)) in self._messages]
 
     def forget(self, source: str) -> None:
-        for key in [key for key in self._messages if key[1] == source]:
-            self._take(*key)
-
-    def _take(self, job_id: str, source: str) -> Message:
-        message = self._messages.pop((job_id, source))
-        self._n_bytes -= _size(message)
-        return message
-
-
-def _size(message: Message) -> int:
-    return sum(map(len, frames_of(message)))
+        """Drop the messages of a revoked peer."""
+        self._messages = {key: message for key, message in self._messages.items() if key[1] != source}
 
 
 #: Of one peer that published them; of more the oldest is dropped. A liar may name rosters that never were.

@@ -163,7 +163,8 @@ class Jobs:
         self._ctx.report(reports.CancelKnown(job=named, by=self.cancels.by(named)))
         ended = [named, *(document.id for document in self.table.turns(named))]
         for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
-            job.cancelled()
+            if not job.ledger.finished:
+                job.cancelled()
         self.series.cancelled(named)
 
     def _refuse(self, asked: str, reason: str) -> None:
@@ -298,8 +299,10 @@ class Jobs:
         return job
 
     def running(self, parent: str) -> list[AggregatedJob]:
-        within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
-        return [job for job in within if isinstance(job, AggregatedJob)]
+        return [
+            job for job in self.jobs.values()
+            if isinstance(job, AggregatedJob) and job.document.parent == parent and not job.document.census
+        ]  # fmt: skip
 
     def drop(self, job_id: str) -> None:
         self.jobs.pop(job_id).forget()
@@ -313,8 +316,8 @@ class Jobs:
     def look(self) -> None:
         if self._submissions.waiting:
             self._submitted(self._submissions.go_on(again=False))
-        for job in [job for job in self.jobs.values() if isinstance(job, AggregatedJob)]:
-            if job.workspace.busy:
+        for job in list(self.jobs.values()):
+            if isinstance(job, AggregatedJob) and job.workspace.busy:
                 job.look()
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -441,5 +444,5 @@ class Jobs:
 
     def member_changed(self, name: str) -> None:
         for job in list(self.jobs.values()):
-            if name in job.document and job.id in self.jobs:
+            if name in job.document and job.id in self.jobs and not job.ledger.finished:
                 job.member_changed(name)

@@ -303,8 +303,6 @@ class AggregatedJob(PeerJob):
                 self.term.revoked(name)
 
     def member_changed(self, name: str) -> None:
-        if self.ledger.finished:
-            return
         if self.term is not None:
             self.term.member_changed(name)
             return
@@ -368,7 +366,7 @@ class AggregatedJob(PeerJob):
 
     def cancelled(self) -> None:
         """Check whether this peer, as the aggregator, must end the cancelled job."""
-        if self.term is not None and not self.ledger.finished:
+        if self.term is not None:
             self.term.look()
 
     def adopt_own(self, term: int, opened: OpenRound) -> None:

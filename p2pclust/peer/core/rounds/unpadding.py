@@ -172,8 +172,9 @@ class SecureTerm(JobPart):
 
     def blob_ready(self, digest: bytes) -> None:
         closing = self._closing
-        for index in [] if closing is None else [i for i, ref in closing.pulling.items() if ref.digest == digest]:
-            assert closing is not None
+        if closing is None:
+            return
+        for index in [index for index, ref in closing.pulling.items() if ref.digest == digest]:
             closing.removed[index] = closing.pulling.pop(index)
             self.look()
 
