@@ -12,7 +12,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.messages import Message, frames_of
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import BadDocument, DocumentHeld
 
 _MOST_MESSAGES: Final = 256
@@ -52,7 +52,7 @@ class EarlyMessages:
 
 
 def _size(message: Message) -> int:
-    return sum(map(len, frames_of(message)))
+    return sum(map(len, message.frames))
 
 
 #: Of one peer that published them; of more the oldest is dropped. A liar may name rosters that never were.
