@@ -13,7 +13,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
-from p2pclust.peer.core.messages import Digest, JobMessage, Message, Name, OptionalInt, Signature, Update, frames_field
+from p2pclust.peer.core.messages import Digest, JobMessage, Message, Name, OptionalInt, Signature, Update
 from p2pclust.tools.spelling import printable
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
@@ -83,10 +83,11 @@ _OPTIONAL: Final = (OptionalInt, tuple[OptionalInt, ...], tuple[Signature, ...])
 
 def _schema(cls: type[Message]) -> tuple[tuple[str, _Check, bool], ...]:
     """The fields of the header, with their checks, and whether each may be absent."""
-    hints, frames = get_type_hints(cls, include_extras=True), frames_field(cls)
+    hints = get_type_hints(cls, include_extras=True)
+    names = [field.name for field in dataclasses.fields(cls) if field.name != cls.frames_field]
     return tuple(
         (name, _tuple_of(_CHECKS[get_args(hint)[0]]) if get_origin(hint) is tuple else _CHECKS[hint], hint in _OPTIONAL)
-        for name, hint in ((field.name, hints[field.name]) for field in dataclasses.fields(cls) if field.name != frames)
+        for name, hint in ((name, hints[name]) for name in names)
     )
 
 
@@ -117,8 +118,7 @@ def encode(message: Message) -> list[bytes]:
             continue
         updates = type(value) is tuple and value and type(value[0]) is Update  # a tuple has values of one type
         header[name] = [_plain(update) for update in value] if updates else value
-    frames = frames_field(type(message))
-    return pack(message.kind, header, getattr(message, frames) if frames else ())
+    return pack(message.kind, header, message.frames)
 
 
 def decode(parts: Sequence[bytes]) -> Message:
@@ -132,7 +132,7 @@ def decode(parts: Sequence[bytes]) -> Message:
             checked[name] = check(values[name])
         elif not optional:
             raise WireError(f"{kind}: field {name} is missing")
-    if (frames_name := frames_field(KINDS[kind])) is not None:
+    if (frames_name := KINDS[kind].frames_field) is not None:
         checked[frames_name] = tuple(frames)
     elif frames:
         raise WireError(f"{kind}: {len(frames)} frames, expected none of at most {MAX_FRAMES}")

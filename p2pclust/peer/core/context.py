@@ -11,7 +11,7 @@ import numpy as np
 
 from p2pclust.peer.core.effects import Effect, Persist, Send
 from p2pclust.peer.core.fleet_roster import HeldRosters
-from p2pclust.peer.core.messages import JobMessage, Message, Relay, frames_of
+from p2pclust.peer.core.messages import JobMessage, Message, Relay
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
@@ -143,7 +143,7 @@ class Context:
         return () if hop == to else (hop,)
 
     def _repeats(self, to: str, message: Message) -> bool:
-        if not frames_of(message):
+        if not message.frames:
             return False
         key = hash((to, message))
         before = self._sent.get(key)

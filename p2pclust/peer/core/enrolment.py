@@ -88,6 +88,7 @@ class Enrolment:
             return False
         if serial > self._ctx.serial:  # for a minute after it first claimed a newer roster
             return now - self._ahead.setdefault(source, now) < _GRACE_S
+        # With an older one for a minute after it appeared here, or this roster came into force.
         member = self._membership.members.known(source)
         appeared = self._since if member is None else max(self._since, member.changed_at)
         return now - appeared < _GRACE_S

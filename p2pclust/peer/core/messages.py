@@ -24,45 +24,35 @@ MOST_HOPS: Final = 1024
 
 
 class Message(Record):
-    """Base of all messages. The kind, by which the wire knows a message, is the name of the class in small letters."""
+    """Base of all messages. The kind, by which the wire knows a message, is the name of the class in small letters.
+
+    Examples
+    --------
+    >>> BlobChunk(bytes(32), 0, (b"data",)).frames
+    (b'data',)
+    >>> BlobMissing(bytes(32)).frames
+    ()
+    """
 
     kind: ClassVar[str]
+    frames_field: ClassVar[str | None]  # the name of the field that travels as frames
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.kind = hyphenated(cls.__name__)
+        hints = get_type_hints(cls, include_extras=True)
+        cls.frames_field = next((name for name, hint in hints.items() if hint == tuple[Frame, ...]), None)
+
+    @property
+    def frames(self) -> tuple[bytes, ...]:
+        """The frames that travel behind the header."""
+        return getattr(self, self.frames_field) if self.frames_field else ()
 
 
 class JobMessage(Message):
     """Base of the messages about one job, which any two peers of its roster exchange; most others go between neighbours."""
 
     job: Name
-
-
-_frames_fields: dict[str, str | None] = {}  # by kind of message
-
-
-def frames_field(cls: type[Message]) -> str | None:
-    """Return the name of the field that travels as frames; None if a kind of message has none."""
-    if cls.kind not in _frames_fields:
-        hints = get_type_hints(cls, include_extras=True)
-        _frames_fields[cls.kind] = next((name for name, hint in hints.items() if hint == tuple[Frame, ...]), None)
-    return _frames_fields[cls.kind]
-
-
-def frames_of(message: Message) -> tuple[bytes, ...]:
-    """Return the frames that travel behind the header of a message.
-
-    Examples
-    --------
-    >>> frames_of(BlobChunk(bytes(32), 0, (b"data",)))
-    (b'data',)
-    >>> frames_of(BlobMissing(bytes(32)))
-    ()
-    """
-    name = frames_field(type(message))
-    frames: tuple[bytes, ...] = getattr(message, name) if name else ()
-    return frames
 
 
 class Update(Record):

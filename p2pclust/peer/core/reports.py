@@ -75,13 +75,13 @@ class StoreForgot(Report):
     store: str
 
 
-class LinkBroken(Report, verb="link-broken"):
+class LinkBroken(Report):
     """On a sparse overlay a neighbour lives, but does not answer over its link: messages go around it."""
 
     neighbour: str
 
 
-class LinkMended(Report, verb="link-mended"):
+class LinkMended(Report):
     neighbour: str
 
 

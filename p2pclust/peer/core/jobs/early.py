@@ -12,7 +12,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.messages import Message, frames_of
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import BadDocument, DocumentHeld
 
 _MOST_MESSAGES: Final = 256
@@ -29,9 +29,9 @@ class EarlyMessages:
         kept = self._messages
         kept.pop((job_id, source), None)
         kept[job_id, source] = message
-        n_bytes = sum(len(frame) for one in kept.values() for frame in frames_of(one))
+        n_bytes = sum(len(frame) for one in kept.values() for frame in one.frames)
         while len(kept) > _MOST_MESSAGES or n_bytes > _MOST_MESSAGE_BYTES:
-            n_bytes -= sum(map(len, frames_of(kept.pop(next(iter(kept))))))
+            n_bytes -= sum(map(len, kept.pop(next(iter(kept))).frames))
 
     def take_all(self, job_id: str, sources: Sequence[str]) -> list[tuple[str, Message]]:
         """Return and forget the last messages of these peers about a job, in the order of the peers."""

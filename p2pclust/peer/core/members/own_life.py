@@ -64,9 +64,8 @@ class OwnLife:
 
         The promises made since then are unknown, so the store counts for no majority of the running jobs any more.
         """
-        if (
-            self._late()
-        ):  # an image is restored between two lives, and a liar could otherwise take a healthy store's votes
+        # An image is restored between two lives, and a liar could otherwise take a healthy store's votes at any time.
+        if self._late():
             return
         store_id = "".join(f"{int(self._ctx.rng.integers(2**32)):08x}" for _ in range(4))
         self._ctx.report(StoreForgot(reason=why, store=self._ctx.store_id))

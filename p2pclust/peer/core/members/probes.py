@@ -44,9 +44,8 @@ class Probes:
     _helping: dict[int, tuple[str, int]] = field(default_factory=dict)  # our ping for a peer -> (that peer, its number)
     _health: int = 0
     _sent_at: dict[int, tuple[str, float]] = field(default_factory=dict)  # the newest probes, also those given up
-    _by_helpers: dict[str, int] = field(
-        default_factory=dict
-    )  # a member's probes in a row that only helpers got answered
+    #: The probes of a member in a row that only helpers got an answer to.
+    _by_helpers: dict[str, int] = field(default_factory=dict)
 
     def count_on(self, seq: int) -> None:
         """Number pings from here on, so that an answer to a ping of an earlier life is known as one."""

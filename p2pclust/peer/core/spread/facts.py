@@ -206,8 +206,8 @@ class Facts:
             self._ctx.report(FactsCleared(standing=len(standing), void=len(own) - len(standing)))
             self.publish(_FLOOR, b"")
             self._clear_below(self._ctx.me)
-            for key_, value in standing.items():
-                self.publish(key_, value)
+            for fact_key, value in standing.items():
+                self.publish(fact_key, value)
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
         for name in self._ctx.choose(self._membership.neighbours(), 1):
             self.greet(name)

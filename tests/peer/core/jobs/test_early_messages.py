@@ -5,7 +5,6 @@ from __future__ import annotations
 from p2pclust.peer.core.job_messages import Close, Reminder
 from p2pclust.peer.core.jobs import early as early_module
 from p2pclust.peer.core.jobs.early import EarlyMessages
-from p2pclust.peer.core.messages import frames_of
 
 
 def word(number: int) -> Reminder:
@@ -48,7 +47,7 @@ def test_they_take_no_more_than_4_mib() -> None:
         early.keep(f"job-{number}", "p2", Close(f"job-{number}", 1, 1, b"", 0, (bytes(2**20),) * (1 + number % 3)))
     kept = [message for number in range(200) for _, message in early.take_all(f"job-{number}", ("p2",))]
     assert 1 <= len(kept) <= 4
-    assert sum(len(frame) for message in kept for frame in frames_of(message)) <= 2**22
+    assert sum(len(frame) for message in kept for frame in message.frames) <= 2**22
     early.keep("job-1", "p2", word(1))  # what was taken or dropped counts no longer
     early.keep("job-2", "p2", Close("job-2", 1, 1, b"", 0, (bytes(2**22),)))
     assert early.take_all("job-1", ("p2",))
