@@ -17,7 +17,6 @@ from p2pclust.estimators.inputs import Floats, Rows, is_whole
 from p2pclust.estimators.judges import Judges
 from p2pclust.estimators.running import Course, done, result_of
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import require_extras
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
@@ -254,7 +253,16 @@ class FedCRef(LabellingEstimator):
         with one_thread():
             own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
         ends = without_gaps(len(groups), own)
-        self._learn_models(job, state, agreed, ends, blobs, [local.X for local in locals])
+        protocol = job.protocols[-1]
+        assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
+        alone = sorted((one.label, peer, one.cluster) for peer, end in enumerate(ends) for one in own_clusters_of(end))
+        self.own_clusters_ = tuple((peer, cluster) for label, peer, cluster in alone if label >= len(groups))
+        communities, arrays = [agreed.group_model(g) for g in agreed.alive.tolist()], [local.X for local in locals]
+        architecture = protocol.architecture(state.arrays)
+        self._judges = Judges.of(architecture, protocol.encoding, communities, ends, blobs, arrays)
+        self.models_, self.model_labels_ = self._judges.models, self._judges.labels[self._judges.judge]
+        # That of the job: a parameter that is set after the fit is for the next one.
+        self._device = protocol.device
         found = [np.array(end["labels"]) for end in ends]
         self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
 
@@ -270,18 +278,3 @@ class FedCRef(LabellingEstimator):
             spaces = [found.workspace(name) for name in found.roster]
         self._course = course
         return state, spaces, blobs
-
-    def _learn_models(
-        self, job: Job, state: JobState, agreed: Agreed, ends: list[Arrays], blobs: Mapping[bytes, bytes],
-        arrays: list[Floats],
-    ) -> None:  # fmt: skip
-        protocol = job.protocols[-1]
-        assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
-        own = sorted((one.label, peer, one.cluster) for peer, end in enumerate(ends) for one in own_clusters_of(end))
-        self.own_clusters_ = tuple((peer, cluster) for label, peer, cluster in own if label >= len(self.communities_))
-        architecture = protocol.architecture(state.arrays)
-        communities = [agreed.group_model(group) for group in agreed.alive.tolist()]
-        self._judges = Judges.of(architecture, protocol.encoding, communities, ends, blobs, arrays)
-        self.models_, self.model_labels_ = self._judges.models, self._judges.labels[self._judges.judge]
-        # That of the job: a parameter that is set after the fit is for the next one.
-        self._device = protocol.device
