@@ -200,7 +200,19 @@ class FedCRef(LabellingEstimator):
         n = len(arrays)
         labels: list[Any] = [None] * n
         if not isinstance(self.initial, str):
-            labels = [*self._given_labels([len(rows) for rows in arrays], parts)]
+            sizes = [len(rows) for rows in arrays]
+            if parts is None:
+                given = [np.asarray(own) for own in self.initial]
+                if [own.shape for own in given] != [(size,) for size in sizes]:
+                    counts = [len(own) if own.ndim else 0 for own in given]
+                    raise DataError(f"initial: labels for {counts} rows, but the peers hold {sizes}")
+            else:
+                together = np.asarray(self.initial)
+                if together.shape != (sum(sizes),):
+                    raise DataError(f"initial: expected one label for each of the {sum(sizes)} rows of X")
+                given = [together[rows] for rows in parts]
+            # Numbered from 0, because backends carry whole numbers only.
+            labels = [np.unique(own, return_inverse=True)[1].astype(np.int64) for own in given]
         numbers: list[int | None] = [None] * n
         if not (self.n_local_clusters is None or is_whole(self.n_local_clusters)):
             each: Any = self.n_local_clusters
@@ -213,22 +225,6 @@ class FedCRef(LabellingEstimator):
                 raise UsageError(f"n_local_clusters: expected one number from 1 on for each of the {n} peers")
             numbers = [int(number) for number in each]
         return [Local(rows, labels=own, n_clusters=k) for rows, own, k in zip(arrays, labels, numbers, strict=True)]
-
-    def _given_labels(self, sizes: list[int], parts: list[Rows] | None) -> list[Rows]:
-        """Return each peer's given labels, numbered from 0, because backends carry whole numbers only."""
-        if parts is None:
-            given = [np.asarray(own) for own in self.initial]
-            if [own.shape for own in given] != [(size,) for size in sizes]:
-                raise DataError(
-                    f"initial: labels for {[len(own) if own.ndim else 0 for own in given]} rows, "
-                    f"but the peers hold {sizes}"
-                )
-        else:
-            together = np.asarray(self.initial)
-            if together.shape != (sum(sizes),):
-                raise DataError(f"initial: expected one label for each of the {sum(sizes)} rows of X")
-            given = [together[rows] for rows in parts]
-        return [np.unique(own, return_inverse=True)[1].astype(np.int64) for own in given]
 
     def _check(self, arrays: list[Floats]) -> None:
         """Refuse a sigmoid without min-max scaling, which alone gives rows in [0, 1], before every peer abstains."""
