@@ -1,7 +1,7 @@
 """Data on its way to the peers: readers, the registry of data sets, and partitions of rows.
 
 Names are imported when they are first used, so that a running peer loads only what reads its file. scikit-learn is imported
-when one of its built-in data sets is asked for, Pooch when one is fetched, pyarrow for Parquet, Matplotlib for a picture.
+when one of its built-in data sets is asked for, and pyarrow for Parquet.
 """
 
 from __future__ import annotations

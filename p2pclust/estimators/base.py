@@ -304,9 +304,7 @@ class FuzzyEstimator(FederatedEstimator):
         assert self._fuzzifier is not None, "every fuzzy protocol has one"
         return memberships(points, self._centers, self._fuzzifier)
 
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return :meth:`memberships`, under the name that scikit-learn's tools ask for, shape (n, C)."""
-        return self.memberships(X)
+    predict_proba = memberships  # the name that scikit-learn's tools ask for
 
 
 @dataclass(eq=False, repr=False)

@@ -17,7 +17,6 @@ from p2pclust.estimators.inputs import Floats, Rows, is_whole
 from p2pclust.estimators.judges import Judges
 from p2pclust.estimators.running import Course, done, result_of
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import require_extras
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
@@ -201,7 +200,19 @@ class FedCRef(LabellingEstimator):
         n = len(arrays)
         labels: list[Any] = [None] * n
         if not isinstance(self.initial, str):
-            labels = [*self._given_labels([len(rows) for rows in arrays], parts)]
+            sizes = [len(rows) for rows in arrays]
+            if parts is None:
+                given = [np.asarray(own) for own in self.initial]
+                if [own.shape for own in given] != [(size,) for size in sizes]:
+                    counts = [len(own) if own.ndim else 0 for own in given]
+                    raise DataError(f"initial: labels for {counts} rows, but the peers hold {sizes}")
+            else:
+                together = np.asarray(self.initial)
+                if together.shape != (sum(sizes),):
+                    raise DataError(f"initial: expected one label for each of the {sum(sizes)} rows of X")
+                given = [together[rows] for rows in parts]
+            # Numbered from 0, because backends carry whole numbers only.
+            labels = [np.unique(own, return_inverse=True)[1].astype(np.int64) for own in given]
         numbers: list[int | None] = [None] * n
         if not (self.n_local_clusters is None or is_whole(self.n_local_clusters)):
             each: Any = self.n_local_clusters
@@ -214,22 +225,6 @@ class FedCRef(LabellingEstimator):
                 raise UsageError(f"n_local_clusters: expected one number from 1 on for each of the {n} peers")
             numbers = [int(number) for number in each]
         return [Local(rows, labels=own, n_clusters=k) for rows, own, k in zip(arrays, labels, numbers, strict=True)]
-
-    def _given_labels(self, sizes: list[int], parts: list[Rows] | None) -> list[Rows]:
-        """Return each peer's given labels, numbered from 0, because backends carry whole numbers only."""
-        if parts is None:
-            given = [np.asarray(own) for own in self.initial]
-            if [own.shape for own in given] != [(size,) for size in sizes]:
-                raise DataError(
-                    f"initial: labels for {[len(own) if own.ndim else 0 for own in given]} rows, "
-                    f"but the peers hold {sizes}"
-                )
-        else:
-            together = np.asarray(self.initial)
-            if together.shape != (sum(sizes),):
-                raise DataError(f"initial: expected one label for each of the {sum(sizes)} rows of X")
-            given = [together[rows] for rows in parts]
-        return [np.unique(own, return_inverse=True)[1].astype(np.int64) for own in given]
 
     def _check(self, arrays: list[Floats]) -> None:
         """Refuse a sigmoid without min-max scaling, which alone gives rows in [0, 1], before every peer abstains."""
@@ -254,7 +249,16 @@ class FedCRef(LabellingEstimator):
         with one_thread():
             own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
         ends = without_gaps(len(groups), own)
-        self._learn_models(job, state, agreed, ends, blobs, [local.X for local in locals])
+        protocol = job.protocols[-1]
+        assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
+        alone = sorted((one.label, peer, one.cluster) for peer, end in enumerate(ends) for one in own_clusters_of(end))
+        self.own_clusters_ = tuple((peer, cluster) for label, peer, cluster in alone if label >= len(groups))
+        communities, arrays = [agreed.group_model(g) for g in agreed.alive.tolist()], [local.X for local in locals]
+        architecture = protocol.architecture(state.arrays)
+        self._judges = Judges.of(architecture, protocol.encoding, communities, ends, blobs, arrays)
+        self.models_, self.model_labels_ = self._judges.models, self._judges.labels[self._judges.judge]
+        # That of the job: a parameter that is set after the fit is for the next one.
+        self._device = protocol.device
         found = [np.array(end["labels"]) for end in ends]
         self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
 
@@ -270,18 +274,3 @@ class FedCRef(LabellingEstimator):
             spaces = [found.workspace(name) for name in found.roster]
         self._course = course
         return state, spaces, blobs
-
-    def _learn_models(
-        self, job: Job, state: JobState, agreed: Agreed, ends: list[Arrays], blobs: Mapping[bytes, bytes],
-        arrays: list[Floats],
-    ) -> None:  # fmt: skip
-        protocol = job.protocols[-1]
-        assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
-        own = sorted((one.label, peer, one.cluster) for peer, end in enumerate(ends) for one in own_clusters_of(end))
-        self.own_clusters_ = tuple((peer, cluster) for label, peer, cluster in own if label >= len(self.communities_))
-        architecture = protocol.architecture(state.arrays)
-        communities = [agreed.group_model(group) for group in agreed.alive.tolist()]
-        self._judges = Judges.of(architecture, protocol.encoding, communities, ends, blobs, arrays)
-        self.models_, self.model_labels_ = self._judges.models, self._judges.labels[self._judges.judge]
-        # That of the job: a parameter that is set after the fit is for the next one.
-        self._device = protocol.device

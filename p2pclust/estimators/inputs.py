@@ -208,7 +208,11 @@ def _numbers(rows: Any, where: str) -> Floats:
         if columns or _is_text_or_time(given):
             if given.ndim == 2 and given.dtype.kind == "O":
                 columns = [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
-            named = _called(columns, column_names(rows))
+            names, named = column_names(rows), ""
+            if columns:
+                called = [repr(names[index]) if index < len(names) else f"{index}" for index in columns[:_SHOWN]]
+                more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+                named = f" in column{'s' if len(columns) > 1 else ''} {', '.join(called)}{more}"
             raise DataError(
                 f"{where}: expected numbers, and there is text or a time{named}: convert or drop these columns"
             )
@@ -244,13 +248,6 @@ def _columns_by_type(rows: Any) -> list[int]:
     types = getattr(getattr(rows, "schema", None), "types", None) if types is None else types
     names = [str(kind).lower() for kind in types] if isinstance(types, Iterable) else []
     return [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
-
-
-def _called(columns: list[int], names: list[str]) -> str:
-    """Name columns, by name or by number from 0; empty if there are none."""
-    called = [repr(names[index]) if index < len(names) else f"{index}" for index in columns[:_SHOWN]]
-    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-    return f" in column{'s' if len(columns) > 1 else ''} {', '.join(called)}{more}" if columns else ""
 
 
 def _first_non_number(rows: Any) -> str:

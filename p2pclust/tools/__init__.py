@@ -1,1 +1,1 @@
-"""Small helpers that several packages share: files, spelling, units, lazy imports, worker processes."""
+"""Small helpers that several packages share: files, spelling, units, lazy imports, platforms."""

@@ -311,20 +311,15 @@ class Alternating(Iterated, Additive, SideBySide):
         """Return the state with the next centers, of each start that still moves."""
         weights, suppressed = total[self.masses], int(total.get("suppressed", 0))
         state = state.replace(rows=np.int64(total["rows"]))
-        if self.n_init > 1:
-            return self._all_stepped(state, total["sums"], weights, suppressed)
-        centers = means_or(state["centers"], total["sums"], weights)
-        if self.accelerate:
-            return self._relaxed(state, centers, float(total["objective"]), suppressed)
-        return self.stepped(state, centers, suppressed=suppressed)
-
-    def _all_stepped(
-        self, state: State, sums: NDArray[np.float64], weights: NDArray[np.float64], suppressed: int
-    ) -> State:  # fmt: skip
+        if self.n_init == 1:
+            centers = means_or(state["centers"], total["sums"], weights)
+            if self.accelerate:
+                return self._relaxed(state, centers, float(total["objective"]), suppressed)
+            return self.stepped(state, centers, suppressed=suppressed)
         starts = np.array(state["starts"])
         moves = np.full((self.n_init, 1), -1.0)
         # One by one: the bits are those of a job with only this start.
-        for own_sums, own_weights, start in zip(sums, weights, self.running(state), strict=True):
+        for own_sums, own_weights, start in zip(total["sums"], weights, self.running(state), strict=True):
             centers = means_or(starts[start], own_sums, own_weights)
             moves[start] = _apart(centers, starts[start])
             starts[start] = centers

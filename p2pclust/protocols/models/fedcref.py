@@ -244,8 +244,9 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         if self.mode == "refined":
             alone = sum(int(part["alone"]) for _, part in contributions)
             counted = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
-            left = counted.without_unneeded(agreed, peers).left_counted()
-            return replace(left, phase="train", refinement=agreed.refinement + 1)
+            left, history = counted.without_unneeded(agreed, peers), counted.history.copy()
+            history[-1, HISTORY.index("groups")] = len(left.alive)
+            return replace(left, phase="train", refinement=agreed.refinement + 1, history=history)
         # Lines 29 to 31; a peer that once came to rest stays so.
         resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
         resting[: len(agreed.resting)] = agreed.resting

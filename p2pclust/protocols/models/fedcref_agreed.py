@@ -221,12 +221,6 @@ class Agreed:
         models[~needed] = 0
         return replace(self, group_models=models)
 
-    def left_counted(self) -> Agreed:
-        """Return the state whose last row of history counts the groups that are left."""
-        history = self.history.copy()
-        history[-1, HISTORY.index("groups")] = len(self.alive)
-        return replace(self, history=history)
-
     def flaw(self) -> str:
         """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""
         try:
