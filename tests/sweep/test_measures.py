@@ -13,7 +13,7 @@ import pytest
 from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import MEASURES, columns_of
-from p2pclust.lab.sweep.mixing import links_of, ticks_to_agree
+from p2pclust.lab.sweep.measures import links_of, ticks_to_agree
 from p2pclust.lab.sweep.places import measured
 from p2pclust.lab.sweep.report import _why_different
 from p2pclust.lab.sweep.work import run_cell, timed_work

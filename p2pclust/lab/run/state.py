@@ -371,7 +371,7 @@ class RunState:
         self.linked = {link: [Span(0.0)] for link in sorted(self.links or ())}
 
     def _on_overlay(self, _: RunEvent, told: events.LinksKnown) -> None:
-        self._set_links(None if told.links is None else [(a, b) for a, b in told.links])
+        self._set_links(told.links)
 
     def _on_link(self, event: RunEvent, told: events.LinkChanged) -> str:
         link = _pair(event.peer, told.to)

@@ -13,8 +13,7 @@ from p2pclust.lab.attacks.models import exchanges_models
 from p2pclust.lab.scenario.file.load import check_backend, starting_overlay
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome.evaluate import damage_in
-from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
-from p2pclust.lab.scenario.outcome.measures import Done
+from p2pclust.lab.scenario.outcome.measures import AuditedJob, Done, Evidence
 from p2pclust.lab.scenario.run import CheckedRun, carry_out, checked_run, fleet_spec
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.spec import FleetResult

@@ -27,8 +27,8 @@ from p2pclust.lab.scenario.file.fleet_keys import LinkSpec
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import evaluate, folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
-from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
+from p2pclust.lab.scenario.outcome.measures import AuditedJob, Evidence
 from p2pclust.lab.simulation.world.traffic import summary
 from p2pclust.lab.testbed import Backend
 from p2pclust.lab.testbed import backend as backend_called

@@ -135,7 +135,14 @@ def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
                 "sweep lack your files (p2pclust data list)"
             )
         for cell in _first_of_each(cells, lambda cell: (cell.axis("protocol"), cell.axis("collect"), cell.peers)):
-            _check_job(cell, where)
+            try:
+                scenario = scenario_of(cell)
+                make_job(scenario, 0, next(iter(load_data(scenario).values())).n_features)
+            except ValidationError as error:
+                # A sweep has one [job], and devices of its own making.
+                raise UsageError(explain(where, error, Scenario).replace("[jobs.0]", "[job]")) from error
+            except UsageError as error:
+                raise type(error)(f"{where}: {str(error).replace('[jobs.0]', '[job]')}") from error
     return cells
 
 
@@ -156,19 +163,6 @@ def scenario_of(cell: Cell) -> Scenario:
             "jobs": [{"protocol": cell.axis("protocol"), **collect, **fixed["job"]}],
         }
     )
-
-
-def _check_job(cell: Cell, where: str) -> None:
-    try:
-        scenario = scenario_of(cell)
-    except ValidationError as error:
-        # A sweep has one [job], and devices of its own making.
-        raise UsageError(explain(where, error, Scenario).replace("[jobs.0]", "[job]")) from error
-    try:
-        shares = load_data(scenario)
-        make_job(scenario, 0, next(iter(shares.values())).n_features)
-    except UsageError as error:
-        raise type(error)(f"{where}: {str(error).replace('[jobs.0]', '[job]')}") from error
 
 
 def _first_of_each(cells: tuple[Cell, ...], key: Callable[[Cell], Hashable]) -> Iterable[Cell]:

@@ -24,14 +24,16 @@ def run_cell(cell: Any) -> dict[str, Any]:
     """Return the measure's columns of a `Cell`, found in this process with one thread of linear algebra, as everywhere."""
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
-    from p2pclust.lab.sweep import facts, jobs, mixing, places  # noqa: PLC0415 - the whole agent
+    from p2pclust.lab.sweep import measures, places  # noqa: PLC0415 - the whole agent
     from p2pclust.lab.sweep.columns import MEASURES  # noqa: PLC0415
 
-    measures = {"job": jobs.measure, "recovery": jobs.measure, "facts": facts.measure, "mixing": mixing.measure}
+    by_name = {
+        "job": measures.of_job, "recovery": measures.of_job, "facts": measures.of_facts, "mixing": measures.of_mixing,
+    }  # fmt: skip
     with threadpool_limits(limits=1):
         overlay = cell.make_overlay()
         found = dict(places.measured(overlay))
         try:
-            return found | measures[cell.measure](cell, overlay)
+            return found | by_name[cell.measure](cell, overlay)
         except FleetError:
             return found | dict.fromkeys(MEASURES[cell.measure].columns)

@@ -18,7 +18,7 @@ from p2pclust.errors import FleetError
 from p2pclust.estimators.running import Trail
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.file.load import load_scenario
-from p2pclust.lab.scenario.outcome.evidence import Evidence
+from p2pclust.lab.scenario.outcome.measures import Evidence
 from p2pclust.lab.scenario.page.job_pages import _without, centers_table
 from p2pclust.lab.scenario.page.page import Section
 from p2pclust.lab.scenario.page.round_pages import _objective

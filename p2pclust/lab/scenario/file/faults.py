@@ -50,10 +50,8 @@ def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
             moments = _drawn(spec, _stream(scenario.seed, _INSTANTS, index), f"(faults.{index})")
         for seconds, drawn in moments:
             victims = scenario.victims(spec, rng)
-            # No name means the aggregator.
-            each: list[tuple[str, ...]] = (
-                [victims] if spec.do in ("cut", "heal") else [(name,) for name in victims] or [()]
-            )
+            together = spec.do in ("cut", "heal") or not victims  # no name means the aggregator
+            each: list[tuple[str, ...]] = [victims] if together else [(name,) for name in victims]
             faults += [
                 Fault(
                     spec.do, who, spec.at.round, spec.phase, seconds,

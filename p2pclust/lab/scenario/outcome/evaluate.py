@@ -14,8 +14,7 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome.communities import measured_communities
-from p2pclust.lab.scenario.outcome.evidence import Evidence
-from p2pclust.lab.scenario.outcome.measures import Done, measured
+from p2pclust.lab.scenario.outcome.measures import Done, Evidence, measured
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.peer.core.round_reports import AnswerDiffers, RefutesState
 from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE

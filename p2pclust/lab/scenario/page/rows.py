@@ -20,7 +20,7 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.pictures.palette import cluster_hues
 from p2pclust.lab.pictures.scatter import evenly
 from p2pclust.lab.scenario.outcome.communities import labels_of_peers
-from p2pclust.lab.scenario.outcome.evidence import contributed
+from p2pclust.lab.scenario.outcome.measures import contributed
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local

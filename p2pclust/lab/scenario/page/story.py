@@ -15,7 +15,7 @@ from p2pclust.lab.pictures.canvas import Drawing
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import TermEnd
-from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence, contributed
+from p2pclust.lab.scenario.outcome.measures import AuditedJob, Evidence, contributed
 from p2pclust.lab.scenario.page.page import Picture
 from p2pclust.lab.scenario.page.rows import JobRows, rows_of
 from p2pclust.lab.testbed.spec import FleetResult

@@ -1,28 +1,41 @@
-"""Measures "job" and "recovery": a job on a simulated fleet, what it cost on each link, and whether it is exact."""
+"""The measures of a sweep: each returns the columns of a cell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.outcome.evaluate import job_entry
 from p2pclust.lab.scenario.run import fleet_spec
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.traffic import LinkTraffic
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.lab.sweep.cells import Cell, scenario_of
 from p2pclust.lab.sweep.columns import MEASURES
 from p2pclust.lab.sweep.places import peer_at
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.in_process import links_between
 from p2pclust.lab.testbed.spec import FleetResult
-from p2pclust.lab.topology.matrices import betweenness, closeness
+from p2pclust.lab.topology.matrices import betweenness, closeness, hops
 from p2pclust.overlay.overlay import Overlay
+from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.events import Woken
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import labelling_stage
+from p2pclust.protocols.gossip.push_sum import GossipLinks, mixing_matrix, second_eigenvalue
 
 #: Kinds of messages that a fleet at rest sends, too.
 _AT_REST: Final = frozenset(
@@ -35,8 +48,8 @@ _PLACES: Final = 7
 Links = Mapping[tuple[str, str], LinkTraffic]
 
 
-def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
-    """Return the columns of a cell of this measure."""
+def of_job(cell: Cell, overlay: Overlay) -> dict[str, Any]:
+    """Measures "job" and "recovery": what a job on a simulated fleet cost on each link, and whether it is exact."""
     scenario = scenario_of(cell)
     shares = load_data(scenario)
     job = make_job(scenario, 0, next(iter(shares.values())).n_features)
@@ -151,3 +164,129 @@ def _crossings(links: Links, done: JobResult, job: Job) -> float | None:
         return None
     crossed = sum(link.contributions.get((done.job_id, number), 0) for link in links.values() for number in whole)
     return crossed / len(whole) if crossed else None
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+_KEY, _VALUE = "cancel/news", b"a fact for all peers"  # of a kind that peers keep
+_MEET_S = 120.0
+_SPREAD_S = 600.0
+#: What every message takes, beside its devices' own latency.
+_DELAY_S = (0.0001, 0.0005)
+
+
+@dataclass(eq=False)
+class _FirstTimes(Observer):
+    """Record when something first holds of each peer."""
+
+    n_peers: int
+    holds: Callable[[Core], bool]
+    times: dict[str, float] = field(default_factory=dict)
+
+    def stepped(self, world: World, peer: Peer) -> None:
+        if peer.name not in self.times and peer.core is not None and self.holds(peer.core):
+            self.times[peer.name] = world.now
+
+    def complete(self) -> bool:
+        return len(self.times) == self.n_peers
+
+
+def of_facts(cell: Cell, overlay: Overlay) -> dict[str, Any]:
+    """Measure "facts": when each peer of an idle fleet has a fact that one of them publishes.
+
+    Raise FleetError if the peers do not find each other.
+    """
+    timing = preset(cell.fixed["fleet"]["timing"])
+    latency_s, loss = cell.axis("latency_ms") / 1000, cell.axis("loss")
+    rng = random_streams.gossiping(cell.seed)
+    publisher = overlay.names[int(rng.integers(overlay.n_peers))]
+    meeting = _FirstTimes(overlay.n_peers, lambda core: core.membership.all_here())
+    ears = _FirstTimes(overlay.n_peers, lambda core: core.facts.get(publisher, _KEY) is not None)
+    network = Network(Conditions(_DELAY_S), rng.spawn(1)[0], dict.fromkeys(overlay.names, (latency_s, loss)))
+    near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in overlay.names}
+    rows = {name: Local(np.zeros((1, 1))) for name in overlay.names}
+    world = World(rows, network, timing, Limits(), rng.spawn(1)[0], (meeting,), overlay=near)
+    for name in world.peers:
+        world.start(name)
+    if not world.run_until(_MEET_S, meeting.complete):
+        raise FleetError(f"the peers did not find each other within {_MEET_S:.0f} virtual seconds")
+    # Peers that joined late still receive old facts; an idle fleet sends only periodic comparisons.
+    world.run_until(world.now + timing.sync_period_s)
+    deltas_before = _deltas(world)
+    began, peer = world.now, world.peers[publisher]
+    world.watch(ears)
+    assert peer.core is not None
+    peer.core.facts.publish(_KEY, _VALUE)
+    world.step(peer, Woken())
+    all_informed = world.run_until(began + _SPREAD_S, ears.complete)
+    heard = sorted(at - began for at in ears.times.values())
+    seconds = heard[-1] if all_informed else None
+    half = heard[overlay.n_peers // 2 - 1] if len(heard) >= overlay.n_peers // 2 else None
+    one_link_s = sum(_DELAY_S) / 2 + 2 * latency_s
+    return {
+        "publisher": publisher,
+        "eccentricity": int(hops(overlay)[overlay.names.index(publisher)].max()),
+        "informed": len(heard),
+        "seconds": _quotient(seconds, 1.0),
+        "seconds_half": _quotient(half, 1.0),
+        "gossip_periods": _quotient(seconds, timing.gossip_period_s),
+        "link_delays": _quotient(seconds, one_link_s),
+        "deltas": _deltas(world) - deltas_before,
+    }
+
+
+def _quotient(seconds: float | None, unit_s: float) -> float | None:
+    return None if seconds is None else round(seconds / unit_s, 9)
+
+
+def _deltas(world: World) -> int:
+    return sum(link.messages.get("fact-delta", 0) for link in world.traffic.links().values())
+
+
+# -- mixing ------------------------------------------------------------------------------------------------------------
+
+
+_MOST_TICKS = 1_000_000
+
+
+def links_of(overlay: Overlay, mixing: str) -> GossipLinks:
+    """Return an overlay as `collect = "gossip"` sees it."""
+    return links_between(overlay.names, {name: overlay.neighbours(name) for name in overlay.names}, mixing)
+
+
+def ticks_to_agree(links: GossipLinks, tolerance: float, rng: np.random.Generator) -> int | None:
+    """Return after how many ticks no estimate is farther from the mean than `tolerance` times the start's farthest.
+
+    The values at the start are drawn by `rng`. None if it takes more than a million ticks.
+
+    Examples
+    --------
+    >>> ticks_to_agree(GossipLinks([[1], [0]]), 1e-9, np.random.default_rng(0))
+    1
+    """
+    matrix = mixing_matrix(links)
+    start = rng.standard_normal(len(links.members))
+    # Shares of one mass add up to it, so the mean taken off at the start stays off; the weight says how much came here.
+    apart, weight = start - start.mean(), np.ones(len(start))
+    wanted = tolerance * np.abs(apart).max()
+    for tick in range(1, _MOST_TICKS + 1):
+        apart, weight = matrix @ apart, matrix @ weight
+        if np.abs(apart / weight).max() <= wanted:
+            return tick
+    return None
+
+
+def of_mixing(cell: Cell, overlay: Overlay) -> dict[str, Any]:
+    """Measure "mixing": how many ticks averaging over an overlay takes, against what its spectrum predicts."""
+    tolerance = float(cell.fixed["tolerance"])
+    links = links_of(overlay, cell.axis("mixing"))
+    ticks = ticks_to_agree(links, tolerance, random_streams.gossiping(cell.seed))
+    second = second_eigenvalue(links)
+    predicted = 1.0 if second < tolerance else math.log(tolerance) / math.log(second)
+    return {
+        "predicted": round(predicted, 9),
+        "ticks": ticks,
+        "ratio": None if ticks is None else round(ticks / predicted, 9),
+        "tick_messages": 2 * overlay.n_links,
+    }
