@@ -24,7 +24,7 @@ from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
 from p2pclust.tools.files import expanded
-from p2pclust.tools.spelling import command, nearest
+from p2pclust.tools.spelling import command
 from p2pclust.transport.bundle import ROSTER, check_enrolled, load_bundle, load_roster
 from p2pclust.transport.keys import load_public_roster
 
@@ -156,16 +156,6 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
     if to_start:
         _check_files(path, devices, keys)
     return Inventory(path, keys, keys / ROSTER, hosts, devices, file.late_s)
-
-
-def check_names(inventory: Inventory, names: Sequence[str]) -> None:
-    """Check that an inventory has devices with these names; suggest a similar name for an unknown one."""
-    known = [device.name for device in inventory.devices]
-    for name in names:
-        if name not in known:
-            near = nearest(name, known)
-            meant = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
-            raise UsageError(f"{inventory.path}: there is no device {name!r}: {meant}")
 
 
 def _beside(path: Path, name: str) -> Path:

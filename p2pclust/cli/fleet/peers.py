@@ -12,6 +12,8 @@ import typer
 from p2pclust.cli.fleet.view import how, is_down
 from p2pclust.cli.show.options import AsJson, argument, option
 from p2pclust.cli.show.output import complain, put, put_json
+from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import nearest
 
 if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Host, Inventory
@@ -27,10 +29,15 @@ Wait = Annotated[float, option("S", "How long to wait for peers to report that t
 
 def load(path: Path, names: Sequence[str] = ()) -> Inventory:
     """Read the inventory of a fleet that was started; these names must be in it."""
-    from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
+    from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
 
     inventory = load_inventory(path, to_start=False)
-    check_names(inventory, names)
+    known = [device.name for device in inventory.devices]
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            meant = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
+            raise UsageError(f"{path}: there is no device {name!r}: {meant}")
     return inventory
 
 

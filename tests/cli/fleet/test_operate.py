@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 from tests.cli.conftest import Cli
 
@@ -35,6 +36,7 @@ class FakeClient:
 
     answers: dict[str, list[dict[str, Any]]]
     jobs: list[dict[str, Any]]
+    asked: list[dict[str, Any]]
 
     def __init__(self, *_address: Any) -> None:
         self.address = "here"
@@ -53,14 +55,15 @@ class FakeClient:
             "data": {"rows": 3, "columns": 2, "problem": ""},
         }  # fmt: skip
 
-    def follow(self, verb: str, **_fields: Any) -> Iterator[dict[str, Any]]:
+    def follow(self, verb: str, **fields: Any) -> Iterator[dict[str, Any]]:
+        self.asked.append(fields)
         yield from self.answers[verb]
 
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
     monkeypatch.setattr("p2pclust.hosts.client.Connection", FakeClient)
-    FakeClient.answers, FakeClient.jobs = {}, []
+    FakeClient.answers, FakeClient.jobs, FakeClient.asked = {}, [], []
     return FakeClient
 
 
@@ -193,6 +196,32 @@ def test_a_round_is_one_line_whoever_is_asked(cli: Cli, client: type[FakeClient]
         "round 1 is over (term 1, a aggregates)",
         "done after 2 rounds",
     ]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "low", "high"),
+    [("[0, 1]", [0, 0], [1, 1]), ("[[0, 1]]", [0, 0], [1, 1]), ("[[0, 1], [0, 5]]", [0, 0], [1, 5])],
+)
+def test_one_pair_of_bounds_is_for_all_columns_of_the_peer(
+    cli: Cli, client: type[FakeClient], bounds: str, low: list[float], high: list[float]
+) -> None:
+    client.answers["submit"] = [{"job": "job-1", "roster": ["a"], "accepted": True}]
+    ended = cli("submit", "llf-cm", "--clusters", "3", "--bounds", bounds, "--seed", "5", "--patience", "2")
+    assert (ended.code, ended.out) == (0, "job-1\n")
+    (asked,) = client.asked
+    job = msgpack.unpackb(asked["mathematics"])
+    (ranges,) = (stage["parameters"] for stage in job["stages"] if stage["protocol"] == "range")
+    assert (ranges["lo"], ranges["hi"]) == (low, high)
+    assert (job["seed"], asked["patience_s"]) == (5, 2.0)
+
+
+def test_a_value_after_an_option_without_one_is_explained(cli: Cli) -> None:
+    ended = cli("submit", "llf-cm", "--clusters", "3", "--secure", "true")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: submit: 'true': expected --PARAMETER VALUE; --secure, --wait and --json take no value: "
+        "write --secure alone\n",
+    )
 
 
 def test_a_repeated_job_is_known_by_its_series(cli: Cli, client: type[FakeClient]) -> None:

@@ -490,6 +490,12 @@ def test_make_job(scenario_file: Write) -> None:
     assert job.stages[job.main].parameters == {"n_clusters": 3, "tol": 5e-3, "max_rounds": 7, "fuzzifier": 1.5}
 
 
+def test_an_init_that_the_protocol_does_not_have_names_its_job(scenario_file: Write) -> None:
+    scenario = load_scenario(scenario_file('init = "rows"\n'))
+    with pytest.raises(UsageError, match=r"^\[jobs\.0\]: init = 'rows': expected one of split-merge, "):
+        make_job(scenario, 0, 4)
+
+
 def test_make_job_with_explicit_centers_and_bounds(scenario_file: Write) -> None:
     overrides = ["data.bounds=[[0,1],[2,3]]", "jobs.0.clusters=1", "jobs.0.init=[[0.5,2.5]]"]
     job = make_job(load_scenario(scenario_file(), overrides), 0, 2)
