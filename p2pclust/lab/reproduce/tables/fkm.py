@@ -160,11 +160,9 @@ def _claims_of_figure_3(found: Findings) -> Iterable[Claim]:
 
 def _draw_figure_3(figure: Figure, found: Findings) -> None:
     figure.set_size_inches(15, 9)
-    for column, beta in enumerate(_BETAS, start=1):
-        axes = figure.add_subplot(2, 3, column)
-        _by_noise(axes, found, beta, _POINTS[0])
-        axes.set_title(f"β = {beta}")
-        axes = figure.add_subplot(2, 3, 3 + column)
+    for beta, by_noise, axes in zip(_BETAS, *figure.subplots(2, 3), strict=True):
+        _by_noise(by_noise, found, beta, _POINTS[0])
+        by_noise.set_title(f"β = {beta}")
         rows = {f"noise {noise:.1f}": f"fkm, {_Cell(50, beta, noise).name}" for noise in _NOISES}
         mean_curves(axes, found.all_curves(rows, "by round"))
         axes.set(xlabel="round", ylabel="ARI (fkm)")
@@ -177,8 +175,8 @@ def _claims_of_figure_5(found: Findings) -> Iterable[Claim]:
 
 
 def _draw_rows(figure: Figure, found: Findings, *, measures: Mapping[str, str]) -> None:
-    for number, (measure, label) in enumerate(measures.items(), start=1):
-        axes = figure.add_subplot(1, len(measures), number)
+    panels = figure.subplots(1, len(measures), squeeze=False)[0]
+    for axes, (measure, label) in zip(panels, measures.items(), strict=True):
         _boxes(axes, found, found.rows, measure)
         axes.set_xticks(range(len(found.rows)), list(found.rows))
         axes.set_ylabel(label)
@@ -196,9 +194,8 @@ def _claims_of_figure_6(found: Findings) -> Iterable[Claim]:
 
 def _draw_figure_6(figure: Figure, found: Findings) -> None:
     figure.set_size_inches(15, 12)
-    for line, points in enumerate(_POINTS):
-        for column, beta in enumerate(_BETAS, start=1):
-            axes = figure.add_subplot(3, 3, 3 * line + column)
+    for points, line in zip(_POINTS, figure.subplots(3, 3), strict=True):
+        for beta, axes in zip(_BETAS, line, strict=True):
             _by_noise(axes, found, beta, points)
             axes.set_title(f"β = {beta}, {points} points")
 
