@@ -13,14 +13,11 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.shares import Holdings
 from p2pclust.lab.pictures import palette
 from p2pclust.lab.pictures.canvas import Drawing, new_figure, require, short_name, write
-from p2pclust.lab.pictures.scatter import Colouring, scatter_drawing
+from p2pclust.lab.pictures.scatter import Colouring, Floats, Ints, scatter_drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _PROMISED: Final = 1e-9
 _ANNOTATED: Final = 400  # more cells than this have no room for a number
