@@ -312,8 +312,9 @@ def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, sha
     bars.set_xlim(0, 1.25 * float(held.sizes.max()))
     bars.set_xlabel(held.what)
     bars.spines[["top", "right"]].set_visible(False)
-    for place, size in enumerate(held.sizes) if n_peers <= 60 else ():
-        write(bars, float(size), place, f" {size}", 7, "black", ha="left")
+    if n_peers <= 60:
+        for place, size in enumerate(held.sizes):
+            write(bars, float(size), place, f" {size}", 7, "black", ha="left")
     if plane and data is not None:
         dealt = np.concatenate(shares)
         owners = np.repeat(np.arange(n_peers), held.sizes)
