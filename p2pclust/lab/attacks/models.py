@@ -226,7 +226,7 @@ def _copies(
 ) -> AttackResult:  # fmt: skip
     """Draw copies of rows.
 
-    Rows that were trained on can be attractors of an overfitted autoencoder that is applied to its own output again and again
+    Rows that were trained on can be attractors of an overfitted autoencoder that is applied to its own output repeatedly
     (A. Radhakrishnan et al., 2018); the attacker begins with rows of its own. A flow is sampled.
     """
     began, ranges = clock(), ranges_of(trained)
