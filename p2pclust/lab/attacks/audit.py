@@ -12,7 +12,7 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.attacks.few_rows import fuzzy_sums_in, rows_solved_for
-from p2pclust.lab.attacks.findings import AttackResult, ranges_of, recovered
+from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
 from p2pclust.lab.attacks.moving_rows import (
     differences,
@@ -22,7 +22,7 @@ from p2pclust.lab.attacks.moving_rows import (
     rows_that_moved_alone,
     single_rows,
 )
-from p2pclust.lab.attacks.sights import Floats, Sight, Sights, sights_of
+from p2pclust.lab.attacks.sights import Sight, Sights, sights_of
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, RoundRecord

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p2pclust.lab.attacks.sights import Floats, Sight
+from p2pclust.lab.attacks.findings import Floats
+from p2pclust.lab.attacks.sights import Sight
 
 #: A solution explains what was shown to so many digits of it.
 _EXPLAINED = 1e-9

@@ -191,9 +191,9 @@ def _membership(
     observer: str, models: Mapping[int, SeenModels], trained: Sequence[Local], withheld: Sequence[Floats],
     clock: Callable[[], float],
 ) -> list[AttackResult]:  # fmt: skip
-    """Distinguish rows that were trained on from others: an autoencoder reconstructs them with smaller errors, and a flow gives
-    them higher densities (S. Yeom et al., 2018).
+    """Distinguish rows that were trained on from others.
 
+    An autoencoder reconstructs them with smaller errors, and a flow gives them higher densities (S. Yeom et al., 2018).
     *Calibrated*, the same is compared with the models of other peers, for which the row is new in any case: a row that is
     easy for all models is then not taken for a member (L. Watson et al., 2022).
     """
@@ -224,8 +224,10 @@ def _copies(
     observer: str, seed: int, models: Mapping[int, SeenModels], trained: Sequence[Local], withheld: Sequence[Floats],
     clock: Callable[[], float],
 ) -> AttackResult:  # fmt: skip
-    """Draw copies of rows: those that were trained on can be attractors of an overfitted autoencoder that is applied to its
-    own output again and again (A. Radhakrishnan et al., 2018); the attacker begins with rows of its own. A flow is sampled.
+    """Draw copies of rows.
+
+    Rows that were trained on can be attractors of an overfitted autoencoder that is applied to its own output repeatedly
+    (A. Radhakrishnan et al., 2018); the attacker begins with rows of its own. A flow is sampled.
     """
     began, ranges = clock(), ranges_of(trained)
     by_peer, near, far, rows = {}, [], [], 0

@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from p2pclust.lab.attacks.sights import Floats, Sight, sums_of_clusters
+from p2pclust.lab.attacks.findings import Floats
+from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import Arrays, State
 
 #: Two readings of one row agree up to the rounding of the sums, as a share of the largest.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p2pclust.lab.attacks.findings import Floats
 from p2pclust.protocols.engine import engine, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, WithWorkspace
@@ -16,8 +16,6 @@ from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import Later, by_groups, replayed, rows_at
 from p2pclust.tools.bit_sets import members_of
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

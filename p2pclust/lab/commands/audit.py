@@ -64,12 +64,10 @@ def audit(
     if as_json:
         put_json({"scenario": file.stem, "attacks": [attack for job in audited for attack in job.to_dicts()]})
         return
-    columns = ["job", "observer", "attack", "rows", "found", "seconds", "most, by peer"]
-    made = table(columns, right=("job", "rows", "seconds"), wrap=("found", "most, by peer"))
-    for job in audited:
-        for finding in job.findings:
-            made.add_row(
-                str(job.number), finding.observer, finding.attack, f"{finding.rows:,}", finding.words,
-                f"{finding.seconds:.1f}", job.most(finding),
-            )  # fmt: skip
-    stdout().print(made)
+    columns = ("job", "observer", "attack", "rows", "found", "seconds", "most, by peer")
+    rows = (
+        (f"{job.number}", one.observer, one.attack, f"{one.rows:,}", one.words, f"{one.seconds:.1f}", job.most(one))
+        for job in audited
+        for one in job.findings
+    )
+    stdout().print(table(columns, rows, right=("job", "rows", "seconds"), wrap=("found", "most, by peer")))

@@ -39,10 +39,7 @@ def choose(
     ] = 3,
     backend: Annotated[
         BackendName,
-        typer.Option(
-            metavar="processes|simulated|in-process",
-            help="Where the peers run; the results are the same.",
-        ),
+        typer.Option(metavar="processes|simulated|in-process", help="Where the peers run; the results are the same."),
     ] = BackendName.IN_PROCESS,
     seed: ScenarioSeed = None,
     overrides: Overrides = None,

@@ -46,12 +46,13 @@ def list_(as_json: AsJson = False) -> None:
         put_json({"folder": cache_in_words(), "data": [asdict(item) for item in found]})
         return
     numbers = ("rows", "columns", "classes", "groups")
-    shown = table(("name", *numbers, "here", "size", "what"), right=(*numbers, "size"), wrap=("what",), gap=2)
-    for item in found:
-        sizes = (str(n) if n else "-" for n in (item.rows, item.columns, item.classes, item.groups))
-        shown.add_row(item.name, *sizes, item.here, item.size, item.title)
+    columns = ("name", *numbers, "here", "size", "what")
+    rows = (
+        (item.name, *(f"{getattr(item, name) or '-'}" for name in numbers), item.here, item.size, item.title)
+        for item in found
+    )
     console = stdout()
-    console.print(shown)
+    console.print(table(columns, rows, right=(*numbers, "size"), wrap=("what",), gap=2))
     console.print(f"\nhere: in {cache_in_words()}; p2pclust data fetch NAME gets what is not", soft_wrap=True)
 
 

@@ -53,8 +53,7 @@ def init(
         int | None, typer.Option(metavar="K", min=1, help="The number of clusters; default as `choose` proposes.")
     ] = None,
     port: Annotated[
-        int,
-        typer.Option(metavar="PORT", min=1, max=65000, help="The port of the first device in fleet.toml."),
+        int, typer.Option(metavar="PORT", min=1, max=65000, help="The port of the first device in fleet.toml.")
     ] = 7001,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the split, the proposal and the scenario.")] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, even on a terminal.")] = False,

@@ -164,11 +164,11 @@ def next_steps(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[st
 
 def show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
     people.print(f"{file}: {counted(len(table.rows), 'rows')}, {counted(len(found), 'columns')}\n", soft_wrap=True)
-    shown = table_of(("column", "read as", "missing", "values", "such as"), right=("missing", "values"))
-    for column in found[:_SHOWN]:
-        examples = ", ".join(value[:20] for value in column.values[:3])
-        shown.add_row(column.name, column.how, str(column.n_missing), str(len(column.values)), examples)
-    people.print(shown)
+    rows = (
+        (one.name, one.how, f"{one.n_missing}", f"{len(one.values)}", ", ".join(value[:20] for value in one.values[:3]))
+        for one in found[:_SHOWN]
+    )
+    people.print(table_of(("column", "read as", "missing", "values", "such as"), rows, right=("missing", "values")))
     if len(found) > _SHOWN:
         people.print(f"and {len(found) - _SHOWN} more columns")
     if headless := table.no_header:

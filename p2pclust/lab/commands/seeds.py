@@ -249,10 +249,10 @@ def find_all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> i
         put_json([one._asdict() for one in found])
     else:
         columns = ("planted bug", "swarm", "seed", "promise broken")
-        made = table(columns, right=("seed",), wrap=(columns[0], columns[-1]))
-        for one in found:
-            made.add_row(one.bug, one.swarm or "default", "-" if one.seed is None else f"{one.seed}", one.broken)
-        stdout().print(made)
+        rows = (
+            (one.bug, one.swarm or "default", f"{'-' if one.seed is None else one.seed}", one.broken) for one in found
+        )
+        stdout().print(table(columns, rows, right=("seed",), wrap=(columns[0], columns[-1])))
     return int(any(one.seed is None for one in found))
 
 

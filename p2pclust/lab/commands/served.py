@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c, page_of
 from p2pclust.tools.files import expanded
+
+if TYPE_CHECKING:
+    from p2pclust.hosts.inventory import Inventory
 
 
 def replay(
@@ -78,14 +81,7 @@ def serve_fleet(
 
         loaded = load_inventory(inventory, to_start=False)
         groups = {device.name: device.group for device in loaded.devices}
-        with_key = bundle or os.environ.get("P2PCLUST_BUNDLE")
-        found = []
-        for device in loaded.devices:  # on this machine they are asked at their sockets, elsewhere at control addresses
-            host = loaded.hosts[device.host]
-            if host.ssh is None:
-                found.append(str(expanded(host.state_dir) / "peers" / device.name))
-            elif with_key and device.config.get("control"):
-                found.append(f"{device.name}@{device.config['control']}")
+        found = list(_controls(loaded, with_key=bool(bundle or os.environ.get("P2PCLUST_BUNDLE"))))
         if not found and not peers:
             raise UsageError(
                 f'{inventory}: none of its devices can be asked from here: set control = "HOST:PORT" for some, and name '
@@ -99,3 +95,13 @@ def serve_fleet(
         shown = FollowedRun(scene, scene.begun(), mode="watch")
         stack.enter_context(page_of(shown, address))
         FleetFollower(clients, shown, time.monotonic, job or "").follow(threading.Event())
+
+
+def _controls(inventory: Inventory, *, with_key: bool) -> Iterator[str]:
+    """Yield where the devices can be asked: on this machine at their sockets, elsewhere at control addresses."""
+    for device in inventory.devices:
+        host = inventory.hosts[device.host]
+        if host.ssh is None:
+            yield str(expanded(host.state_dir) / "peers" / device.name)
+        elif with_key and device.config.get("control"):
+            yield f"{device.name}@{device.config['control']}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from p2pclust.clustering import objective
 from p2pclust.errors import UsageError
@@ -17,7 +17,7 @@ from p2pclust.lab.pictures import canvas
 from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, new_figure, shown_axes, whole_numbers, write
 from p2pclust.lab.pictures.curves import movement_drawing, rounds_of
 from p2pclust.lab.pictures.palette import CURVE, GOOD, INK, PAPER, SERIES, cluster_colour, cluster_hues
-from p2pclust.lab.pictures.scatter import Colouring, evenly, plane_of, scatter_drawing
+from p2pclust.lab.pictures.scatter import Colouring, Floats, evenly, plane_of, scatter_drawing
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
@@ -125,9 +125,6 @@ def overlay(this: Any, ax: Axes | None) -> Axes:
 
     groups = dict.fromkeys(fleet.links.names, "peer")
     return roles_drawing(fleet.links, groups, fleet.run, on=ax or shown_axes(5.8, 5.0)).axes
-
-
-Floats = NDArray[np.float64]
 
 
 def memberships_drawing(

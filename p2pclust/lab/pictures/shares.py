@@ -13,14 +13,11 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.lab.data.shares import Holdings
 from p2pclust.lab.pictures import palette
 from p2pclust.lab.pictures.canvas import Drawing, new_figure, require, short_name, write
-from p2pclust.lab.pictures.scatter import Colouring, scatter_drawing
+from p2pclust.lab.pictures.scatter import Colouring, Floats, Ints, scatter_drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _PROMISED: Final = 1e-9
 _ANNOTATED: Final = 400  # more cells than this have no room for a number
@@ -315,8 +312,9 @@ def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, sha
     bars.set_xlim(0, 1.25 * float(held.sizes.max()))
     bars.set_xlabel(held.what)
     bars.spines[["top", "right"]].set_visible(False)
-    for place, size in enumerate(held.sizes) if n_peers <= 60 else ():
-        write(bars, float(size), place, f" {size}", 7, "black", ha="left")
+    if n_peers <= 60:
+        for place, size in enumerate(held.sizes):
+            write(bars, float(size), place, f" {size}", 7, "black", ha="left")
     if plane and data is not None:
         dealt = np.concatenate(shares)
         owners = np.repeat(np.arange(n_peers), held.sizes)

@@ -110,7 +110,9 @@ class Findings:
         """Return one number per repetition, in their order."""
         return np.array([value for _, value in sorted(self._samples[row][measure].items())], dtype=np.float64)
 
-    def points(self, rows: Mapping[float, str], measure: str, spread: str = "sd") -> list[list[float]]:
+    def points(
+        self, rows: Mapping[int, str] | Mapping[float, str], measure: str, spread: str = "sd"
+    ) -> list[list[float]]:
         """Return three lists: the key, the mean and the spread ("sd" or "ci") of each row that was measured."""
         known = {key: row for key, row in rows.items() if self.has(row, measure)}
         spreads = [getattr(self, spread)(row, measure) for row in known.values()]

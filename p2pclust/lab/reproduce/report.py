@@ -58,12 +58,12 @@ def write_csv(directory: Path, table: Table, measured: Measured) -> None:
     """Write ``TABLE.csv`` (the comparison) and, if there are any, ``TABLE-curves.csv`` (one line per round)."""
     with (directory / f"{table.id}.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        headings = ["row", "measure", "paper", "paper_sd", "mean", "sd", "median", "difference", "repeats"]
-        writer.writerow([*headings, "paper_ci95", "ci95"])
+        names = ("paper", "paper_sd", "mean", "sd", "median", "difference")
+        writer.writerow(["row", "measure", *names, "repeats", "paper_ci95", "ci95"])
         for line in comparison(table, measured):
-            numbers = (line.paper, line.paper_sd, line.mean, line.sd, line.median, line.difference)
+            numbers = (_number(getattr(line, name)) for name in names)
             intervals = (_number(line.paper_ci), _number(line.ci))
-            writer.writerow([line.row, line.measure, *(_number(value) for value in numbers), line.repeats, *intervals])
+            writer.writerow([line.row, line.measure, *numbers, line.repeats, *intervals])
     found = measured.found
     curves = [(row, measure) for row in found.rows for measure in found.measures(row) if found.is_curve(row, measure)]
     if not curves:

@@ -150,14 +150,13 @@ def _draw_bars(
     rows = [row for row in rows if shown.has(row, next(iter(panels)))][::-1]
     figure.set_size_inches(3.2 * len(panels) + 3.5, 0.32 * len(rows) + 1.4)
     colours = [_COLOURS.get(row.partition(", ")[0], "#9c9c9c") for row in rows]
-    for place, (measure, title) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), place)
+    for axes, (measure, title) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         spreads = np.nan_to_num([shown.ci(row, measure) for row in rows])
         means = [shown.mean(row, measure) for row in rows]
         axes.barh(range(len(rows)), means, xerr=spreads, color=colours, height=0.7)
         known = [(y, numbers[row, measure].mean) for y, row in enumerate(rows) if (row, measure) in numbers]
         axes.plot([x for _, x in known], [y for y, _ in known], "kD", markersize=5, label="the paper")
-        axes.set_yticks(range(len(rows)), rows if place == 1 else [], fontsize=8)
+        axes.set_yticks(range(len(rows)), rows if axes is figure.axes[0] else [], fontsize=8)
         axes.set_xlabel(title)
         axes.set_xlim(left=0)
     if rows:

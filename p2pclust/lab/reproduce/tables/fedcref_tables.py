@@ -125,8 +125,7 @@ def _over_peers(
 
     def draw(figure: Figure, found: Findings) -> None:
         figure.set_size_inches(5.5 * len(panels) + 1, 4.5)
-        for place, measure in enumerate(panels, start=1):
-            axes = figure.add_subplot(1, len(panels), place)
+        for measure, axes in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
             for method in methods:
                 rows = dict(zip(map(float, PEERS), _by_peers(method), strict=True))
                 numbers, means, spreads = found.points(rows, measure, "ci")
@@ -179,16 +178,15 @@ def _draws_steps(
 
     def draw(figure: Figure, found: Findings) -> None:
         figure.set_size_inches(3.4 * len(panels), 3.2 * len(TWO))
-        for line, method in enumerate(TWO):
-            for place, measure in enumerate(panels):
-                axes = figure.add_subplot(len(TWO), len(panels), line * len(panels) + place + 1)
+        for method, line in zip(TWO, figure.subplots(len(TWO), len(panels)), strict=True):
+            for measure, axes in zip(panels, line, strict=True):
                 mean_curves(axes, found.all_curves(lines(method), measure), first=0)
                 if axes.lines and _STEP_PANELS[measure] != "ACC":
                     # Numbers of things: one that stays is a flat line, not a scale.
                     axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.y1))
                 axes.set_title(f"{_STEP_PANELS[measure]}, {method}", fontsize=10)
                 axes.set_xlabel("iteration" if method == "paper" else "refinement", fontsize=9)
-                if place == 0 and axes.lines and len(lines(method)) > 1:
+                if axes is line[0] and axes.lines and len(lines(method)) > 1:
                     axes.legend(fontsize=8)
 
     return draw

@@ -49,11 +49,9 @@ def _claims_of_table_1(found: Findings) -> Iterable[Claim]:
 
 def _draw_table_1(figure: Figure, found: Findings) -> None:
     names = [name for name in _SETS if found.has(f"{name}, {gamma_name(1.0)}", "ari")]
-    for number, (measure, title) in enumerate(_MEASURES.items(), start=1):
-        axes = figure.add_subplot(1, 2, number)
-        mean_bars(
-            axes, names, found.by_groups({gamma: [f"{name}, {gamma}" for name in names] for gamma in _XCLARA}, measure)
-        )
+    rows = {gamma: [f"{name}, {gamma}" for name in names] for gamma in _XCLARA}
+    for axes, (measure, title) in zip(figure.subplots(1, 2), _MEASURES.items(), strict=True):
+        mean_bars(axes, names, found.by_groups(rows, measure))
         axes.set_title(title)
     axes.legend()
 
@@ -73,14 +71,13 @@ def _claims_of_figure_1(found: Findings) -> Iterable[Claim]:
 
 
 def _draw_figure_1(figure: Figure, found: Findings) -> None:
-    axes = figure.add_subplot(1, 2, 1)
+    axes, right = figure.subplots(1, 2)
     mean_curves(axes, found.all_curves(_XCLARA, "shifts"), log=True)
     axes.axhline(_TOL, color="grey", linewidth=0.8, linestyle=":")
     axes.set(xlabel="round", ylabel="‖V(t+1) − V(t)‖", title="movement of the centers", ylim=(1e-6, None))
     axes.legend()
-    axes = figure.add_subplot(1, 2, 2)
-    mean_bars(axes, ["xclara"], found.by_groups({gamma: [row] for gamma, row in _XCLARA.items()}, "distance"))
-    axes.set(title="distance to the pooled centers")
+    mean_bars(right, ["xclara"], found.by_groups({gamma: [row] for gamma, row in _XCLARA.items()}, "distance"))
+    right.set(title="distance to the pooled centers")
 
 
 def equals_pooled(found: Findings, rows: Iterable[str]) -> Iterable[Claim]:

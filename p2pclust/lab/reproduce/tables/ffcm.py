@@ -121,9 +121,8 @@ def _one_case(
     """Return a table of methods; its picture has a box for each, and the paper's number as a star."""
 
     def draw(figure: Figure, found: Findings) -> None:
-        for number, (measure, title) in enumerate(measures.items(), start=1):
-            axes = figure.add_subplot(1, len(measures), number)
-            rows = [f"{method} ({case})" for method in _METHODS]
+        rows = [f"{method} ({case})" for method in _METHODS]
+        for axes, (measure, title) in zip(figure.subplots(1, len(measures)), measures.items(), strict=True):
             axes.boxplot([found.samples(row, measure) for row in rows])
             axes.set_xticks(range(1, len(_METHODS) + 1), _METHODS)
             for place, row in enumerate(rows, start=1):
@@ -235,8 +234,7 @@ def _claims_of_figure_4(found: Findings) -> Iterable[Claim]:
 
 def _draw_figure_4(figure: Figure, found: Findings) -> None:
     shown = (("gap", "gap / √d", "standard deviation"), ("osse", "outside SSE", "dimension"))
-    for number, (measure, ylabel, xlabel) in enumerate(shown, start=1):
-        axes = figure.add_subplot(1, 2, number)
+    for axes, (measure, ylabel, xlabel) in zip(figure.subplots(1, 2), shown, strict=True):
         for method in _METHODS:
             means = _means(found, method, measure)
             axes.plot(list(means), list(means.values()), marker="o", label=method)

@@ -98,18 +98,17 @@ def _on_a_grid(data: DataSet, rng: np.random.Generator, peers: Peers) -> Values:
 
 def _repeat_grid(name: str, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
     """Run a set-up of the grid, for Figure 1 also its "informed" k-FED: with the K_l that is best for the labels."""
+    seed = int(rng.integers(2**31))
+    if name == "uneven":
+        return _on_a_grid(uneven_grid(seed=seed), rng, peers)
     cell = _GRID[name]
-    data = gaussian_grid(**cell._asdict(), seed=int(rng.integers(2**31)))
+    data = gaussian_grid(**cell._asdict(), seed=seed)
     found = _on_a_grid(data, rng, peers)
     if cell.noise == _NOISES[0] and cell.points == _POINTS[0]:
         seed, numbers = seed_of(rng), range(2, _K + 1, 7 if quick else 1)
         tried = [_ari(data, _k_fed(data, _K, n_local, seed, peers)) for n_local in numbers]
         found["k-fed informed"] = {"ari": max(tried), "K_l": float(numbers[int(np.argmax(tried))])}
     return {f"{method}, {name}": values for method, values in found.items()}
-
-
-def _repeat_uneven(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
-    return _on_a_grid(uneven_grid(seed=int(rng.integers(2**31))), rng, peers)
 
 
 def _repeat_writers(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
@@ -160,11 +159,9 @@ def _claims_of_figure_3(found: Findings) -> Iterable[Claim]:
 
 def _draw_figure_3(figure: Figure, found: Findings) -> None:
     figure.set_size_inches(15, 9)
-    for column, beta in enumerate(_BETAS, start=1):
-        axes = figure.add_subplot(2, 3, column)
-        _by_noise(axes, found, beta, _POINTS[0])
-        axes.set_title(f"β = {beta}")
-        axes = figure.add_subplot(2, 3, 3 + column)
+    for beta, by_noise, axes in zip(_BETAS, *figure.subplots(2, 3), strict=True):
+        _by_noise(by_noise, found, beta, _POINTS[0])
+        by_noise.set_title(f"β = {beta}")
         rows = {f"noise {noise:.1f}": f"fkm, {_Cell(50, beta, noise).name}" for noise in _NOISES}
         mean_curves(axes, found.all_curves(rows, "by round"))
         axes.set(xlabel="round", ylabel="ARI (fkm)")
@@ -177,8 +174,8 @@ def _claims_of_figure_5(found: Findings) -> Iterable[Claim]:
 
 
 def _draw_rows(figure: Figure, found: Findings, *, measures: Mapping[str, str]) -> None:
-    for number, (measure, label) in enumerate(measures.items(), start=1):
-        axes = figure.add_subplot(1, len(measures), number)
+    panels = figure.subplots(1, len(measures), squeeze=False)[0]
+    for axes, (measure, label) in zip(panels, measures.items(), strict=True):
         _boxes(axes, found, found.rows, measure)
         axes.set_xticks(range(len(found.rows)), list(found.rows))
         axes.set_ylabel(label)
@@ -196,9 +193,8 @@ def _claims_of_figure_6(found: Findings) -> Iterable[Claim]:
 
 def _draw_figure_6(figure: Figure, found: Findings) -> None:
     figure.set_size_inches(15, 12)
-    for line, points in enumerate(_POINTS):
-        for column, beta in enumerate(_BETAS, start=1):
-            axes = figure.add_subplot(3, 3, 3 * line + column)
+    for points, line in zip(_POINTS, figure.subplots(3, 3), strict=True):
+        for beta, axes in zip(_BETAS, line, strict=True):
             _by_noise(axes, found, beta, points)
             axes.set_title(f"β = {beta}, {points} points")
 
@@ -252,7 +248,8 @@ TABLES = (
     ),
     Table(
         "003-figure4", "fkm, k-fed and pooled k-means where the peers have 16, 1, 3, 10 and 7 of the clusters", "10 s",
-        Experiment("fkm-uneven", lambda: [Setup("uneven", _repeat_uneven)]), {"ari": "ARI", "ari round 1": "round 1"},
+        Experiment("fkm-uneven", lambda: [Setup("uneven", partial(_repeat_grid, "uneven"))]),
+        {"ari": "ARI", "ari round 1": "round 1"},
         lambda found: [about_means(found, "fkm above k-fed (K_l = 16)", ["fkm", "k-fed"], "ari", lambda a, b: a > b)],
         partial(_draw_rows, measures={"ari": "ARI"}), repeats=_REPEATS,
     ),

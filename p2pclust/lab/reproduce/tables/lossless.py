@@ -84,8 +84,7 @@ def _claims_of_table_2(found: Findings) -> Iterable[Claim]:
 
 def _draw_table_2(figure: Figure, found: Findings) -> None:
     figure.set_size_inches(16, 8)
-    for number, name in enumerate(_SETS):
-        axes = figure.add_subplot(2, 4, number + 1)
+    for name, axes in zip(_SETS, figure.subplots(2, 4).flat, strict=True):
         for protocol in ("llf-fcm", "gdf-fcm"):
             rows = {f"{protocol}, {gamma_name(g)}": f"{protocol}, {name}, {gamma_name(g)}" for g in GAMMAS}
             mean_curves(axes, found.all_curves(rows, "shifts"), log=True)
@@ -116,8 +115,7 @@ def _claims_of_table_4(found: Findings) -> Iterable[Claim]:
 
 
 def _draw_table_4(figure: Figure, found: Findings) -> None:
-    for number, measure in enumerate(("ari", "ari to pooled"), start=1):
-        axes = figure.add_subplot(1, 2, number)
+    for measure, axes in zip(("ari", "ari to pooled"), figure.subplots(1, 2), strict=True):
         names = [name for name in _SETS if found.has(f"llf-fcm, {name}", measure)]
         rows = {protocol: [f"{protocol}, {name}" for name in names] for protocol in ("llf-fcm", "gdf-fcm")}
         mean_bars(axes, names, found.by_groups(rows, measure))
@@ -138,11 +136,10 @@ def _draws(*protocols: str) -> Callable[[Figure, Findings], None]:
 
     def draw(figure: Figure, found: Findings) -> None:
         figure.set_size_inches(16, 8)
-        for line, protocol in enumerate(protocols):
+        for protocol, line in zip(protocols, figure.subplots(len(protocols), 2), strict=True):
             groups = [f"{protocol}, {name}" for name in _SETS]
             groups = [group for group in groups if found.has(f"{group}, {gamma_name(1.0)}", "ari")]
-            for column, measure in enumerate(("distance", "ari")):
-                axes = figure.add_subplot(len(protocols), 2, 2 * line + column + 1)
+            for measure, axes in zip(("distance", "ari"), line, strict=True):
                 rows = {name: [f"{group}, {name}" for group in groups] for name in map(gamma_name, GAMMAS)}
                 mean_bars(axes, groups, found.by_groups(rows, measure))
                 axes.set_xticks(range(len(groups)), [group.split(", ")[1] for group in groups])

@@ -57,9 +57,8 @@ def _all_in_a_corner(times: tuple[float, float], local: Local, state: State, hon
 class FirstUse:
     def __init__(self) -> None:
         self._adopted: dict[str, int] = {}  # the round of each job
-        self._told: dict[str, int] | None = (
-            None  # the lowest round with the new rows, by job; None: the rows are its own
-        )
+        #: The lowest round with the new rows, by job; None: the rows are its own.
+        self._told: dict[str, int] | None = None
         self._number = -1
 
     def replaced(self, number: int) -> None:
