@@ -8,21 +8,16 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from typing import Final, NamedTuple, TextIO
 
 from p2pclust._version import __version__
 from p2pclust.errors import UsageError
 from p2pclust.lab.simulation.mixture import kind_of
 from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
-
-if TYPE_CHECKING:
-    from p2pclust.lab.simulation.swarms.swarm import SeedResult
 
 
 @dataclass(frozen=True)
@@ -49,14 +44,11 @@ class Asked(NamedTuple):
 #: In a worker: a simulated fleet is many objects that stay, and looking at them often takes a tenth of the time.
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 _alone = threading.Lock()
-#: Swarms of one kind of job each; the others draw worlds of any kind.
-_OF_ONE_KIND: Final = (
-    "fedcref", "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
-)  # fmt: skip
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
 PROTOCOLS: Final = (
-    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", *_OF_ONE_KIND,
+    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", "fedcref",
+    "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
 )  # fmt: skip
 
 
@@ -79,13 +71,15 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(1))]
     ['']
     """
+    from p2pclust.lab.simulation.fleets.run import run  # noqa: PLC0415
     from p2pclust.lab.simulation.swarms.bugs import planted  # noqa: PLC0415
 
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
             begun = time.process_time()
             try:
-                outcome = _swarm(asked_of(seed, asked))(seed)
+                of = asked_of(seed, asked)
+                outcome = run(seed, of.protocol or "", of.overlay or "")
             except ModuleNotFoundError:
                 raise  # the worker's machine lacks an extra
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding, reported with its traceback
@@ -95,17 +89,6 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
                     seed, outcome.failure, outcome.trace, outcome.virtual_s, outcome.n_events, dict(outcome.counts),
                     time.process_time() - begun,
                 )  # fmt: skip
-
-
-def _swarm(asked: Asked) -> Callable[[int], SeedResult[Any]]:
-    from p2pclust.lab.simulation.fleets import run as fleets  # noqa: PLC0415
-    from p2pclust.lab.simulation.swarms import swarm  # noqa: PLC0415
-
-    if asked.protocol in fleets.SWARMS:
-        return partial(fleets.run, swarm=asked.protocol)
-    name = asked.protocol if asked.protocol in _OF_ONE_KIND else "swarm"
-    kind = swarm if name == "swarm" else import_module(f"p2pclust.lab.simulation.swarms.{name}")
-    return partial(kind.run, overlay=asked.overlay)
 
 
 def explore(seeds: Sequence[int], asked: Asked, workers: int | Scheduler) -> Iterator[Finding]:

@@ -128,24 +128,23 @@ def simulate(
 
 
 def _show_world(seed: int, asked: Asked) -> None:
-    from p2pclust.lab.simulation.fleets.drawing import draw  # noqa: PLC0415
-    from p2pclust.lab.simulation.fleets.run import SWARMS  # noqa: PLC0415
+    from p2pclust.lab.simulation.fleets.run import planned  # noqa: PLC0415
 
-    protocol = asked_of(seed, asked).protocol
-    for line in draw(seed, SWARMS[protocol]).lines() if protocol in SWARMS else ():
+    asked = asked_of(seed, asked)
+    for line in planned(seed, asked.protocol or "", asked.overlay or "").lines():
         stdout().print(line, soft_wrap=True)
 
 
 def _show_smallest(failed: Finding, asked: Asked) -> None:
-    """Find the smallest world that breaks the same promise, if a seed drew a world of its own, and print its story."""
+    """Find the smallest world that breaks the same promise, and print its story."""
     from p2pclust.lab.simulation.fleets.minimise import broken  # noqa: PLC0415
-    from p2pclust.lab.simulation.fleets.run import SWARMS, explained  # noqa: PLC0415
+    from p2pclust.lab.simulation.fleets.run import explained  # noqa: PLC0415
 
-    protocol = asked_of(failed.seed, asked).protocol
-    if protocol in SWARMS:
-        stderr().print(f"\nthe smallest world found in which {broken(failed.failure)} is broken:")
-        for line in explained(failed.seed, protocol, failed.failure, asked.mutant):
-            stderr().print(line, soft_wrap=True)
+    asked = asked_of(failed.seed, asked)
+    stderr().print(f"\nthe smallest world found in which {broken(failed.failure)} is broken:")
+    story = explained(failed.seed, asked.protocol or "", asked.overlay or "", failed.failure, asked.mutant)
+    for line in story:
+        stderr().print(line, soft_wrap=True)
 
 
 def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path | None) -> list[Finding]:
@@ -199,17 +198,17 @@ def _checked(asked: Asked) -> Asked:
     protocol = asked.protocol
     if asked.overlay not in (None, "sparse", "moving"):
         raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
-    from p2pclust.lab.simulation.fleets.run import SWARMS  # noqa: PLC0415
+    from p2pclust.lab.simulation.fleets.run import OF_ANY_KIND  # noqa: PLC0415
 
-    if protocol in ("fedcref", ALL) or (protocol in SWARMS and not SWARMS[protocol].jobs):
+    if protocol in ("fedcref", ALL) or (protocol in OF_ANY_KIND and not OF_ANY_KIND[protocol].jobs):
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
     elif protocol not in (None, *PROTOCOLS):
         raise UsageError(f"--protocol {protocol}: expected one of {', '.join(PROTOCOLS)}, or nothing")
-    if asked.overlay and protocol in (ALL, *SWARMS):
+    if asked.overlay and protocol in (ALL, *OF_ANY_KIND):
         raise UsageError(f"--overlay: each seed of {protocol} draws its own")
-    if swarm not in ("", protocol) and protocol not in SWARMS:
+    if swarm not in ("", protocol) and protocol not in OF_ANY_KIND:
         raise UsageError(f"--mutant {asked.mutant}: --protocol {protocol} cannot find it: leave --protocol out")
     return asked
 
