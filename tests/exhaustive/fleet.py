@@ -14,10 +14,12 @@ from typing import Any, Final
 
 import msgpack
 
+from p2pclust.lab.simulation.checks.revealed import Revealed
+from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.peer.core import job_messages, tasks
-from p2pclust.peer.core.core import Core, Identity, StoreContents
+from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Compute, Effect
+from p2pclust.peer.core.effects import Compute, Effect, Send
 from p2pclust.peer.core.events import Computed, Event, Started
 from p2pclust.peer.core.messages import JobMessage, Message
 from p2pclust.peer.core.tasks import Contributed, Outcome, Ref, StateInfo, StateMade, Task
@@ -37,6 +39,7 @@ _DOCUMENT: Final = Document(
     Treatment(missing="wait", patience_s=_TIMING.patience_s, collect="star"), "a", "1",
 )  # fmt: skip
 _JOB: Final = _DOCUMENT.id
+_REVEALED: Final = Revealed({_JOB: _DOCUMENT})
 
 Sent = tuple[str, str, Message]
 Happened = tuple[Any, ...]
@@ -110,8 +113,9 @@ class Peer:
     def __init__(self, name: str, toy: Toy, *, at_once: bool) -> None:
         self.name, self.now = name, _BEGAN_S
         self._toy, self._at_once = toy, at_once
-        self._synced: dict[tuple[str, str], bytes | None] = {("job", _JOB): _DOCUMENT.encode()}
-        self._written: dict[tuple[str, str], bytes | None] = {}
+        self.disk = Disk(_STORES[name])
+        self.disk.write("job", _JOB, _DOCUMENT.encode())
+        self.disk.sync()
         self.tasks: tuple[tuple[Any, Outcome], ...] = ()
         self.sent: list[Sent] = []
         self.happened: list[Happened] = []
@@ -122,8 +126,13 @@ class Peer:
 
     def copied(self) -> Peer:
         """Return a peer that does what this one would do."""
-        shared: list[Any] = [self._toy, _DOCUMENT, _TIMING, _LIMITS, self.core.identity]
+        shared: list[Any] = [self._toy, _DOCUMENT, _TIMING, _LIMITS, self.core.identity, self.disk._rng]
         return copy.deepcopy(self, {id(one): one for one in shared})
+
+    @property
+    def identity(self) -> Identity:
+        """What its core is."""
+        return self.core.identity
 
     @property
     def job(self) -> Any:
@@ -132,16 +141,11 @@ class Peer:
 
     def boot(self) -> None:
         """Start with what is on the disk; all peers are members of each other's fleet."""
-        tables: dict[str, dict[str, bytes]] = {}
-        for (table, key), value in self._synced.items():
-            if value is not None:
-                tables.setdefault(table, {})[key] = value
-        incarnation = int(tables.pop("self", {}).get("incarnation", b"0"))
-        self.tasks, self._written = (), {}
+        self.tasks = ()
+        self.disk.crash()
         identity = Identity(self.name, f"{self.name}:1", NAMES, {name: f"{name}:1" for name in NAMES}, 1.0)
-        stored = StoreContents(_STORES[self.name], incarnation, tables)
         draws: Any = _Draws(NAMES.index(self.name) / 2)
-        self.core = Core(identity, stored, _TIMING, _LIMITS, draws)
+        self.core = Core(identity, self.disk.load(), _TIMING, _LIMITS, draws)
         for name in NAMES:
             if name != self.name:
                 member = self.core.membership.members[name]
@@ -193,13 +197,12 @@ class Peer:
     def write(self, rows: list[tuple[str, str, bytes | None]], *, sync: bool) -> None:
         """Write rows, and note what they promise once they are synced."""
         for table, key, value in rows:
-            self._never_falls(table, self._written.get((table, key), self._synced.get((table, key))), value)
-            self._written[table, key] = value
+            self._never_falls(table, self.disk.read(table, key), value)
+            self.disk.write(table, key, value)
         if sync:
-            for (table, _), value in self._written.items():
+            for (table, _), value in self.disk._written.items():
                 self._promised(table, value)
-            self._synced.update(self._written)
-            self._written = {}
+            self.disk.sync()
 
     def _never_falls(self, table: str, old: bytes | None, new: bytes | None) -> None:
         if old is None or new is None or table not in ("register", "ballot"):
@@ -218,36 +221,17 @@ class Peer:
         elif table == "register" and value is not None:
             term, round_, digest, _, _, _, finished = msgpack.unpackb(value)
             # A candidate that takes over a register of an earlier term does not adopt it in that term.
-            if not finished and not (self._learns and term < self._row("ballot", [0])[0]):
+            ballot = self.disk.read("ballot", _JOB)
+            if not finished and not (self._learns and ballot and term < msgpack.unpackb(ballot)[0]):
                 self.happened.append(("adopted", term, round_, digest, self.name))
-
-    def _row(self, table: str, otherwise: list[Any]) -> list[Any]:
-        row = self._written.get((table, _JOB), self._synced.get((table, _JOB)))
-        return otherwise if row is None else list(msgpack.unpackb(row))
 
     def send(self, to: str, frames: list[Message], lane: object) -> bool:
         """Send a message about the job; what it reveals is on the disk (S6)."""
         (message,) = frames
         if not isinstance(message, JobMessage) or isinstance(message, job_messages.Synced):
             return True
-        on_disk = {table: row for (table, _), row in self._synced.items() if row is not None}
-        ballot = msgpack.unpackb(on_disk["ballot"]) if "ballot" in on_disk else [0, ""]
-        register = msgpack.unpackb(on_disk["register"]) if "register" in on_disk else [None] * 7
-        match message:
-            case job_messages.VoteReply() if message.granted:
-                kept = ballot == [message.term, to]
-            case job_messages.RequestVote():
-                kept = ballot == [message.term, self.name]
-            case job_messages.Adopted():
-                kept = register[:3] == [message.term, message.round, message.digest]
-            case job_messages.HeartbeatReply() if message.register_term:
-                kept = register[:2] == [message.register_term, message.register_round]
-            case job_messages.Close():
-                kept = register[6] is True
-            case _:
-                kept = True
-        if not kept:
-            raise BrokenError(f"S6: {self.name} sends what is not on its disk: {message}")
+        if flaw := _REVEALED.flaw_of(self, Send(to, message)):  # type: ignore[arg-type]
+            raise BrokenError(f"S6: {flaw}: {message}")
         self.sent.append((self.name, to, message))
         return True
 
@@ -284,7 +268,8 @@ class Peer:
 
     def fingerprint(self) -> int:
         """Return a number that differs between two peers that may do different things."""
-        rows = (tuple(sorted(self._synced.items(), key=repr)), tuple(sorted(self._written.items(), key=repr)))
+        disk = self.disk
+        rows = (tuple(sorted(disk._synced.items(), key=repr)), tuple(sorted(disk._written.items(), key=repr)))
         timers = tuple((key, round(at - self.now, 4)) for key, (at, _) in sorted(self.core.timers._at.items()))
         told = repr((self.name, rows, self.tasks, timers, fingerprint(self.job, self.now)))
         return int.from_bytes(digest_of(told.encode())[:8], "big")

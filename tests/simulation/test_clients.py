@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-
-from p2pclust.lab.simulation.swarms import clients
+from swarm_seeds import counted
 
 
 @pytest.mark.swarms
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("overlay", "n_seeds"), [(None, 150), ("sparse", 40), ("moving", 40)])
 def test_what_clients_see_keeps_every_promise(overlay: str | None, n_seeds: int) -> None:
-    counts: Counter[str] = Counter()
-    for seed in range(n_seeds):
-        outcome = clients.run(seed, overlay=overlay)
-        assert not outcome.failure, f"seed {seed}: {outcome.failure}"
-        counts += outcome.counts
+    counts = counted(range(n_seeds), "clients", overlay)
     assert counts["operations"] >= 40 * n_seeds
     if n_seeds >= 5:
         met = (

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.swarms import lasting
-from p2pclust.lab.simulation.swarms.lasting import KINDS, LastingSwarm, core_plan
+from p2pclust.lab.simulation.fleets.drawing import draw
+from p2pclust.lab.simulation.fleets.run import SWARMS, live, run
 from p2pclust.lab.simulation.swarms.marks import Marks
-from p2pclust.lab.simulation.swarms.plan import draw
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
@@ -129,23 +128,17 @@ def test_slow_tasks_end_with_the_rule_on() -> None:
     assert fleet.marks.counts["peer left out"] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SWARMS["lasting"].faults[:-2])
 def test_a_majority_ends_the_job_whatever_lasts_outside(kind: str) -> None:
     for seed in range(3):
-        outcome = LastingSwarm(core_plan(draw(seed)), only=kind).go()
+        outcome = live(draw(seed, replace(SWARMS["lasting"], faults=(kind,))))
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"
 
 
 def test_seeds_in_which_the_core_alone_is_healed() -> None:
-    """Three of them stood still for ever before aggregators handed over and busy peers were given up."""
     met = 0
-    for seed in (3, 4, 5, 12, 13, 16, 18, 19, 20, 25):
-        outcome = lasting.run(seed)
+    for seed in range(12):
+        outcome = run(seed, "lasting")
         assert not outcome.failure, f"p2pclust simulate --seeds {seed}:{seed + 1} --protocol lasting: {outcome.failure}"
         met += outcome.counts["under way when the core heals"]
     assert met >= 8
-
-
-def test_a_peer_with_one_link_that_works_does_not_hold_up_every_round() -> None:
-    """Its blobs came after 12 to 24 s each, and the job of the others waited for it."""
-    assert not lasting.run(1316).failure

@@ -12,7 +12,7 @@ import pytest
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.swarms.leaderless import run
+from p2pclust.lab.simulation.fleets.run import run
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
@@ -226,12 +226,7 @@ def test_all_restart_and_go_on() -> None:
 def test_seeds_break_no_promise() -> None:
     n_seeds, finished = 40, 0
     for seed in range(n_seeds):
-        outcome = run(seed, overlay="sparse" if seed % 4 else None)
+        outcome = run(seed, "leaderless", "sparse" if seed % 4 else "")
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"
         finished += outcome.counts["finished"]
     assert finished > 3 * n_seeds / 4
-
-
-def test_a_peer_that_fetches_a_state_which_all_others_have_dropped_asks_for_the_newer_one() -> None:
-    """It waited for a blob of round 4 for ever: both others had gone on to round 5."""
-    assert not run(17544, overlay="sparse").failure

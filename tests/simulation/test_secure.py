@@ -12,9 +12,8 @@ import pytest
 from swarm_seeds import counted
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.fleets.run import planned
 from p2pclust.lab.simulation.swarms.marks import Marks
-from p2pclust.lab.simulation.swarms.plan import draw
-from p2pclust.lab.simulation.swarms.secure import SecureSwarm, planned
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
@@ -38,21 +37,14 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.transport.links import Lane
 
 
-def test_a_seed_draws_what_a_job_with_secure_sums_can_have() -> None:
-    for seed in range(200):
-        plan = planned(seed)
-        assert plan.participation == 1.0
-        assert plan.init != "random"
-        assert plan.n_peers >= 4
-        assert plan.crashes == draw(seed).crashes, "the faults are those of other jobs"
-
-
 def test_seeds_differ_in_the_parameters_of_secure_sums() -> None:
-    swarms = [SecureSwarm(planned(seed)) for seed in range(30)]
-    drawn = Counter((swarm._keepers, swarm._burnt, swarm._leave) for swarm in swarms)
-    assert {keepers for keepers, _, _ in drawn} == {2, 3, 4}
-    assert {burnt for _, burnt, _ in drawn} == {"groups", "record"}
-    assert {leave for _, _, leave in drawn} == {"alone", "groups"}
+    plans = [planned(seed, "secure") for seed in range(30)]
+    jobs = [plan.jobs[0] for plan in plans]
+    assert all(plan.n_peers >= 4 for plan in plans)
+    assert {job.participation for job in jobs} == {1.0}
+    assert {job.keepers for job in jobs} == {2, 3, 4}
+    assert {job.burnt for job in jobs} == {"groups", "record"}
+    assert {job.leave for job in jobs} == {"alone", "groups"}
 
 
 @pytest.mark.swarms

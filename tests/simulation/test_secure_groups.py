@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from swarm_seeds import counted
+
+from p2pclust.lab.simulation.fleets.fleet import RandomFleet
+from p2pclust.lab.simulation.fleets.jobs import same_bits
+from p2pclust.lab.simulation.fleets.run import planned
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.secure.secured import Secured
 
 
 @pytest.mark.swarms
@@ -16,12 +24,17 @@ def test_seeds_break_no_promise(overlay: str | None) -> None:
     assert counts["finished"] > n_seeds / 3
 
 
-@pytest.mark.slow
 def test_a_job_may_fail_before_the_columns_are_agreed_on() -> None:
     """Stores are lost before keys are exchanged: the state is the first one, not the one that a replay begins with."""
-    assert counted([16703], "secure_groups", None)["failed with lost stores"] == 1
+    fleet = RandomFleet(planned(0, "secure_groups"))
+    (job,) = fleet.jobs
+    job.roster = tuple(fleet.names)
+    ended = replace(engine.begin(job.job), status="failed", reason="secure sums: too few", secured=Secured(3))
+    same_bits(fleet, job, ended)
+    with pytest.raises(AssertionError, match="S5: "):
+        same_bits(fleet, job, replace(ended, round=1))
 
 
 def test_a_job_may_fail_after_the_columns_are_agreed_on_and_before_a_round_is_closed() -> None:
     """Keys are exchanged, then stores are lost: the state is the one that a replay begins with."""
-    assert counted([1], "secure", None)["failed with lost stores"] == 1
+    assert counted(range(215, 216), "secure")["failed rightly: secured"] == 1

@@ -6,25 +6,34 @@ from dataclasses import replace
 
 import pytest
 
-from p2pclust.lab.simulation.swarms.lasting import FLEET_KINDS, LastingSwarm, core_plan, starve
-from p2pclust.lab.simulation.swarms.plan import draw
-from p2pclust.lab.simulation.swarms.swarm import Swarm
+from p2pclust.lab.simulation.fleets.drawing import draw
+from p2pclust.lab.simulation.fleets.faults import KINDS, starve
+from p2pclust.lab.simulation.fleets.fleet import RandomFleet
+from p2pclust.lab.simulation.fleets.plan import FOR_EVER
+from p2pclust.lab.simulation.fleets.run import SWARMS, live, planned
 from p2pclust.lab.simulation.world.network import Conditions
-from p2pclust.peer.core.timing import preset
 
 pytestmark = pytest.mark.slow
 
 
-class SlowFleet(Swarm):
+class SlowFleet(RandomFleet):
     """Five peers without other faults."""
 
     def __init__(self, timing: str) -> None:
-        calm = replace(draw(1), n_peers=5, timing=preset(timing), missing="wait", phase_crashes=(), crashes=(), cuts=())
-        super().__init__(replace(calm, pauses=(), compute_s=(0.001, 0.01), conditions=Conditions()))
-        self._submit()
+        plan = planned(1, "")
+        job = replace(plan.jobs[0], missing="wait", at_s=0.0, by=0, named=-1, cancels=())
+        super().__init__(
+            replace(
+                plan, n_peers=5, core=tuple(range(5)), timing=timing, jobs=(job,), phase_crashes=(), faults=(),
+                compute_s=(0.001, 0.01), conditions=Conditions(), lasts_s=0.5,
+            )
+        )  # fmt: skip
+        self._begin()
+        self._live()
+        assert self.jobs[0].id
 
     def ends(self, within_s: float) -> bool:
-        return self.world.run_until(self.world.now + within_s, self._all_finished)
+        return self.world.run_until(self.world.now + within_s, self._all_ended)
 
 
 @pytest.mark.parametrize(("timing", "delay_s"), [("fast", 0.4), ("fast", 0.8), ("default", 1.6)])
@@ -52,9 +61,13 @@ def test_a_job_ends_where_each_peer_runs_for_a_twentieth_of_the_time(on_s: float
     assert fleet.marks.counts["aggregator elected"] < 5
 
 
-@pytest.mark.parametrize("kind", FLEET_KINDS)
+@pytest.mark.parametrize("kind", [kind for kind, of in KINDS.items() if of.of_all])
 def test_a_majority_ends_the_job_in_a_fleet_that_is_slow_for_ever(kind: str) -> None:
-    for seed in range(1, 4):
-        outcome = LastingSwarm(core_plan(draw(seed)), only=kind).go()
-        assert not outcome.failure, f"seed {seed}: {outcome.failure}"
-        assert outcome.counts[f"for ever: {kind}"] == 1
+    met = 0
+    for seed in range(12):
+        plan = draw(seed, replace(SWARMS["lasting"], faults=("crash", kind)))
+        if any(fault.kind == kind and fault.for_s == FOR_EVER for fault in plan.faults):
+            outcome = live(plan)
+            assert not outcome.failure, f"seed {seed}: {outcome.failure}"
+            met += 1
+    assert met >= 1

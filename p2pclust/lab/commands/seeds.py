@@ -24,14 +24,10 @@ from p2pclust.cli.show.output import put_json, stderr, stdout, table
 from p2pclust.clustering.stacks import require_torch
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.bar import progress_bar
-from p2pclust.lab.simulation.fleets import run as fleets
-from p2pclust.lab.simulation.fleets.drawing import draw
 from p2pclust.lab.simulation.fleets.minimise import broken
-from p2pclust.lab.simulation.fleets.run import SWARMS, explained
+from p2pclust.lab.simulation.fleets.run import OF_ANY_KIND, explained, planned, run
 from p2pclust.lab.simulation.mixture import RECOVERIES, kind_of, least, rare
-from p2pclust.lab.simulation.swarms import swarm
 from p2pclust.lab.simulation.swarms.bugs import BUGS, planted
-from p2pclust.lab.simulation.swarms.swarm import SeedResult
 from p2pclust.lab.workers import Scheduler, in_processes
 from p2pclust.tools.spelling import command
 
@@ -64,14 +60,11 @@ Task = list[Any]
 #: In a worker: a simulated fleet is many objects that stay, and looking at them often takes a tenth of the time.
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 _alone = threading.Lock()
-#: Swarms of one kind of job each; the others draw worlds of any kind.
-_OF_ONE_KIND: Final = (
-    "fedcref", "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
-)  # fmt: skip
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
 PROTOCOLS: Final = (
-    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", *_OF_ONE_KIND,
+    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", "fedcref",
+    "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
 )  # fmt: skip
 
 
@@ -94,7 +87,8 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
         for seed in seeds:
             begun = time.process_time()
             try:
-                outcome = _swarm(asked_of(seed, asked))(seed)
+                of = asked_of(seed, asked)
+                outcome = run(seed, of.protocol or "", of.overlay or "")
             except ModuleNotFoundError:
                 raise  # the worker's machine lacks an extra
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding, reported with its traceback
@@ -104,14 +98,6 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
                     seed, outcome.failure, outcome.trace, outcome.virtual_s, outcome.n_events, dict(outcome.counts),
                     time.process_time() - begun,
                 )  # fmt: skip
-
-
-def _swarm(asked: Asked) -> Callable[[int], SeedResult[Any]]:
-    if asked.protocol in SWARMS:
-        return partial(fleets.run, swarm=asked.protocol)
-    name = asked.protocol if asked.protocol in _OF_ONE_KIND else "swarm"
-    kind = swarm if name == "swarm" else import_module(f"p2pclust.lab.simulation.swarms.{name}")
-    return partial(kind.run, overlay=asked.overlay)
 
 
 def explore(seeds: Sequence[int], asked: Asked, workers: int | Scheduler) -> Iterator[Finding]:
@@ -209,16 +195,14 @@ def _keeping(path: Path | None, asked: Asked) -> Iterator[Callable[[Finding], No
 
 
 def show_world(seed: int, asked: Asked, failure: str = "") -> None:
-    """Print the world of a seed that drew one of its own; or the story of the smallest one that breaks the same promise."""
-    protocol = asked_of(seed, asked).protocol
-    if protocol not in SWARMS:
-        return
+    """Print the world of a seed; or of a failure, the story of the smallest one that breaks the same promise."""
+    of = asked_of(seed, asked)
     console = stderr() if failure else stdout()
     if failure:
         console.print(f"\nthe smallest world found in which {broken(failure)} is broken:")
-        lines = explained(seed, protocol, failure, asked.mutant)
+        lines = explained(seed, of.protocol or "", of.overlay or "", failure, asked.mutant)
     else:
-        lines = draw(seed, SWARMS[protocol]).lines()
+        lines = planned(seed, of.protocol or "", of.overlay or "").lines()
     for line in lines:
         console.print(line, soft_wrap=True)
 
@@ -265,13 +249,13 @@ def checked(asked: Asked) -> Asked:
     protocol = asked.protocol
     if asked.overlay not in (None, "sparse", "moving"):
         raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
-    if protocol in ("fedcref", ALL) or (protocol in SWARMS and not SWARMS[protocol].jobs):
+    if protocol in ("fedcref", ALL) or (protocol in OF_ANY_KIND and not OF_ANY_KIND[protocol].jobs):
         require_torch()
     elif protocol not in (None, *PROTOCOLS):
         raise UsageError(f"--protocol {protocol}: expected one of {', '.join(PROTOCOLS)}, or nothing")
-    if asked.overlay and protocol in (ALL, *SWARMS):
+    if asked.overlay and protocol in (ALL, *OF_ANY_KIND):
         raise UsageError(f"--overlay: each seed of {protocol} draws its own")
-    if swarm not in ("", protocol) and protocol not in SWARMS:
+    if swarm not in ("", protocol) and protocol not in OF_ANY_KIND:
         raise UsageError(f"--mutant {asked.mutant}: --protocol {protocol} cannot find it: leave --protocol out")
     return asked
 

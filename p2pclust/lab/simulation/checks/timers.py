@@ -1,4 +1,8 @@
-"""L5: whatever a peer waits for, it has a timer of its own armed for it, so that a message that is lost cannot stop it."""
+"""What peers wait for.
+
+L5  whatever a peer waits for, it has a timer of its own armed for it, so that a message that is lost cannot stop it
+L7  an aggregator waits for a worker that hangs once, not in one round after another
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.jobs.announcements import TOLD
 from p2pclust.peer.core.reports import JobAccepted, JobSubmitted
+from p2pclust.peer.core.round_reports import LeftOut
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.series import PAUSES
@@ -84,3 +89,19 @@ def _is_last(document: Document, core: Core, disk: Disk) -> bool:
     series, number = document.turn.series, document.number
     newest = max(turn.number for turn in core.jobs.table.turns(series))
     return number >= max(newest, int(disk.read(SERIES, series) or b"0")) and disk.read("cancel", series) is None
+
+
+class WaitsOnce(Observer):
+    """L7, for a world with a single job in which workers that hang are not mended."""
+
+    watches = (LeftOut,)
+
+    def __init__(self) -> None:
+        self._waited: dict[tuple[str, int, str], None] = {}
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """Look at which busy peer is given up."""
+        if isinstance(effect, LeftOut) and effect.busy and effect.peer in world.workers.hung:
+            key = (peer.name, peer.life, effect.peer)
+            assert key not in self._waited, f"L7: {peer.name} waits again for {effect.peer}, whose worker hangs"
+            self._waited[key] = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,11 +40,6 @@ class SeriesSeen:
         The roster of the newest agrees on the next one after it has ended.
         """
         return [turn for number, turn in self.documents.items() if number not in self.finals or number == self.newest]
-
-    def ended_by_all(self, number: int, names: Iterable[str]) -> bool:
-        """Return whether all these peers have ended a turn."""
-        ended = self.finals.get(number, {})
-        return all(name in ended for name in names)
 
     def judge(self, counts: Counter[str]) -> None:
         """Check all turns that were seen: one result each, and a start where the turn before ended."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.lab.simulation.fleets.plan import FAULTS_WITHIN_S, FOR_EVER, FleetPlan, JobPlan, RandomFault
-from p2pclust.lab.simulation.swarms.overlays import connected
 from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.timing import Limits
@@ -20,44 +20,37 @@ _LONG_S: Final = 10_000.0
 _LONG_JOB: Final = 8
 #: Fleets of these sizes take most of the time, and find little that small ones do not: they are a tenth.
 _LARGE: Final = (12, 16, 25)
+#: So many of the fleets that may be slow as a whole are.
+_SLOW_FLEETS: Final = 0.2
+_BRIEF_S: Final = 1.5
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which part of all worlds is drawn from; by default all of them.
+    """Which part of all worlds is drawn from; by default all of them."""
 
-    Parameters
-    ----------
-    jobs, faults : tuple of str
-        The kinds; empty: any. Without faults: ``("none",)``.
-    heals : {"", "all", "majority"}
-    long : bool
-        Whether fleets live for 10,000 virtual seconds.
-    most_peers, least_peers : int
-    blobs : bool
-        Whether states are always blobs, of several chunks.
-    dense : bool
-        Whether there are many faults, soon.
-    elections : int
-        How many faults come one after another, each about as long as an election takes; then messages take either much less
-        time than an election, or about as long. 0: faults come at any instants.
-    longest_task_s : tuple of float
-        The longest tasks of a fleet take one of these, in virtual seconds; empty: up to 1.5.
-    aimed : float
-        The probability with which a fault is aimed at a peer that aggregates.
-    """
-
-    jobs: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
-    heals: str = ""
-    long: bool = False
+    jobs: tuple[str, ...] = ()  # the kinds; empty: any
+    faults: tuple[str, ...] = ()  # the kinds; empty: any; ("none",) for no faults
+    heals: str = ""  # "all" or "majority"; empty: drawn
+    long: bool = False  # whether fleets live for 10,000 virtual seconds
     most_peers: int = 25
     least_peers: int = 1
-    blobs: bool = False
-    dense: bool = False
+    overlay: str = ""  # "mesh", "sparse", or "moving", with links that come and go; empty: a mesh or a sparse one
+    keyed: bool = True  # whether devices have keys
+    single: bool = False  # whether there is one job only, of whose phases crashes meet any
+    shares: tuple[float, ...] = ()  # the shares of its peers that a job asks in a round; empty: all of them
+    cancels: bool = False  # whether each job is cancelled, once or twice
+    secrets: bool = False  # whether the parameters of secure sums are drawn, and what they reveal is checked
+    liars: bool = False  # whether a peer lies in every fleet
+    lies: tuple[str, ...] = ()  # what aggregators open wrongly: see `FleetPlan.lie`
+    blobs: bool = False  # whether states are always blobs, of several chunks
+    dense: bool = False  # whether there are many faults, soon
+    brief: bool = False  # whether no fault ends, and the fleet is healed, but for those that last, within 1.5 s
+    #: How many faults come one after another, each about as long as an election takes; then messages take either much less
+    #: time than an election, or about as long. 0: faults come at any instants.
     elections: int = 0
-    longest_task_s: tuple[float, ...] = ()
-    aimed: float = 0.3
+    longest_task_s: tuple[float, ...] = ()  # the longest tasks take one of these; empty: up to 1.5
+    aimed: float = 0.3  # the probability with which a fault is aimed at a peer that aggregates
 
 
 def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
@@ -65,12 +58,15 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
     rng = np.random.default_rng([seed, 20])
     n = max(swarm.least_peers, _size(rng, swarm.most_peers))
     lasts_s = _LONG_S if swarm.long else FAULTS_WITHIN_S
-    links = connected(rng, n, lambda rng: int(rng.integers(0, n))) if n > 2 and rng.random() < 0.35 else ()
-    jobs = _jobs(rng, n, [kind for kind in JOBS if not swarm.jobs or kind in swarm.jobs], lasts_s, sparse=bool(links))
+    sparse = n > 2 and (rng.random() < 0.35 if not swarm.overlay else swarm.overlay != "mesh")
+    links = connected(rng, n) if sparse else ()
+    kinds = [kind for kind in JOBS if kind in swarm.jobs or not (swarm.jobs or JOBS[kind].only_named)]
+    jobs = _jobs(rng, n, kinds, swarm, lasts_s, sparse=bool(links))
     jobs = tuple(replace(job, rounds=_LONG_JOB) for job in jobs) if swarm.elections else jobs
     heals = swarm.heals or ("all" if rng.random() < 0.7 or n < 3 else "majority")
     kinds = [kind for kind in FAULTS if kind in swarm.faults or not (swarm.faults or FAULTS[kind].only_named)]
-    faults = _faults(rng, n, kinds, swarm, lasts_s) if kinds else []
+    kinds = [kind for kind in kinds if not FAULTS[kind].of_all]
+    faults = _faults(rng, n, kinds, swarm, lasts_s) if kinds and not swarm.brief else []
     core = tuple(range(n))
     if heals == "majority" and kinds:
         core = _core(rng, n, links)
@@ -80,9 +76,7 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
             if lasting:
                 faults.append(replace(_fault(rng, n, str(rng.choice(lasting)), lasts_s), at_s=at_s, for_s=FOR_EVER))
                 faults[-1] = replace(faults[-1], peers=(peer, *[one for one in faults[-1].peers if one != peer]))
-    # These two are drawn apart, so that everything else of a seed stays as it was.
-    signs_facts = "forged-facts" in swarm.faults or bool(np.random.default_rng([seed, 33]).random() < 0.5)
-    return FleetPlan(
+    plan = FleetPlan(
         seed=seed,
         n_peers=n,
         timing=str(rng.choice(["fast", "fast", "default"])),
@@ -94,17 +88,92 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
         known=bool(rng.random() < 0.5),
         jobs=jobs,
         faults=tuple(faults),
-        phase_crashes=_phase_crashes(rng),
+        phase_crashes=_phase_crashes(rng, swarm),
         core=core,
         lasts_s=lasts_s,
-        signs_facts=signs_facts,
-        liar=_liar(np.random.default_rng([seed, 36]), n) if signs_facts else -1,
+        keyed=swarm.keyed,
     )
+    return _with_liars(_with_changes(plan, swarm), swarm)
 
 
-def _liar(rng: np.random.Generator, n: int) -> int:
-    """Draw the peer that speaks out of turn, in half of the fleets of three or more."""
-    return int(rng.integers(n)) if n > 2 and rng.random() < 0.5 else -1
+def _with_liars(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
+    """Draw who lies, and how. As the next one, it is drawn apart, so that everything else of a seed stays as it was."""
+    rng, n = np.random.default_rng([plan.seed, 36]), plan.n_peers
+    signs_facts = bool(np.random.default_rng([plan.seed, 33]).random() < 0.5)
+    signs_facts = plan.keyed and (signs_facts or swarm.liars or "forged-facts" in swarm.faults)
+    liar = int(rng.integers(n)) if n > 2 and signs_facts and (swarm.liars or rng.random() < 0.5) else -1
+    lie = str(rng.choice(swarm.lies)) if swarm.lies else ""
+    # Some lies can be told by the aggregator only.
+    jobs = plan.jobs
+    if swarm.liars:
+        jobs = tuple(replace(job, named=liar) if job.named >= 0 or (lie and plan.seed % 3) else job for job in jobs)
+    return replace(plan, signs_facts=signs_facts, liar=liar, lie=lie, jobs=jobs)
+
+
+def _with_changes(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
+    """Draw links that change, a fault of the whole fleet that lasts, and what a single job has besides."""
+    rng, n = np.random.default_rng([plan.seed, 37]), plan.n_peers
+    if swarm.overlay == "moving" and plan.links:
+        last = (
+            plan.links if not plan.all_heal or rng.random() < 0.3 else connected(rng, n)
+        )  # a core is connected by its own
+        plan = replace(plan, last_links=last, faults=(*plan.faults, *_moves(rng, n, plan.lasts_s)))
+    of_all = [kind for kind in swarm.faults if FAULTS[kind].of_all]
+    if of_all and rng.random() < _SLOW_FLEETS:
+        outside = next(peer for peer in range(n) if peer not in plan.core)
+        slow = RandomFault(0.0, str(rng.choice(of_all)), (outside,), FOR_EVER, float(rng.random()))
+        plan = replace(plan, faults=(*plan.faults, slow))
+    jobs = plan.jobs
+    if swarm.brief:  # with "all", peers are waited for without limit
+        jobs = tuple(replace(job, missing="wait") if job.missing == "all" else job for job in jobs)
+    if swarm.shares:
+        jobs = tuple(replace(job, participation=float(rng.choice(swarm.shares))) for job in jobs)
+    if swarm.secrets:
+        jobs = tuple(replace(job, **_secrets(rng)) for job in jobs)
+    if swarm.cancels:
+        jobs = tuple(replace(job, cancels=_cancels(rng, n)) for job in jobs)
+    return replace(plan, jobs=jobs, lasts_s=float(rng.uniform(0.0, _BRIEF_S)) if swarm.brief else plan.lasts_s)
+
+
+def _secrets(rng: np.random.Generator) -> dict[str, Any]:
+    return {
+        "keepers": int(rng.integers(2, 5)), "cohort": int(rng.choice([3, 3, 4])), "n_init": int(rng.integers(1, 3)),
+        "burnt": str(rng.choice(["groups", "record"])), "leave": str(rng.choice(["alone", "alone", "groups"])),
+    }  # fmt: skip
+
+
+def _cancels(rng: np.random.Generator, n: int) -> tuple[tuple[float, int], ...]:
+    """Draw when, and where: most jobs end within a few seconds."""
+    latest_s = [3.0 if rng.random() < 0.7 else FAULTS_WITHIN_S for _ in range(int(rng.integers(1, 3)))]
+    return tuple((float(rng.uniform(0.0, until_s)), int(rng.integers(n))) for until_s in latest_s)
+
+
+def _moves(rng: np.random.Generator, n: int, until_s: float) -> Iterator[RandomFault]:
+    """Draw links that come and go, and some peers that walk, from the range of one to that of another.
+
+    Between two others, a walker is out of range of all peers for a while, or not at all.
+    """
+    for at_s in rng.uniform(0.0, until_s, int(rng.integers(1, 12))).tolist():
+        yield RandomFault(at_s, "link", tuple(rng.choice(n, 2, replace=False).tolist()), 0.0)
+    for _ in range(int(rng.choice([0, 1, 1, 2]))):
+        walker, at_s = int(rng.integers(n)), float(rng.uniform(0.0, until_s / 2))
+        gap_s, stay_s = float(rng.choice([0.0, 0.0, 0.3, 3.0])), float(rng.choice([0.5, 2.0, 6.0]))
+        while at_s < until_s:
+            yield RandomFault(at_s, "walk", (walker, int((walker + rng.integers(1, n)) % n)), gap_s)
+            at_s += gap_s + stay_s
+
+
+def connected(rng: np.random.Generator, n: int) -> tuple[tuple[int, int], ...]:
+    """Draw a line, ring, star or tree of peers, and some more links, up to as many as peers, if they are new."""
+    shape = str(rng.choice(["line", "ring", "star", "tree"]))
+    above = {"star": [0] * n, "tree": [int(rng.integers(max(1, i))) for i in range(n)]}
+    links = {(above[shape][i] if shape in above else i - 1, i): None for i in range(1, n)}
+    if shape == "ring":
+        links[0, n - 1] = None
+    for _ in range(int(rng.integers(0, n))):
+        a, b = sorted(rng.choice(n, 2, replace=False).tolist())
+        links[a, b] = None
+    return tuple(sorted(links))
 
 
 def _faults(rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, lasts_s: float) -> list[RandomFault]:
@@ -170,27 +239,30 @@ def _around_elections(rng: np.random.Generator) -> Conditions:
     )
 
 
-def _jobs(rng: np.random.Generator, n: int, kinds: list[str], lasts_s: float, *, sparse: bool) -> tuple[JobPlan, ...]:
+def _jobs(
+    rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, lasts_s: float, *, sparse: bool
+) -> tuple[JobPlan, ...]:  # fmt: skip
     fitting = [kind for kind in kinds if JOBS[kind].least_peers <= n <= JOBS[kind].most_peers]
     columns = bool(rng.random() < 0.1)  # then every peer holds columns of the same rows
     fitting = [kind for kind in fitting if (JOBS[kind].data == "columns") is columns] or fitting[:1] or ["plain"]
     jobs, at_s = [], 0.0
-    for _ in range(1 + int(rng.random() < 0.3) + (10 if lasts_s == _LONG_S else 0)):
+    for _ in range(1 if swarm.single else 1 + int(rng.random() < 0.3) + (10 if lasts_s == _LONG_S else 0)):
         kind = str(rng.choice(fitting))
         missing = str(rng.choice(["wait", "wait", "all", "drop"]))
+        possible = JOBS[kind].missing or (missing,)
         jobs.append(
             JobPlan(
                 kind,
                 at_s,
                 int(rng.integers(n)),
-                JOBS[kind].missing or missing,
+                missing if missing in possible else possible[0],
                 protocol=str(rng.choice(["llf-cm", "llf-fcm"])),
                 named=int(rng.integers(n)) if rng.random() < 0.2 else -1,
                 deadline_s=2.0,
                 collect=str(rng.choice(["star", "tree"])) if sparse else "star",
-                cancel_at_s=FOR_EVER
+                cancels=()
                 if JOBS[kind].repeated or rng.random() < 0.9
-                else at_s + float(rng.uniform(0.0, 5.0)),
+                else ((at_s + float(rng.uniform(0.0, 5.0)), 0),),
             )
         )
         at_s += float(rng.choice([0.0, 0.3, 2.0])) if lasts_s < _LONG_S else lasts_s / 12
@@ -203,7 +275,10 @@ def _fault(rng: np.random.Generator, n: int, kind: str, lasts_s: float) -> Rando
     return RandomFault(float(rng.uniform(0.0, lasts_s)), kind, peers, for_s, float(rng.random()))
 
 
-def _phase_crashes(rng: np.random.Generator) -> tuple[tuple[str, int, int], ...]:
+def _phase_crashes(rng: np.random.Generator, swarm: Bounds) -> tuple[tuple[str, int, int], ...]:
     effects = {"opening": (0, 9), "adopting": (1, 4), "combining": (0, 2), "closing": (0, 9)}
     names = [str(name) for name in rng.permutation(list(effects))[: int(rng.integers(0, 3))]]
-    return tuple((name, int(rng.integers(1, 5)), int(rng.integers(*effects[name]))) for name in names)
+    latest = dict.fromkeys(effects, 25 if "fedcref" in swarm.jobs else 5)
+    if swarm.single:
+        latest["closing"] = 4 if "fedcref" in swarm.jobs else 2
+    return tuple((name, int(rng.integers(1, latest[name])), int(rng.integers(*effects[name]))) for name in names)

@@ -17,6 +17,7 @@ from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Cancel
 from p2pclust.peer.core.reports import JobAccepted, JobGone, JobRefused, JobSubmitted
 from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.reasons import CANCELLED
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
@@ -57,10 +58,6 @@ class DrawnJob:
         """Return whether it goes on if these peers have lost their stores."""
         return True
 
-    def to_cancel(self, core: Core) -> str:
-        """Return the id of what a person cancels."""
-        return self.id
-
     def heals(self, fleet: RandomFleet) -> None:
         """Note that all faults that end have ended."""
 
@@ -70,12 +67,12 @@ class DrawnJob:
         finals = {fleet.world.peers[name].state_of(self.id) for name in names}
         assert len(finals) == 1, f"S5: peers ended {self.id} with different bits"
         state = JobState.decode(finals.pop())
-        if state.status == "done":
-            KINDS[self.plan.kind].judge(fleet, self, state)
-            fleet.marks.counts[f"done: {self.plan.kind}"] += 1
-        else:
-            assert failure_is_right(fleet, self, state), f"{self.id} failed: {state.reason}"
-            fleet.marks.counts[f"failed rightly: {self.plan.kind}"] += 1
+        done = state.status == "done"
+        assert done or failure_is_right(fleet, self, state), f"{self.id} failed: {state.reason}"
+        KINDS[self.plan.kind].judge(fleet, self, state)
+        fleet.marks.counts[f"{'done' if done else 'failed rightly'}: {self.plan.kind}"] += 1
+        fleet.marks.counts["cancelled"] += state.reason.startswith(CANCELLED)
+        fleet.marks.counts["finished"] += 1
 
 
 @dataclass
@@ -109,11 +106,6 @@ class DrawnSeries(DrawnJob):
             2 * sum(name not in lost for name in turn.roster) > len(turn.roster) for turn in self.series.needed()
         )
 
-    def to_cancel(self, core: Core) -> str:
-        """Return the id of the newest turn that a peer has."""
-        turns = [turn for turn in core.jobs.table.turns(self.name) if not turn.census]
-        return max(turns, key=lambda turn: turn.number).id if turns else ""
-
     def heals(self, fleet: RandomFleet) -> None:
         """From now on the turns must go on."""
         self.until = self.series.newest + _MORE_TURNS
@@ -127,12 +119,16 @@ class DrawnSeries(DrawnJob):
         asked = peers[fleet.plan.seed % len(peers)]
         assert asked.core is not None
         fleet.published.cancelled(self.name)
-        fleet.world.step(asked, Cancel(self.to_cancel(asked.core), "admin"))
+        turns = [turn for turn in asked.core.jobs.table.turns(self.name) if not turn.census]
+        fleet.world.step(asked, Cancel(max(turns, key=lambda turn: turn.number).id, "admin-0"))
         fleet.world.run_until(fleet.world.now + _QUIET_S)
         last = self.series.newest
         fleet.world.run_until(fleet.world.now + _QUIET_S)
         assert self.series.newest == last, f"H6: a turn of {self.name} began after the series was cancelled"
-        fleet.marks.counts["done: series"] += 1
+        running = [peer.name for peer in peers if peer.core is not None and peer.core.jobs.unfinished()]
+        assert not running or len(fleet.jobs) > 1, f"H6: the cancelled {self.name} goes on at {', '.join(running)}"
+        fleet.marks.counts[f"done: {self.plan.kind}"] += 1
+        fleet.marks.counts["finished"] += 1
 
 
 def drawn(plan: JobPlan, job: Job, turns: Turns) -> DrawnJob:

@@ -1,4 +1,4 @@
-"""The kinds of faults of a random fleet: what begins, and how it ends.
+"""The kinds of faults of a random fleet: each is a generator that lets the fault begin, yields, and ends it.
 
 A fault never leaves fewer than a majority of peers that are on the newest roster and have the store that they began with:
 below that nothing is promised.
@@ -6,22 +6,27 @@ below that nothing is promised.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.lab.simulation.fleets.plan import FOR_EVER, RandomFault
 from p2pclust.lab.simulation.swarms.marks import votes
+from p2pclust.lab.simulation.world.network import Conditions
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 
-Change = Callable[["RandomFleet", RandomFault], None]
+Course = Callable[["RandomFleet", RandomFault, str], Iterator[None]]
 #: States and contributions are larger.
 _SMALL_BYTES: Final = 300
 _FLAPS_EVERY_S: Final = 1.7
+#: How long each message takes where all are late: longer than an election, with ``fast``.
+_LATE_S: Final = (0.5, 3.0)
+_SHARE: Final = 0.1  # of a processor, that each peer of a starved fleet has
 #: An older image of a store waits so long, so many times, until all others have heard of a later life.
 _STALE_AGAIN_S: Final = 0.5
 _STALE_TRIES: Final = 10
@@ -33,63 +38,54 @@ _VOTE_WITHIN_S: Final = 0.01
 
 @dataclass(frozen=True)
 class FaultKind:
-    """What a kind of fault does. `end` is not called for a fault that lasts."""
+    """The course of a kind of fault, given its first peer. It is not continued where a fault lasts."""
 
-    begin: Change
-    end: Change
+    course: Course
     may_last: bool = False
     only_named: bool = False  # whether only swarms that name it draw it
+    of_all: bool = False  # whether it is one of the whole fleet, of which the peer is only the one that is not healed
 
 
 def break_(fleet: RandomFleet, fault: RandomFault) -> None:
     """Let a fault begin, and plan its end."""
     if fault.aimed:
         fault = replace(fault, peers=fleet.aim(fault.peers))
-    kind = KINDS[fault.kind]
-    fleet.tell(f"fault: {fault.kind} of {', '.join(fleet.names[peer] for peer in fault.peers[:4])}")
+    some = ", ".join(fleet.names[peer] for peer in fault.peers[:4])
+    fleet.invariants.tell(fleet.world.now, f"fault: {fault.kind} of {some}")
     fleet.marks.counts[f"fault: {fault.kind}"] += 1
-    kind.begin(fleet, fault)
+    course = KINDS[fault.kind].course(fleet, fault, fleet.names[fault.peers[0]])
+    next(course)
     if fault.for_s < FOR_EVER:
-        fleet.world.at(fleet.world.now + fault.for_s, partial(kind.end, fleet, fault))
-
-
-def _name(fleet: RandomFleet, fault: RandomFault) -> str:
-    return fleet.names[fault.peers[0]]
-
-
-def _others(fleet: RandomFleet, fault: RandomFault) -> list[str]:
-    """Return the other ends of a cut: the peers that the fault names besides, or all."""
-    some = [fleet.names[peer] for peer in fault.peers[1:]]
-    return some or [name for name in fleet.names if name != _name(fleet, fault)]
+        fleet.world.at(fleet.world.now + fault.for_s, lambda: next(course, None))
 
 
 # -- processes and devices -----------------------------------------------------------------------------------------------
 
 
-def _crash(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.crash(_name(fleet, fault))
+def _crash(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.world.crash(name)
     if fault.for_s == FOR_EVER:
-        fleet.stays_down(_name(fleet, fault))
+        fleet.down[name] = None
+    yield
+    fleet.start(name)
 
 
-def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
-    name = _name(fleet, fault)
+def _wiped(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     fleet.world.crash(name)
     if fleet.may_lose(name):
         fleet.marks.counts["wiped store"] += 1
         fleet.world.wipe(name)
         fleet.lose(name)
+    yield
+    fleet.start(name)
 
 
-def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
+def _stale(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """Put an image of the store back that is some seconds and two lives old, once all others have heard of a later life.
 
     It may vote twice if the peers that it asks have not heard of that life: see docs/operations.md, Backup.
     """
-    name = _name(fleet, fault)
-    peer = fleet.world.peers[name]
-    image = peer.disk.image()
-
+    image = fleet.world.peers[name].disk.image()
     next_life = int(image.read_synced("self", "incarnation") or b"0") + 1
 
     def restore(tries: int = _STALE_TRIES) -> None:
@@ -109,115 +105,110 @@ def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
         fleet.world.at(fleet.world.now + part * age_s, partial(fleet.world.crash, name))
         fleet.world.at(fleet.world.now + (part + 0.25) * age_s, partial(fleet.start, name))
     fleet.world.at(fleet.world.now + age_s, restore)
+    yield
 
 
-def _start(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.start(_name(fleet, fault))
+def _blackout(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    for each in fleet.names:
+        fleet.world.crash(each)
+    yield
+    for each in fleet.names:
+        fleet.start(each)
 
 
-def _blackout(fleet: RandomFleet, fault: RandomFault) -> None:
-    for name in fleet.names:
-        fleet.world.crash(name)
-
-
-def _all_start(fleet: RandomFleet, fault: RandomFault) -> None:
-    for name in fleet.names:
-        fleet.start(name)
-
-
-def _leave(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.leave(_name(fleet, fault))
+def _leave(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.world.leave(name)
     if fault.for_s == FOR_EVER:
-        fleet.stays_down(_name(fleet, fault))
+        fleet.down[name] = None
+    yield
+    fleet.start(name)
 
 
-def _pause(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.freeze(_name(fleet, fault), min(fault.for_s, 1e6))
+def _look_in(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Leave politely, come back over a link that loses, long enough to hear of a job and too short to take part; leave."""
+    visit_s, loss = 0.1 + 0.5 * fault.amount, (0.0, 0.5, 0.95)[int(3 * fault.amount)]
+
+    def go() -> None:
+        if not fleet.healed:
+            fleet.world.leave(name)
+
+    def visit() -> None:
+        if not fleet.healed:
+            fleet.network.lose(name, loss)
+            fleet.start(name)
+            fleet.world.at(fleet.world.now + visit_s, go)
+
+    go()
+    fleet.world.at(fleet.world.now + 0.5 * fault.for_s, visit)
+    yield
+    fleet.start(name)
+    fleet.network.lose(name, 0.0)
 
 
-def _hang(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.workers.hung[_name(fleet, fault)] = None
+def _pause(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.world.freeze(name, min(fault.for_s, 1e6))
+    yield
 
 
-def _unhang(fleet: RandomFleet, fault: RandomFault) -> None:
-    """A supervisor restarts what hangs: the tasks are lost with the process."""
-    name = _name(fleet, fault)
+def _hang(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Hang until a supervisor restarts the process, with which the tasks are lost."""
+    fleet.world.workers.hung[name] = None
+    yield
     fleet.world.workers.hung.pop(name, None)
     fleet.world.crash(name)
     fleet.start(name)
 
 
-def _slow(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.workers.slow(_name(fleet, fault), 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount))
+def _slow(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.world.workers.slow(name, 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount))
+    yield
+    fleet.world.workers.slow(name, 1.0)
 
 
-def _fast(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.workers.slow(_name(fleet, fault), 1.0)
+def _wrong_clock(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.world.run_clock(name, 0.8 + 0.4 * fault.amount)
+    yield
+    fleet.world.run_clock(name, 1.0)
 
 
-def _wrong_clock(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.run_clock(_name(fleet, fault), 0.8 + 0.4 * fault.amount)
+def _leap(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.world.leap_clock(name, 100.0 * fault.amount)
+    yield
 
 
-def _right_clock(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.run_clock(_name(fleet, fault), 1.0)
-
-
-def _leap(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.leap_clock(_name(fleet, fault), 100.0 * fault.amount)
-
-
-def _rot(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.rotten[_name(fleet, fault)] = None
-
-
-def _unrot(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.rotten.pop(_name(fleet, fault), None)
-
-
-def _nothing(fleet: RandomFleet, fault: RandomFault) -> None:
-    """End by itself."""
+def _rot(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.world.rotten[name] = None
+    yield
+    fleet.world.rotten.pop(name, None)
 
 
 # -- the network -----------------------------------------------------------------------------------------------------------
 
 
-def _ways(fleet: RandomFleet, fault: RandomFault) -> list[tuple[str, str]]:
-    name, others = _name(fleet, fault), _others(fleet, fault)
+def _cut(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Cut a peer off from those that the fault names besides, or from all."""
+    others = [fleet.names[peer] for peer in fault.peers[1:]] or [one for one in fleet.names if one != name]
     out, into = [(name, other) for other in others], [(other, name) for other in others]
-    return {"cut": out + into, "cut-out": out, "cut-in": into}[fault.kind]
+    return _closed(fleet, {"cut": out + into, "cut-out": out, "cut-in": into}[fault.kind])
 
 
-def _cut(fleet: RandomFleet, fault: RandomFault) -> None:
-    for way in _ways(fleet, fault):
-        fleet.network.cut(*way)
-
-
-def _heal(fleet: RandomFleet, fault: RandomFault) -> None:
-    for way in _ways(fleet, fault):
-        fleet.network.heal(*way)
-
-
-def _sides(fleet: RandomFleet, fault: RandomFault) -> list[tuple[str, str]]:
+def _part(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     one = [fleet.names[peer] for peer in fault.peers]
-    other = [name for name in fleet.names if name not in one]
-    return [way for a in one for b in other for way in ((a, b), (b, a))]
+    other = [each for each in fleet.names if each not in one]
+    return _closed(fleet, [way for a in one for b in other for way in ((a, b), (b, a))])
 
 
-def _part(fleet: RandomFleet, fault: RandomFault) -> None:
-    for way in _sides(fleet, fault):
+def _closed(fleet: RandomFleet, ways: list[tuple[str, str]]) -> Iterator[None]:
+    for way in ways:
         fleet.network.cut(*way)
-
-
-def _join(fleet: RandomFleet, fault: RandomFault) -> None:
-    for way in _sides(fleet, fault):
+    yield
+    for way in ways:
         fleet.network.heal(*way)
 
 
-def _flap(fleet: RandomFleet, fault: RandomFault) -> None:
+def _flap(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """Cut a peer off and heal it, again and again, until the fault is over."""
     until = fleet.world.now + fault.for_s
-    name = _name(fleet, fault)
     ways = [way for other in fleet.names if other != name for way in ((name, other), (other, name))]
 
     def turn(up: bool) -> None:
@@ -228,43 +219,77 @@ def _flap(fleet: RandomFleet, fault: RandomFault) -> None:
         fleet.world.at(fleet.world.now + _FLAPS_EVERY_S * (0.6 if up else 0.4), partial(turn, not up))
 
     turn(True)
+    yield
 
 
-def _lossy(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.network.lose(_name(fleet, fault), 0.3 + 0.69 * fault.amount)
+def _lossy(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.network.lose(name, 0.3 + 0.69 * fault.amount)
+    yield
+    fleet.network.lose(name, 0.0)
 
 
-def _lossless(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.network.lose(_name(fleet, fault), 0.0)
+def _large_lost(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.network.lose_large(name, _SMALL_BYTES)
+    yield
+    fleet.network.pass_large(name)
 
 
-def _large_lost(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.network.lose_large(_name(fleet, fault), _SMALL_BYTES)
+def _dead_lane(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.network.lose_lane(name, Lane.BULK)
+    yield
+    fleet.network.lose_lane(name, None)
 
 
-def _large_pass(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.network.pass_large(_name(fleet, fault))
+def _late(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Let each message take longer than an election with the timing `fast`."""
+    fleet.network.conditions = Conditions(delay_s=_LATE_S)
+    yield
 
 
-def _dead_lane(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.network.lose_lane(_name(fleet, fault), Lane.BULK)
+def _starve(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Leave a tenth of a processor to each peer: its process stands still most of the time, for ever."""
+    period_s = 0.5 + 1.5 * fault.amount
+    for each in fleet.names:
+        if each not in fleet.world.workers.cpu_share:
+            fleet.world.workers.cpu_share[each] = _SHARE
+            starve(fleet.world, each, _SHARE * period_s, (1 - _SHARE) * period_s)
+    yield
 
 
-def _live_lane(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.network.lose_lane(_name(fleet, fault), None)
+def starve(world: World, name: str, on_s: float, off_s: float) -> None:
+    """From now on the process of a peer, whichever life of it, runs for `on_s`, then not for `off_s`, again and again."""
+    world.freeze(name, off_s)
+    world.at(world.now + off_s + on_s, partial(starve, world, name, on_s, off_s))
+
+
+def _relink(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Let a link vanish if it is there, or else appear."""
+    other = fleet.names[fault.peers[1]]
+    if not fleet.healed:
+        fleet.relink(name, other, up=not fleet.world.overlay.linked(name, other))
+    yield
+
+
+def _walk(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Go out of range of all peers, and come into the range of another."""
+    for other in () if fleet.healed else fleet.world.overlay.neighbours(name):
+        fleet.relink(name, other, up=False)
+    yield
+    if not fleet.healed:
+        fleet.relink(name, fleet.names[fault.peers[1]], up=True)
 
 
 # -- the fleet roster ----------------------------------------------------------------------------------------------------
 
 
-def _revoke(fleet: RandomFleet, fault: RandomFault) -> None:
-    name = _name(fleet, fault)
+def _revoke(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     if fleet.may_lose(name) and not fleet.plan.links:  # others might be connected by this peer alone
         fleet.lose(name)
         fleet.revoke(name)
+    yield
 
 
-def _revoke_voter(fleet: RandomFleet, fault: RandomFault) -> None:
+def _revoke_voter(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """Revoke a peer whose vote a candidate has, or is about to get: the candidate hears of it first."""
 
     def look(tries: int = _VOTE_TRIES) -> None:
@@ -282,58 +307,64 @@ def _revoke_voter(fleet: RandomFleet, fault: RandomFault) -> None:
             fleet.revoke(voter, candidate)
 
     look()
+    yield
 
 
-def _enrol(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.enrol(_name(fleet, fault))
+def _enrol(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.enrol(name)
+    yield
 
 
-def _renew(fleet: RandomFleet, fault: RandomFault) -> None:
+def _renew(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """A person gives a peer new keys: it contributes to none of the jobs that know the keys before."""
-    name = _name(fleet, fault)
     if fleet.may_lose(name):
         fleet.lose(name)
         fleet.renew(name)
+    yield
 
 
-def _begin_ghosts(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.ghosts.begin(fleet, _name(fleet, fault), fault.for_s)
+def _ghosts(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.ghosts.begin(fleet, name, fault.for_s)
+    yield
 
 
-def _forge(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.forger.names[_name(fleet, fault)] = None
-    fleet.published.forges(_name(fleet, fault))
-
-
-def _forge_no_more(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.forger.names.pop(_name(fleet, fault), None)
+def _forge(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    fleet.forger.names[name] = None
+    fleet.published.forges(name)
+    yield
+    fleet.forger.names.pop(name, None)
 
 
 #: By name. A fault that may last is one that a majority survives without its end.
 KINDS: Final[dict[str, FaultKind]] = {
-    "crash": FaultKind(_crash, _start, may_last=True),
-    "wiped": FaultKind(_wiped, _start),
-    "stale-store": FaultKind(_stale, _nothing),
-    "blackout": FaultKind(_blackout, _all_start),
-    "leave": FaultKind(_leave, _start, may_last=True),
-    "pause": FaultKind(_pause, _nothing, may_last=True),
-    "hung-worker": FaultKind(_hang, _unhang, may_last=True),
-    "slow-worker": FaultKind(_slow, _fast, may_last=True),
-    "wrong-clock": FaultKind(_wrong_clock, _right_clock),
-    "clock-leap": FaultKind(_leap, _nothing),
-    "corrupt-chunks": FaultKind(_rot, _unrot, may_last=True),
-    "cut": FaultKind(_cut, _heal, may_last=True),
-    "cut-out": FaultKind(_cut, _heal, may_last=True),
-    "cut-in": FaultKind(_cut, _heal, may_last=True),
-    "partition": FaultKind(_part, _join),
-    "flapping": FaultKind(_flap, _nothing, may_last=True),
-    "lossy": FaultKind(_lossy, _lossless, may_last=True),
-    "large-lost": FaultKind(_large_lost, _large_pass, may_last=True),
-    "bulk-lost": FaultKind(_dead_lane, _live_lane, may_last=True),
-    "revoked": FaultKind(_revoke, _nothing),
-    "voter-revoked": FaultKind(_revoke_voter, _nothing, only_named=True),
-    "renewed": FaultKind(_renew, _nothing, only_named=True),
-    "ghosts": FaultKind(_begin_ghosts, _nothing, only_named=True),
-    "enrolled": FaultKind(_enrol, _nothing),  # no fault, but as disturbing; until then the peer is not on the roster
-    "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
+    "crash": FaultKind(_crash, may_last=True),
+    "wiped": FaultKind(_wiped),
+    "stale-store": FaultKind(_stale),
+    "blackout": FaultKind(_blackout),
+    "leave": FaultKind(_leave, may_last=True),
+    "pause": FaultKind(_pause, may_last=True),
+    "hung-worker": FaultKind(_hang, may_last=True),
+    "slow-worker": FaultKind(_slow, may_last=True),
+    "wrong-clock": FaultKind(_wrong_clock),
+    "clock-leap": FaultKind(_leap),
+    "corrupt-chunks": FaultKind(_rot, may_last=True),
+    "cut": FaultKind(_cut, may_last=True),
+    "cut-out": FaultKind(_cut, may_last=True),
+    "cut-in": FaultKind(_cut, may_last=True),
+    "partition": FaultKind(_part),
+    "flapping": FaultKind(_flap, may_last=True),
+    "lossy": FaultKind(_lossy, may_last=True),
+    "large-lost": FaultKind(_large_lost, may_last=True),
+    "bulk-lost": FaultKind(_dead_lane, may_last=True),
+    "revoked": FaultKind(_revoke),
+    "voter-revoked": FaultKind(_revoke_voter, only_named=True),
+    "renewed": FaultKind(_renew, only_named=True),
+    "ghosts": FaultKind(_ghosts, only_named=True),
+    "enrolled": FaultKind(_enrol),  # no fault, but as disturbing; until then the peer is not on the roster
+    "forged-facts": FaultKind(_forge, only_named=True),
+    "looks-in": FaultKind(_look_in, only_named=True),
+    "link": FaultKind(_relink, only_named=True),  # this and the next one are drawn where links change
+    "walk": FaultKind(_walk, only_named=True),
+    "messages-late": FaultKind(_late, only_named=True, of_all=True),
+    "starved": FaultKind(_starve, only_named=True, of_all=True),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgpack
@@ -12,20 +14,20 @@ from p2pclust.lab.simulation.checks.fleet_rosters import NamedRosters
 from p2pclust.lab.simulation.checks.invariants import Invariants
 from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
 from p2pclust.lab.simulation.checks.liars import Published, Refutations
-from p2pclust.lab.simulation.checks.timers import Waits
+from p2pclust.lab.simulation.checks.secrecy import Secrecy
+from p2pclust.lab.simulation.checks.timers import Waits, WaitsOnce
 from p2pclust.lab.simulation.checks.turns import Turns
 from p2pclust.lab.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
+from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.faults import break_
-from p2pclust.lab.simulation.fleets.jobs import KINDS
-from p2pclust.lab.simulation.fleets.liars import Forger, Ghosts
-from p2pclust.lab.simulation.fleets.plan import FleetPlan
-from p2pclust.lab.simulation.swarms.fedcref import labelled
+from p2pclust.lab.simulation.fleets.jobs import KINDS, N_FEATURES
+from p2pclust.lab.simulation.fleets.liars import Forger, Ghosts, let_them_lie
+from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan
+from p2pclust.lab.simulation.swarms.lies import LIES
 from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
-from p2pclust.lab.simulation.swarms.out_of_turn import OutOfTurn
-from p2pclust.lab.simulation.swarms.overlays import neighbours_by
-from p2pclust.lab.simulation.swarms.swarm import SeedResult, three_groups
+from p2pclust.lab.simulation.swarms.out_of_turn import speak_out_of_turn
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.peer import paper_roster
+from p2pclust.lab.simulation.world.peer import Peer, paper_roster
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import has_majority
@@ -33,15 +35,36 @@ from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine.local import Local
 
-_SEE_EACH_OTHER_S = 60.0
+#: On a perfect network; and in a large fleet.
+_SEE_EACH_OTHER_S = (30.0, 60.0)
+_LARGE = 25
 _RETRY_S = 1.0
 _RESTART_S = 2.0
 #: A job may take so many of the longest tasks longer, where tasks are long.
 _TASKS = 60
+_LONG_TASK_S = 1.5
+#: And so many times as long in a fleet that is slow as a whole, where a message takes up to some hundred times as long.
+_SLOWER = 6.0
+_LINKS_KNOWN_S = 120.0
+_MOST_ROWS = 60
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """What came of a run; `failure` is empty if nothing was wrong."""
+
+    plan: FleetPlan
+    failure: str
+    virtual_s: float
+    n_events: int
+    trace: str
+    counts: Counter[str]
 
 
 class RandomFleet:
     """The fleet of one plan."""
+
+    deadline_s = 0.0  # as of a kind of job, where none is planned
 
     def __init__(self, plan: FleetPlan) -> None:
         self.plan = plan
@@ -51,6 +74,7 @@ class RandomFleet:
         self.jobs = [
             drawn(job, KINDS[job.kind].job(job, plan.seed + number), turns) for number, job in enumerate(plan.jobs)
         ]
+        seen = (JobsSeen(self.jobs), turns) if self.jobs else ()
         rng = np.random.default_rng([plan.seed, 21])
         self.locals = self._locals(rng)
         self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
@@ -60,28 +84,38 @@ class RandomFleet:
         self.world = World(
             self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
             np.random.default_rng([plan.seed, 23]),
-            (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, JobsSeen(self.jobs), turns),
+            (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, *seen),
             {name: float(rng.random()) for name in self.names}, neighbours_by(self.names, plan.links),
-            known=plan.known, keyed=True,
-            signs_facts=plan.signs_facts,
+            known=plan.known, keyed=plan.keyed, signs_facts=plan.signs_facts,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
+        self.refutations = Refutations("" if plan.liar < 0 else self.names[plan.liar])
         self.named_rosters, self.ghosts = NamedRosters(), Ghosts(np.random.default_rng([plan.seed, 25]))
-        self.world.watch(self.published, self.named_rosters)
+        self.world.watch(self.published)
+        if plan.keyed:  # without keys, jobs name no fleet rosters, and a peer that lies is believed
+            self.world.watch(self.named_rosters, self.refutations)
+        if self.jobs and all(KINDS[job.plan.kind].repeated for job in self.jobs):
+            self.world.reload = self._grown
+        secret = [job.job for job in self.jobs if job.plan.keepers]
+        self.secrecy = Secrecy(secret[0]) if secret else None
+        if self.secrecy is not None:
+            self.world.watch(self.secrecy)
+        if [job.kind for job in plan.jobs] == ["plain"] and all(fault.for_s == FOR_EVER for fault in plan.faults):
+            self.world.watch(WaitsOnce())
+        let_them_lie(self)
         if plan.signs_facts:  # otherwise peers take what others forge
             self.world.forge = self.forger
-        self.refutations = Refutations("" if plan.liar < 0 else self.names[plan.liar])
-        self.world.watch(self.refutations)
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
         self.revoked: dict[str, None] = {}
         self.renewed: dict[str, str] = {}  # peers with new keys: a text for each key
         self.strangers = dict.fromkeys(self._enrolled_later())  # peers that are not on the roster yet
-        self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2
-        self._down: dict[str, None] = {}  # peers that stay down
+        # A majority of peers that have intact stores, and open no wrong states, must be left.
+        self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2 - (plan.lie in LIES)
+        self.down: dict[str, None] = {}  # peers that stay down
         self.healed = False
         self._last_late: tuple[str, DrawnJob] | None = None  # a peer, and a job that it had not ended
-        self._serial = 1
+        self.serial = 1  # of the newest roster
         self._rng = rng
 
     def _enrolled_later(self) -> list[str]:
@@ -100,11 +134,13 @@ class RandomFleet:
             return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in self.names}
         return three_groups(self.names, rng)
 
-    # -- what faults ask for ----------------------------------------------------------------------------------------------
+    @staticmethod
+    def _grown(peer: Peer) -> Local:
+        """Return more rows of the same kind, up to a limit."""
+        rows = peer.local.X
+        return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + 0.5]))
 
-    def tell(self, what: str) -> None:
-        """Add a line to the story."""
-        self.invariants.story.append(f"{self.world.now:9.3f} {what}")
+    # -- what faults ask for ----------------------------------------------------------------------------------------------
 
     def may_lose(self, name: str) -> bool:
         """Return whether a peer may lose its store, or its place on the roster."""
@@ -123,21 +159,15 @@ class RandomFleet:
 
     def aim(self, peers: tuple[int, ...]) -> tuple[int, ...]:
         """Return the roster index of a peer that aggregates, or these if none does."""
-        found = tuple(index for index, name in enumerate(self.names) if self.aggregates(name))
-        return found[:1] or peers
-
-    def aggregates(self, name: str) -> bool:
-        """Return whether a peer is the aggregator of any job."""
-        core = self.world.peers[name].core
-        return core is not None and any(aggregates(self.world.peers[name], job) for job in core.jobs.jobs)
+        for index, name in enumerate(self.names):
+            peer = self.world.peers[name]
+            if peer.core is not None and any(aggregates(peer, job) for job in peer.core.jobs.jobs):
+                return (index,)
+        return peers
 
     def lose(self, name: str) -> None:
         """Note a peer that has lost its store, or its place on the roster."""
         self.lost[name] = None
-
-    def stays_down(self, name: str) -> None:
-        """Note a peer that must not be started again."""
-        self._down[name] = None
 
     def revoke(self, name: str, *hearers: str) -> None:
         """A person revokes a peer, and gives the roster to some peer that runs, and to others that do."""
@@ -148,7 +178,7 @@ class RandomFleet:
     def renew(self, name: str) -> None:
         """A person gives a peer new keys, restarts it with them, and gives the roster to some peer that runs."""
         before = dict(self.renewed)
-        self.renewed[name] = f"{self._serial + 1}"
+        self.renewed[name] = f"{self.serial + 1}"
         self.world.crash(name)
         if self._publish():
             self.world.put_roster(name, self._roster())
@@ -171,12 +201,17 @@ class RandomFleet:
         if name not in self.strangers:
             self.world.start(name)
 
+    def relink(self, a: str, b: str, *, up: bool) -> None:
+        """Let a link appear or vanish, if it has not."""
+        if self.plan.links and self.world.relink(a, b, up=up):
+            self.marks.counts["link appeared" if up else "link vanished"] += 1
+
     def _publish(self, *others: str) -> bool:
         """Give a new roster to some peer that runs, if there is one, and to others; return whether there is one."""
         names = self.on_roster()
         running = [one for one in names if self.world.peers[one].core is not None]
         if running:
-            self._serial += 1
+            self.serial += 1
             roster = self._roster()
             for name in (*others, running[int(self._rng.integers(len(running)))]):
                 self.world.give_roster(name, roster)
@@ -184,14 +219,9 @@ class RandomFleet:
 
     def _roster(self) -> bytes:
         """Return the newest roster."""
-        roster = paper_roster(self._serial, self.on_roster(), renewed=self.renewed)
+        roster = paper_roster(self.serial, self.on_roster(), renewed=self.renewed)
         self.named_rosters.signed(roster)
         return roster
-
-    @property
-    def serial(self) -> int:
-        """The serial of the newest roster."""
-        return self._serial
 
     def on_roster(self) -> list[str]:
         """Return the peers that are enrolled."""
@@ -199,7 +229,7 @@ class RandomFleet:
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
-    def go(self) -> SeedResult[FleetPlan]:
+    def go(self) -> SeedResult:
         """Run to the verdict."""
         failure = ""
         try:
@@ -209,17 +239,21 @@ class RandomFleet:
             self._judge()
         except AssertionError as error:
             failure = str(error) or repr(error)
-        return SeedResult.of(self.plan, self.world, self.marks, failure)
+        world, counts = self.world, self.marks.counts
+        for kind in ("lost", "cut", "duplicated", "delayed"):
+            counts[f"message {kind}"] += world.network.counts[kind]
+        return SeedResult(self.plan, failure, world.now, world.n_events, world.trace, counts)
 
     def _begin(self) -> None:
         world = self.world
         enrolled = self.on_roster()
-        for name in enrolled:
+        for name in enrolled if self.plan.keyed else ():
             world.give_roster(name, self._roster())
         for name in enrolled:
             world.start(name)
-        linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)
-        assert linked, f"L2: the peers did not find each other within {_SEE_EACH_OTHER_S:.0f} s of a perfect network"
+        within_s = _SEE_EACH_OTHER_S[self.plan.n_peers > _LARGE]
+        linked = world.run_until(within_s, self._all_see_all)
+        assert linked, f"L2: the peers did not find each other within {within_s:.0f} s of a perfect network"
         self.network.conditions = self.plan.conditions
         world.crash_point = self.phase_crashes
 
@@ -231,11 +265,11 @@ class RandomFleet:
         world, start = self.world, self.world.now
         if self.plan.liar >= 0:
             rng = np.random.default_rng([self.plan.seed, 25])
-            OutOfTurn(world, self.refutations.liar, rng, self.marks.counts, self.refutations).begin()
+            speak_out_of_turn(world, self.refutations.liar, rng, self.marks.counts, self.refutations)
         for number, job in enumerate(self.plan.jobs):
             world.at(start + job.at_s, partial(self._submit, number))
-            if job.cancel_at_s < float("inf"):
-                world.at(start + job.cancel_at_s, partial(self._cancel, number))
+            for at_s, by in job.cancels:
+                world.at(start + at_s, partial(self._cancel, number, by))
         for fault in self.plan.faults:
             world.at(start + fault.at_s, partial(break_, self, fault))
         world.run_until(start + self.plan.lasts_s, self._step)
@@ -264,14 +298,14 @@ class RandomFleet:
             treatment = replace(treatment, aggregator=named)
         return Submit(bytes(msgpack.packb(job.job.to_dict())), roster, treatment, str(number))
 
-    def _cancel(self, number: int) -> None:
+    def _cancel(self, number: int, by: int) -> None:
         job = self.jobs[number]
-        for name in self.names:
+        for name in self.names[by:] + self.names[:by]:
             peer = self.world.peers[name]
             if job.id and peer.core is not None and job.known(peer.core) and name not in self.revoked:
                 self.marks.counts["cancel asked for"] += 1
                 self.published.cancelled(job.id)
-                self.world.step(peer, Cancel(job.id, "admin"))
+                self.world.step(peer, Cancel(job.id, f"admin-{name}"))
                 return
 
     def _step(self) -> bool:
@@ -282,7 +316,7 @@ class RandomFleet:
         return False
 
     def _restart(self, name: str) -> None:
-        if name not in self._down:
+        if name not in self.down:
             self.start(name)
 
     # -- the end ------------------------------------------------------------------------------------------------------------
@@ -296,6 +330,7 @@ class RandomFleet:
             job.heals(self)
         kept = {fault.peers[0] for fault in lasting}
         self.network.heal_all()
+        self._heal_links()
         self.forger.names.clear()
         for index, name in enumerate(self.names):
             if index in kept:
@@ -304,18 +339,33 @@ class RandomFleet:
                 table.pop(name, None)
             world.workers.slow(name, 1.0)
             world.run_clock(name, 1.0)
-            if world.peers[name].core is None and name not in self._down:
+            if world.peers[name].core is None and name not in self.down:
                 world.at(world.now + float(self._rng.uniform(0, 1)), partial(self._restart, name))
         for fault in lasting:  # cuts were healed with all others
             break_(self, fault)
-        limit_s = max((KINDS[job.plan.kind].deadline_s for job in self.jobs), default=0.0)
-        # Outside the core, peers may aggregate in vain one after another: as slow as elections of this timing are.
-        limit_s *= self._standing_limit_s(plan.timing) / self._standing_limit_s("fast")
-        limit_s += _TASKS * plan.compute_s[1]
+        self.marks.counts["under way when the core heals"] += bool(lasting and not self._all_ended())
+        limit_s = max((KINDS[job.plan.kind].deadline_s for job in self.jobs), default=self.deadline_s)
+        if lasting:
+            # Outside the core, peers may aggregate in vain one after another: as slow as elections of this timing are.
+            limit_s *= self._standing_limit_s(plan.timing) / self._standing_limit_s("fast")
+        if any(FAULTS[fault.kind].of_all for fault in lasting):
+            limit_s *= _SLOWER
+        if plan.compute_s[1] > _LONG_TASK_S:
+            limit_s += _TASKS * plan.compute_s[1]
         world.run_until(world.now + _RESTART_S, self._step)
         for name in list(self.strangers):  # no peer ran when it should have been enrolled
             self.enrol(name)
         world.run_until(world.now + limit_s, lambda: self._step() or self._all_ended())
+
+    def _heal_links(self) -> None:
+        """Restore enough links, the new ones first, so that no peer is cut off meanwhile."""
+        last = {(self.names[a], self.names[b]): None for a, b in self.plan.last_links}
+        for a, b in last:
+            self.relink(a, b, up=True)
+        for name in self.names if last else ():
+            for other in self.world.overlay.neighbours(name):
+                if (name, other) not in last and (other, name) not in last:
+                    self.relink(name, other, up=False)
 
     def _standing_limit_s(self, timing: str) -> float:
         """Return for how long a first term may make no progress."""
@@ -365,6 +415,8 @@ class RandomFleet:
 
     def _judge(self) -> None:
         story = "\n".join(self.invariants.story)
+        submitted = any(job.id for job in self.jobs) or not self.jobs
+        assert submitted or not self.marks.refused, f"no peer took the job of this swarm: {self.marks.refused}"
         self.published.compare(self.world)
         for job in self.jobs:
             # Of peers that are revoked, or met the document too late, a job may have too many to go on.
@@ -377,8 +429,41 @@ class RandomFleet:
             late = self._late(job)
             assert not late, f"L3: {', '.join(late)} have not ended the {job.plan.kind} {job.id} in time\n{story}"
             job.judge(self)
+        if self.plan.last_links and self.plan.all_heal:
+            self.world.run_until(self.world.now + _LINKS_KNOWN_S, self._all_know_the_links)
+            assert self._all_know_the_links(), "L4: not all peers know the present links"
+
+    def _all_know_the_links(self) -> bool:
+        now = {name: self.world.overlay.neighbours(name) for name in self.names}
+        peers = [peer.core for peer in self.world.peers.values() if peer.core is not None]
+        return all(core.routing.neighbours_of(name) == near for core in peers for name, near in now.items())
 
 
-def live(plan: FleetPlan) -> SeedResult[FleetPlan]:
-    """Run one plan."""
-    return RandomFleet(plan).go()
+def three_groups(names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
+    """Draw some rows of three groups for each peer."""
+    centers = rng.uniform(0, 100, (3, 2))
+    made = {}
+    for name in names:
+        n_rows = int(rng.integers(6, 14))
+        made[name] = Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
+    return made
+
+
+def labelled(names: Iterable[str], rng: np.random.Generator) -> dict[str, Local]:
+    """Draw three kinds of rows, two of them at each peer; one label in ten is wrong."""
+    kinds = rng.random((3, N_FEATURES))
+    made = {}
+    for name in names:
+        truth = np.repeat(rng.choice(3, 2, replace=False), rng.integers(8, 14, 2))
+        X = np.clip(kinds[truth] + rng.normal(0, 0.05, (len(truth), N_FEATURES)), 0, 1)
+        wrong = rng.random(len(truth)) < 0.1
+        labels = np.unique(truth, return_inverse=True)[1]
+        made[name] = Local(X, labels=np.where(wrong, 1 - labels, labels), n_clusters=2)
+    return made
+
+
+def neighbours_by(names: Sequence[str], links: tuple[tuple[int, int], ...]) -> dict[str, tuple[str, ...]] | None:
+    """Return each peer's neighbours; None without links, on a full mesh."""
+    ends = [(names[a], names[b]) for a, b in links]
+    both = [*ends, *((b, a) for a, b in ends)]
+    return {name: tuple(sorted(b for a, b in both if a == name)) for name in names} if ends else None

@@ -1,12 +1,16 @@
-"""Peers that lie to the fleet: they forge facts of others, or publish job documents of their own making."""
+"""Peers that lie to the fleet: they forge facts of others, publish job documents of their own making, or open wrong
+states."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p2pclust.lab.simulation.fleets.plan import REPEATED
+from p2pclust.lab.simulation.swarms.lies import Made, falsified
 from p2pclust.lab.simulation.world.coding import decoded, encoded
 from p2pclust.lab.simulation.world.device import signature_of
 from p2pclust.lab.simulation.world.peer import Peer
@@ -14,9 +18,19 @@ from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.messages import FactDelta, FactDigest
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.facts import JOB, Fact, facts_of
+from p2pclust.peer.core.tasks import JobKeys, Outcome, StateMade
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.secure_tasks import SecureRound
+from p2pclust.peer.work.verified import Verifier
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.secure.proofs import Proof
+from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import members_of
 
 if TYPE_CHECKING:
+    from p2pclust.lab.simulation.fleets.drawn import DrawnJob
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 
 
@@ -81,6 +95,7 @@ def _delta(owner: str, after: int, facts: list[Fact]) -> FactDelta:
 
 
 _EVERY_S: Final = 0.7
+_REPEATS: Final = 0.5
 
 
 class Ghosts:
@@ -122,3 +137,87 @@ class Ghosts:
         if kind == 2 and (older := fleet.named_rosters.older_than(fleet.serial - 1, honest.roster)):
             return replace(made, fleet_roster=older[int(self._rng.integers(len(older)))])
         return replace(made, fleet_roster=RosterName(named.serial + int(self._rng.integers(3)), self._rng.bytes(32)))
+
+
+def let_them_lie(fleet: RandomFleet) -> None:
+    """Let aggregators open wrong states of the only job of a fleet, as its plan says."""
+    rng = np.random.default_rng([fleet.plan.seed, 26])
+    if fleet.plan.lie == REPEATED and fleet.secrecy is not None:
+        fleet.world.falsify = _Repeating(fleet, rng).falsify
+        fleet.secrecy.hides = True
+    elif fleet.plan.lie:
+        fleet.world.falsify = partial(_falsify, fleet, rng, float(rng.choice([0.3, 1.0])))
+
+
+def _falsify(fleet: RandomFleet, rng: np.random.Generator, often: float, peer: Peer, outcome: Outcome) -> Outcome:
+    """Let the liar falsify a state that it makes, and watch what becomes of it."""
+    kind, refutations, (job,) = fleet.plan.lie, fleet.refutations, fleet.jobs
+    if peer.name != refutations.liar or not isinstance(outcome, StateMade) or rng.random() >= often:
+        return outcome
+    state = JobState.decode(peer.bytes_of(outcome.ref))
+    if not state.proof or not Proof.decode(state.proof).answers or state.status != "running":
+        return outcome  # no answers led to it
+    verifier = Verifier(job.job, len(job.roster), *_at_work(peer, job))
+    lie = falsified(kind, Made(state, outcome.info, job.roster.index(peer.name), verifier))
+    if lie is None:
+        return outcome
+    state, info = lie
+    ref = peer.keep(state.encode(), fleet.plan.limits)
+    if kind != "called final":  # there the state itself is true
+        refutations.lies[job.id, ref.digest] = kind
+    fleet.marks.counts[f"lie: {kind}"] += 1
+    return StateMade(ref, info)
+
+
+def _at_work(peer: Peer, job: DrawnJob) -> tuple[JobKeys, Secrets]:
+    """Return what the worker of a peer has of a keyed job."""
+    assert peer.core is not None
+    assert peer.working.secrets is not None
+    running = peer.core.jobs.jobs[job.id]
+    assert isinstance(running, AggregatedJob)
+    assert running.keys is not None
+    return running.keys, peer.working.secrets
+
+
+class _Repeating:
+    """Aggregators that break the rules of secure sums: after a total they open the same numbers again, without one peer.
+
+    The one that has both totals goes on as if the second one had never been, so no state names the set of that one.
+    """
+
+    def __init__(self, fleet: RandomFleet, rng: np.random.Generator) -> None:
+        self._fleet = fleet
+        self._rng = rng
+        self._siblings: dict[bytes, JobState] = {}  # by digest: the state that follows from the first total
+
+    def falsify(self, peer: Peer, outcome: Outcome) -> Outcome:
+        """Return a state as the worker would, so that the liar's own core can go on with it."""
+        (job,) = self._fleet.jobs
+        ledger = None if peer.core is None else peer.core.jobs.jobs[job.id].ledger
+        held = None if ledger is None else ledger.register.ref
+        if not isinstance(outcome, StateMade) or ledger is None or held is None:
+            return outcome
+        before, after = (JobState.decode(peer.bytes_of(ref)) for ref in (held, outcome.ref))
+        if after.round == before.round:
+            return outcome  # no total came before it
+        maker = Maker(job.roster.index(peer.name), ledger.term, ledger.register.round + 1)
+        known = self._siblings.get(held.digest)
+        if known is None and (after.status != "running" or self._rng.random() >= _REPEATS):
+            return outcome
+        state = known or before
+        part = state.secured
+        assert part is not None
+        if not part.wants_keys:
+            part = replace(part, maker=maker)
+        if known is None:
+            self._fleet.marks.counts["total asked for again"] += 1
+            others = [other for other in members_of(part.asked) if other != part.maker.index]
+            victim = others[int(self._rng.integers(len(others)))]
+            absent = {**part.absent, victim: "left out: late"}
+            part = replace(part, asked=part.asked & ~(1 << victim), absent=absent)
+        state = replace(state, secured=part)
+        at = SecureRound(job.job, state, len(job.roster), *_at_work(peer, job))
+        made = StateMade(peer.keep(state.encode(), self._fleet.plan.limits), at.info())
+        if known is None:
+            self._siblings[made.ref.digest] = after
+        return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from p2pclust.lab.simulation.fleets.plan import FleetPlan, RandomFault
@@ -62,7 +62,7 @@ def _smaller(plan: FleetPlan) -> Iterator[FleetPlan]:
     if plan.conditions != Conditions():
         yield replace(plan, conditions=Conditions())
     if plan.links:
-        yield replace(plan, links=())
+        yield replace(plan, links=(), last_links=())
     if plan.n_peers > 1 and plan.all_heal:
         yield _without_the_last(plan)
 
@@ -70,12 +70,15 @@ def _smaller(plan: FleetPlan) -> Iterator[FleetPlan]:
 def _without_the_last(plan: FleetPlan) -> FleetPlan:
     n = plan.n_peers - 1
     jobs = tuple(replace(job, by=min(job.by, n - 1), named=min(job.named, n - 1)) for job in plan.jobs)
-    faults = tuple(fault for fault in (_within(fault, n) for fault in plan.faults) if fault.peers)
-    links = tuple(link for link in plan.links if max(link) < n)
-    return replace(plan, n_peers=n, jobs=jobs, faults=faults, links=links, core=tuple(range(n)))
+    links, last = (tuple(link for link in links if max(link) < n) for links in (plan.links, plan.last_links))
+    return replace(
+        plan, n_peers=n, jobs=jobs, faults=tuple(_within(plan.faults, n)), links=links, last_links=last,
+        core=tuple(range(n)), liar=min(plan.liar, n - 1),
+    )  # fmt: skip
 
 
-def _within(fault: RandomFault, n: int) -> RandomFault:
-    if fault.peers[0] >= n:
-        return replace(fault, peers=())
-    return replace(fault, peers=tuple(peer for peer in fault.peers if peer < n))
+def _within(faults: Iterable[RandomFault], n: int) -> Iterator[RandomFault]:
+    for fault in faults:
+        peers = tuple(peer for peer in fault.peers if peer < n)
+        if fault.peers[0] < n and (fault.kind not in ("link", "walk") or len(peers) >= 2):
+            yield replace(fault, peers=peers)

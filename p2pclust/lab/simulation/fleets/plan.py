@@ -16,6 +16,8 @@ from p2pclust.peer.core.timing import Limits
 FOR_EVER: Final = math.inf
 #: Faults begin within so many virtual seconds.
 FAULTS_WITHIN_S: Final = 20.0
+#: All aggregators open some padded states again, after a total, without one peer.
+REPEATED: Final = "repeated"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,14 @@ class JobPlan:
     deadline_s: float = 0.0
     collect: str = ""
     rounds: int = 5
-    cancel_at_s: float = FOR_EVER
+    cancels: tuple[tuple[float, int], ...] = ()  # when, and the peer from which on the first that has the job is asked
+    participation: float = 1.0
+    n_init: int = 1
+    #: Of secure sums, as the next three: 0 and empty stand for what is usual.
+    keepers: int = 0
+    cohort: int = 0
+    burnt: str = ""
+    leave: str = "alone"
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,9 @@ class FleetPlan:
     lasts_s: float = FAULTS_WITHIN_S
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
     liar: int = -1  # a peer that speaks out of turn
+    keyed: bool = True  # whether devices have keys
+    lie: str = ""  # what aggregators open wrongly: `REPEATED`, all of them, or one of `lies.LIES`, the liar
+    last_links: tuple[tuple[int, int], ...] = ()  # after everything healed, where links change
 
     @property
     def all_heal(self) -> bool:
@@ -82,10 +94,11 @@ class FleetPlan:
         heals = "all heal" if self.all_heal else f"only peers {self.core} heal"
         small = f", blobs above {self.limits.inline_bytes} bytes" if self.limits != Limits() else ""
         c = self.conditions
-        facts = "signed facts" if self.signs_facts else "unsigned facts"
+        facts = ("signed" if self.signs_facts else "unsigned") + (" facts" if self.keyed else " facts, no keys")
         network = f"delay up to {c.delay_s[1]:g} s, loss {c.loss:.0%}, duplicates {c.duplicates:.0%}"
         fleet = f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}, {facts}"
         lies = [f"peer {self.liar} speaks out of turn"] if self.liar >= 0 else []
+        lies += [f"states that are opened wrongly: {self.lie}"] if self.lie else []
         return [
             f"{fleet}; {network}; {heals}",
             *lies,
@@ -102,5 +115,5 @@ def _shown(part: RandomFault | JobPlan) -> str:
         aimed = ", aimed at an aggregator" if part.aimed else ""
         return f"{part.kind} of peers {part.peers}, {lasts}{amount}{aimed}"
     named = f", aggregator {part.named}" if part.named >= 0 else ""
-    cancel = f", cancelled at {part.cancel_at_s:.2f} s" if part.cancel_at_s < FOR_EVER else ""
+    cancel = "".join(f", cancelled at {at_s:.2f} s" for at_s, _ in part.cancels)
     return f"{part.kind} ({part.protocol}) by peer {part.by}, missing = {part.missing}{named}{cancel}"

@@ -1,1 +1,1 @@
-"""Random runs: what a seed draws, the kinds of runs, and planted bugs."""
+"""What random fleets meet and are watched for at the control address, lies that peers tell, and planted bugs."""

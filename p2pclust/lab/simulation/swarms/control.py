@@ -6,7 +6,7 @@ core are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,7 +39,9 @@ class _Shell:
         assert peer.core is not None
         self._world, self._peer = world, peer
         self.core: Core = peer.core
-        self.store = SimpleNamespace(blobs=_Blobs(peer))
+        self.store = SimpleNamespace(
+            blobs=SimpleNamespace(chunk=peer.disk.chunk, read=lambda digest: iter(peer.disk.blob(digest)))
+        )
         rows, columns = peer.local.X.shape
         self.worker = SimpleNamespace(features=(), data=DataStatus(rows, columns, ""), floor=Floor())
         self.links = SimpleNamespace(
@@ -61,29 +63,6 @@ class _Shell:
     def step(self, event: Event) -> None:
         if self._peer.core is self.core:  # else this life is over
             self._world.step(self._peer, event)
-
-
-class _Blobs:
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-
-    def chunk(self, digest: bytes, index: int) -> bytes | None:
-        return self._peer.disk.chunk(digest, index)
-
-    def read(self, digest: bytes) -> Iterator[bytes]:
-        return iter(self._peer.disk.blob(digest))
-
-
-class _Line:
-    """One client's connection; stands for the socket on which a question came."""
-
-    def __init__(self, address: ControlAddresses, peer: Peer, verb: str, heard: OnAnswer) -> None:
-        self._address, self._peer, self._verb, self._heard = address, peer, verb, heard
-
-    def send(self, frames: list[bytes]) -> bool:
-        self._address.check(self._peer, self._verb, frames)
-        self._heard(frames)
-        return True
 
 
 class ControlAddresses(Observer):
@@ -113,11 +92,15 @@ class ControlAddresses(Observer):
         """A question arrives at a peer that runs and is not stopped."""
         question = pack("ask", {"number": number, "verb": asked.verb}, [msgpack.packb(dict(asked.fields))])
         _, verb, fields = read_question(question)
-        line = _Line(self, peer, verb, heard)
-        caller = Caller(line.send, number, HERE)
-        self._here[peer.name][1].take(caller, verb, fields)
 
-    def check(self, peer: Peer, verb: str, frames: list[bytes]) -> None:
+        def send(frames: list[bytes]) -> bool:
+            self._check(peer, verb, frames)
+            heard(frames)
+            return True
+
+        self._here[peer.name][1].take(Caller(send, number, HERE), verb, fields)
+
+    def _check(self, peer: Peer, verb: str, frames: list[bytes]) -> None:
         """S6: what an answer promises is on the disk."""
         kind, fields, _ = answer_in(frames)
         kept = True

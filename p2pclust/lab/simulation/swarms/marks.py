@@ -65,6 +65,7 @@ class Marks(Observer):
         self.job = ""
         self.refused = ""  # why no peer took the job, until one did
         self.finished: dict[str, bytes] = {}
+        self._within: dict[str, None] = {}  # jobs within jobs
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         if isinstance(effect, Report):
@@ -77,6 +78,11 @@ class Marks(Observer):
     def _report(self, world: World, peer: Peer, effect: Report) -> None:
         if effect.verb in _NAMES:
             self.counts[_NAMES[effect.verb]] += 1
+        if effect.verb == "job" and "within" in effect.fields:
+            self._within[str(effect.fields["job"])] = None
+        elif effect.verb in ("elected", "finished") and effect.fields["job"] in self._within:
+            self.counts["another aggregator within"] += effect.verb == "elected" and int(effect.fields["term"]) > 1
+            self.counts["finished within"] += effect.verb == "finished"
         if isinstance(effect, JobSubmitted):
             self.job, self.refused = effect.job, ""
         elif isinstance(effect, JobRefused) and not self.job:

@@ -235,53 +235,39 @@ KNOWN: Final[dict[str, Callable[[_Moment], _Lie | None]]] = {
 }
 
 
-class OutOfTurn:
-    """Lets one peer of a world speak out of turn, again and again."""
+def speak_out_of_turn(
+    world: World, liar: str, rng: np.random.Generator, counts: Counter[str], refutations: Refutations
+) -> None:  # fmt: skip
+    """From a moment from now on, let one peer of a world speak out of turn, again and again."""
+    kinds = list(KINDS.items())
 
-    def __init__(
-        self, world: World, liar: str, rng: np.random.Generator, counts: Counter[str], refutations: Refutations
-    ) -> None:  # fmt: skip
-        self._world = world
-        self._liar = liar
-        self._rng = rng
-        self._counts = counts
-        self._refutations = refutations
-        self._kinds = list(KINDS.items())
+    def begin() -> None:
+        world.at(world.now + float(rng.uniform(*_PAUSE_S)), speak)
 
-    def begin(self) -> None:
-        """Begin to lie, a moment from now."""
-        self._world.at(self._world.now + float(self._rng.uniform(*_PAUSE_S)), self._speak)
-
-    def _speak(self) -> None:
-        self.begin()
-        peers = [peer for peer in self._world.peers.values() if peer.core is not None]
-        liar = self._world.peers[self._liar]
-        target = peers[int(self._rng.integers(len(peers)))] if peers else liar
-        if liar.core is None or target is liar or self._world.now < target.frozen_until or target.asleep:
+    def speak() -> None:
+        begin()
+        peers = [peer for peer in world.peers.values() if peer.core is not None]
+        speaker = world.peers[liar]
+        target = peers[int(rng.integers(len(peers)))] if peers else speaker
+        if speaker.core is None or target is speaker or world.now < target.frozen_until or target.asleep:
             return
         assert target.core is not None
-        via = target.core.routing.hop(self._liar)
-        jobs = [job for job in target.core.jobs.jobs.values() if self._concerns(job)]
+        via = target.core.routing.hop(liar)
+        jobs = [
+            job for job in target.core.jobs.jobs.values()
+            if isinstance(job, AggregatedJob) and not job.ledger.finished and not job.document.census
+            and liar in job.document
+        ]  # fmt: skip
         if not jobs or not via:
             return
-        job = jobs[int(self._rng.integers(len(jobs)))]
-        assert isinstance(job, AggregatedJob)
-        found = self._lie(_Moment(self._world, liar, target, job, self._rng))
-        if found is None or sum(map(len, encode(found[1]))) > _INLINE_BYTES:
+        moment = _Moment(world, speaker, target, jobs[int(rng.integers(len(jobs)))], rng)
+        lies = ((kind, lie_of(moment)) for kind, lie_of in kinds if rng.random() < _OFTEN)
+        kind, lie = next(((kind, lie) for kind, lie in lies if lie is not None), ("", None))
+        if lie is None or sum(map(len, frames := encode(lie[0]))) > _INLINE_BYTES:
             return
-        kind, message, digest = found
-        self._counts[f"out of turn: {kind}"] += 1
-        if digest:
-            self._refutations.lies[job.document.id, digest] = kind
-        self._world.step(target, Arrived(self._liar, decode(encode(message)), "" if via == self._liar else via))
+        counts[f"out of turn: {kind}"] += 1
+        if lie[1]:
+            refutations.lies[moment.document.id, lie[1]] = kind
+        world.step(target, Arrived(liar, decode(frames), "" if via == liar else via))
 
-    def _lie(self, at: _Moment) -> tuple[str, Message, bytes] | None:
-        for kind, lie_of in self._kinds:
-            if self._rng.random() < _OFTEN and (lie := lie_of(at)) is not None:
-                return kind, *lie
-        return None
-
-    def _concerns(self, job: object) -> bool:
-        if not isinstance(job, AggregatedJob) or job.ledger.finished or job.document.census:
-            return False
-        return self._liar in job.document
+    begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -24,49 +25,34 @@ class Parcel(NamedTuple):
     times_relinked: int  # of that link when it left
 
 
+@dataclass
 class _Waking:
     """One line, and when the heap will look at it."""
 
-    def __init__(self, line: Line[Parcel], release: Callable[[Parcel], None]) -> None:
-        self.line = line
-        self.release = release
-        self.planned = float("inf")
+    line: Line[Parcel]
+    release: Callable[[Parcel], None]
+    planned: float = float("inf")
 
 
+@dataclass
 class Lines:
-    """Carries parcels over the sender's up-link, the network, and the receiver's down-link.
+    """Carries parcels over the sender's up-link, the network, and the receiver's down-link."""
 
-    Parameters
-    ----------
-    network : Network
-        What lies between the devices' own links; on its own for devices that have none of a stated shape.
-    now : callable
-        The virtual time.
-    at : callable
-        Plans an action for an instant.
-    deliver : callable
-        Gets each parcel that arrives.
-    """
-
-    def __init__(
-        self, network: Network, now: Callable[[], float], at: Callable[[float, Callable[[], None]], None],
-        deliver: Callable[[Parcel], None],
-    ) -> None:  # fmt: skip
-        self._network = network
-        self._now = now
-        self._at = at
-        self._deliver = deliver
-        self._ups: dict[str, _Waking] = {}
-        self._downs: dict[str, _Waking] = {}
+    network: Network  # between the devices' own links; all that there is for devices that have none of a stated shape
+    now: Callable[[], float]  # the virtual time
+    at: Callable[[float, Callable[[], None]], None]  # plans an action for an instant
+    deliver: Callable[[Parcel], None]  # gets each parcel that arrives
+    _ups: dict[str, _Waking] = field(default_factory=dict)
+    _downs: dict[str, _Waking] = field(default_factory=dict)
 
     def shape(self, name: str, shape: Shape, rng: np.random.Generator) -> None:
         """Give a device a link of its own, or change the one that it has; `rng` counts the first time."""
         if name not in self._ups:
             up, down = pair_of_lines(shape, rng)
-            self._ups[name], self._downs[name] = _Waking(up, self._cross), _Waking(down, self._deliver)
+            self._ups[name], self._downs[name] = _Waking(up, self._cross), _Waking(down, self.deliver)
             return
         for waking, way in ((self._ups[name], shape.up), (self._downs[name], shape.down)):
-            waking.line.change(self._now(), way)
+            waking.line.change(self.now(), way)
             self._plan(waking)
 
     def shape_of(self, name: str) -> Shape:
@@ -80,7 +66,7 @@ class Lines:
         if up is None:
             self._cross(parcel)
             return True
-        taken = up.line.push(self._now(), parcel.n_bytes, parcel.lane, parcel.target, parcel)
+        taken = up.line.push(self.now(), parcel.n_bytes, parcel.lane, parcel.target, parcel)
         self._plan(up)
         return taken
 
@@ -92,29 +78,29 @@ class Lines:
 
     def _cross(self, parcel: Parcel) -> None:
         """From link to link; the network may lose a message, or make copies."""
-        for delay in self._network.delays(parcel.source, parcel.target):
-            self._at(self._now() + delay, partial(self._arrive, parcel))
+        for delay in self.network.delays(parcel.source, parcel.target):
+            self.at(self.now() + delay, partial(self._arrive, parcel))
 
     def _arrive(self, parcel: Parcel) -> None:
         down = self._downs.get(parcel.target)
         if down is None:
-            self._deliver(parcel)
+            self.deliver(parcel)
             return
         up = self._ups.get(parcel.source)
         rate_before = float("inf") if up is None else up.line.way.rate
-        down.line.push(self._now(), parcel.n_bytes, parcel.lane, parcel.source, parcel, rate_before)
+        down.line.push(self.now(), parcel.n_bytes, parcel.lane, parcel.source, parcel, rate_before)
         self._plan(down)
 
     def _plan(self, waking: _Waking) -> None:
         if (at := waking.line.next_at) < waking.planned:
             waking.planned = at
-            self._at(at, lambda: self._look(waking, at))
+            self.at(at, lambda: self._look(waking, at))
 
     def _look(self, waking: _Waking, at: float) -> None:
         if waking.planned != at:  # something else became due sooner, and planned anew
             return
         waking.planned = float("inf")
-        arrived = waking.line.pop(self._now())
+        arrived = waking.line.pop(self.now())
         self._plan(waking)
         for parcel in arrived:
             waking.release(parcel)

@@ -24,17 +24,13 @@ _RELAY: Final = Relay.kind
 class LinkTraffic:
     """What went over one link, in one direction.
 
-    Attributes
-    ----------
-    messages, n_bytes : mapping of str to int
-        By kind of message; of relayed ones the kind of what they carry. Bytes are those of header and frames.
-    contributions : mapping of (str, int) to int
-        How many messages with a contribution, or with a sum of several, by job and round.
+    Messages and bytes are by kind of message, of relayed ones by the kind of what they carry; bytes are those of header and
+    frames. Contributions are the messages with one, or with a sum of several, by job and round.
     """
 
-    messages: Mapping[str, int] = field(default_factory=dict)
-    n_bytes: Mapping[str, int] = field(default_factory=dict)
-    contributions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    messages: dict[str, int] = field(default_factory=dict)
+    n_bytes: dict[str, int] = field(default_factory=dict)
+    contributions: dict[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def total_messages(self) -> int:
@@ -47,49 +43,36 @@ class LinkTraffic:
         return sum(self.n_bytes.values())
 
 
-class _LinkCount:
-    __slots__ = ("contributions", "kinds")
-
-    def __init__(self) -> None:
-        self.kinds: dict[str, list[int]] = {}  # kind -> [messages, bytes]
-        self.contributions: dict[tuple[str, int], int] = {}
-
-    def carried(self, message: Any) -> None:
-        """Count the contribution, if there is one and not only the word that a state was adopted."""
-        if getattr(message, "contribution", b"") or getattr(message, "payload", ()):
-            key = (message.job, message.round)
-            self.contributions[key] = self.contributions.get(key, 0) + 1
-
-
 class Traffic:
     """Counts as it goes: two look-ups per message, and one decoding more per contribution."""
 
     def __init__(self) -> None:
-        self._links: dict[tuple[str, str], _LinkCount] = {}
+        self._links: dict[tuple[str, str], LinkTraffic] = {}
 
     def count(self, source: str, target: str, frames: Sequence[bytes], n_bytes: int) -> None:
         """A message leaves `source` for its neighbour `target`."""
         link = self._links.get((source, target))
         if link is None:
-            link = self._links[source, target] = _LinkCount()
+            link = self._links[source, target] = LinkTraffic()
         kind = kind_of(frames[0])
         if kind == _RELAY:
             frames = frames[1:]
             kind = kind_of(frames[0])
-        counts = link.kinds.get(kind)
-        if counts is None:
-            counts = link.kinds[kind] = [0, 0]
-        counts[0] += 1
-        counts[1] += n_bytes
+        link.messages[kind] = link.messages.get(kind, 0) + 1
+        link.n_bytes[kind] = link.n_bytes.get(kind, 0) + n_bytes
         if kind in _CARRIERS:
-            link.carried(decoded(frames))
+            message: Any = decoded(frames)
+            # It may be only the word that a state was adopted.
+            if getattr(message, "contribution", b"") or getattr(message, "payload", ()):
+                key = (message.job, message.round)
+                link.contributions[key] = link.contributions.get(key, 0) + 1
 
     def links(self) -> dict[tuple[str, str], LinkTraffic]:
         """Return what was counted so far, by (from, to), sorted."""
         return {
             ends: LinkTraffic(
-                {kind: counts[0] for kind, counts in sorted(link.kinds.items())},
-                {kind: counts[1] for kind, counts in sorted(link.kinds.items())},
+                dict(sorted(link.messages.items())),
+                dict(sorted(link.n_bytes.items())),
                 dict(sorted(link.contributions.items())),
             )
             for ends, link in sorted(self._links.items())
