@@ -191,7 +191,7 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     assert issubclass(kind, Labelling)
     types = parameter_types(kind)
     for name, value in parameters.items():
-        if problem := type_flaw(types[name], value):
+        if problem := problem_with_value(types[name], value):
             raise UsageError(f"{kind.id}: {name} = {value!r}: {problem}")
     try:
         return kind(**parameters)
@@ -265,11 +265,13 @@ _PLAIN: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
 }
 
 
-def type_flaw(wanted: Any, value: object) -> str:
+def problem_with_value(wanted: Any, value: object) -> str:
     """Say what a parameter of this type has to be, or return an empty string if the value is that.
 
-    >>> type_flaw(float, 2), type_flaw(float, "2"), type_flaw(Literal["a", "b"], "c"), type_flaw(tuple[int, ...], [1, 2.5])
-    ('', 'expected a number', "expected 'a' or 'b'", 'expected a list, each item a whole number')
+    >>> problem_with_value(float, 2), problem_with_value(float, "2")
+    ('', 'expected a number')
+    >>> problem_with_value(Literal["a", "b"], "c"), problem_with_value(tuple[int, ...], [1, 2.5])
+    ("expected 'a' or 'b'", 'expected a list, each item a whole number')
     """
     return "" if _is(wanted, value) else f"expected {_words(wanted)}"
 
