@@ -197,10 +197,10 @@ class JobSpec(TomlTable):
 def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:
     """Return what is wrong about the values of a protocol's own parameters: their types, or what the protocol says."""
     # As in fields.known_protocol:
-    from p2pclust.protocols.engine.registry import build, package_of, parameter_types, type_flaw  # noqa: PLC0415
+    from p2pclust.protocols.engine.registry import build, package_of, parameter_types, problem_with_value  # noqa: PLC0415
 
     types = parameter_types(kind)
-    wrong = {name: flaw for name, value in own.items() if (flaw := type_flaw(types[name], value))}
+    wrong = {name: flaw for name, value in own.items() if (flaw := problem_with_value(types[name], value))}
     problems = [f"{name} = {shown(own[name])}: {flaw}" for name, flaw in wrong.items()]
     if not problems:
         numbered = {"n_clusters": clusters or 1} if "n_clusters" in types else {}

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from p2pclust.errors import DataError, UsageError
 
-Floats = npt.NDArray[np.float64]
-
 
 def center_distance(centers_true: npt.ArrayLike, centers: npt.ArrayLike) -> float:
     """Frobenius norm of the difference of two sets of centers under the best matching.
@@ -34,8 +32,7 @@ def center_distance(centers_true: npt.ArrayLike, centers: npt.ArrayLike) -> floa
     >>> center_distance([[0.0, 0.0], [5.0, 5.0]], [[5.0, 5.0], [3.0, 4.0]])
     5.0
     """
-    first, second = _pair(centers_true, centers)
-    return math.sqrt(_least_total(_squared(first, second)))
+    return math.sqrt(_least_total(centers_true, centers, squared=True)[0])
 
 
 def knowledge_gap(
@@ -69,14 +66,18 @@ def knowledge_gap(
     """
     if normalised not in (False, True, "per-cluster"):
         raise UsageError(f"normalised = {normalised!r}: expected False, True or 'per-cluster'")
-    first, second = _pair(centers_true, centers)
-    gap = _least_total(np.sqrt(_squared(first, second)))
-    if not normalised or not first.size:
+    gap, (n_clusters, n_features) = _least_total(centers_true, centers, squared=False)
+    if not normalised or not n_clusters * n_features:
         return gap
-    return gap / math.sqrt(first.shape[1]) / (len(first) if normalised == "per-cluster" else 1)
+    return gap / math.sqrt(n_features) / (n_clusters if normalised == "per-cluster" else 1)
 
 
-def _pair(centers_true: npt.ArrayLike, centers: npt.ArrayLike) -> tuple[Floats, Floats]:
+def _least_total(
+    centers_true: npt.ArrayLike, centers: npt.ArrayLike, *, squared: bool
+) -> tuple[float, tuple[int, int]]:
+    """Return the total of the (squared) distances of the best matching, and the shape (C, F) of the centers."""
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 (a running peer never measures)
+
     try:
         first, second = np.asarray(centers_true, dtype=np.float64), np.asarray(centers, dtype=np.float64)
     except (TypeError, ValueError):
@@ -88,18 +89,9 @@ def _pair(centers_true: npt.ArrayLike, centers: npt.ArrayLike) -> tuple[Floats, 
         )
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise DataError("centers must be finite numbers; one of the two sets holds NaN or infinity")
-    return first, second
-
-
-def _squared(first: Floats, second: Floats) -> Floats:
-    """Squared distances (C, C) of every center to every other, by direct differences."""
-    if not first.size:
-        return np.zeros((len(first), len(second)))
-    return np.stack([((second - center) ** 2).sum(axis=1) for center in first])
-
-
-def _least_total(costs: Floats) -> float:
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 (a running peer never measures)
-
+    squares = np.zeros((len(first), len(second)))
+    if first.size:  # of every center to every other, by direct differences
+        squares = np.stack([((second - center) ** 2).sum(axis=1) for center in first])
+    costs = squares if squared else np.sqrt(squares)
     rows, columns = linear_sum_assignment(costs)
-    return float(costs[rows, columns].sum())
+    return float(costs[rows, columns].sum()), first.shape

@@ -122,9 +122,9 @@ class Document:
         if not self.peers_links.connected:
             needs = "links between the peers of the roster that connect all of them, and the submitter to know these"
             raise UsageError(f"collect = 'gossip' needs {needs}")
-        from p2pclust.protocols.gossip.averaging import tolerance_flaw  # noqa: PLC0415 - of gossip jobs only
+        from p2pclust.protocols.gossip.averaging import problem_with_tolerance  # noqa: PLC0415 - of gossip jobs only
 
-        if flaw := tolerance_flaw(self.treatment.gossip_tolerance, self.peers_links.hops):
+        if flaw := problem_with_tolerance(self.treatment.gossip_tolerance, self.peers_links.hops):
             raise UsageError(flaw)
 
     @cached_property

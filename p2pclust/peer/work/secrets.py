@@ -130,7 +130,7 @@ class Secrets:
         """
         known = self._of(keys)
         if known.believed != part.entries:
-            if flaw := KeyList(part.entries).flaw(known.terms.keys, keys.job, part.asks):
+            if flaw := KeyList(part.entries).problem_with(known.terms.keys, keys.job, part.asks):
                 return flaw
             known.believed, u = part.entries, part.unsettled
             if (

@@ -12,7 +12,7 @@ import importlib
 import math
 import sys
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import UnionType
@@ -191,7 +191,7 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     assert issubclass(kind, Labelling)
     types = parameter_types(kind)
     for name, value in parameters.items():
-        if problem := type_flaw(types[name], value):
+        if problem := problem_with_value(types[name], value):
             raise UsageError(f"{kind.id}: {name} = {value!r}: {problem}")
     try:
         return kind(**parameters)
@@ -265,34 +265,32 @@ _PLAIN: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
 }
 
 
-def type_flaw(wanted: Any, value: object) -> str:
+def problem_with_value(wanted: Any, value: object) -> str:
     """Say what a parameter of this type has to be, or return an empty string if the value is that.
 
-    >>> type_flaw(float, 2), type_flaw(float, "2"), type_flaw(Literal["a", "b"], "c"), type_flaw(tuple[int, ...], [1, 2.5])
-    ('', 'expected a number', "expected 'a' or 'b'", 'expected a list, each item a whole number')
+    >>> problem_with_value(float, 2), problem_with_value(float, "2")
+    ('', 'expected a number')
+    >>> problem_with_value(Literal["a", "b"], "c"), problem_with_value(tuple[int, ...], [1, 2.5])
+    ("expected 'a' or 'b'", 'expected a list, each item a whole number')
     """
-    return "" if _is(wanted, value) else f"expected {_words(wanted)}"
+    words, suits = _kind(wanted)
+    return "" if suits(value) else f"expected {words}"
 
 
-def _is(wanted: Any, value: object) -> bool:
+def _kind(wanted: Any) -> tuple[str, Callable[[object], bool]]:
+    """Return what a value of this type is, in words, and the test for that; any value is of a type not known here."""
     origin, arguments = get_origin(wanted), get_args(wanted)
     if wanted in _PLAIN:
-        return type(value) in _PLAIN[wanted][0] and not (isinstance(value, float) and not math.isfinite(value))
+        types, words = _PLAIN[wanted]
+        return words, lambda value: type(value) in types and not (isinstance(value, float) and not math.isfinite(value))
     if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in arguments)
-    if origin in (Union, UnionType):
-        return any(_is(one, value) for one in arguments)
+        words = " or ".join(map(repr, arguments))
+        return words, lambda value: any(type(value) is type(one) and value == one for one in arguments)
     if origin in (list, tuple):
-        return isinstance(value, list | tuple) and all(_is(arguments[0], item) for item in value)
-    return True
-
-
-def _words(wanted: Any) -> str:
-    arguments = [one for one in get_args(wanted) if one not in (type(None), Ellipsis)]
-    if wanted in _PLAIN:
-        return _PLAIN[wanted][1]
-    if get_origin(wanted) is Literal:
-        return " or ".join(repr(one) for one in arguments)
-    if get_origin(wanted) in (list, tuple):
-        return f"a list, each item {_words(arguments[0])}"
-    return " or ".join(_words(one) for one in arguments)
+        words, is_item = _kind(arguments[0])
+        return f"a list, each item {words}", lambda value: isinstance(value, list | tuple) and all(map(is_item, value))
+    if origin in (Union, UnionType):
+        words = " or ".join(_kind(one)[0] for one in arguments if one is not type(None))
+        tests = [_kind(one)[1] for one in arguments]
+        return words, lambda value: any(suits(value) for suits in tests)
+    return "", lambda value: True

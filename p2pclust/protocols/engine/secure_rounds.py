@@ -193,7 +193,7 @@ def keys_closed(
     sound, unsound = {}, {}
     known = 0 if before.unsettled is None else before.unsettled.asked
     for index, answer in sorted(answers.items()):
-        if problem := KeyList((answer,)).flaw(terms.keys, terms.job_id, digest):
+        if problem := KeyList((answer,)).problem_with(terms.keys, terms.job_id, digest):
             unsound[index] = f"malformed: {problem}"
         elif (answer.taken or 0) & ~known or any(one.bit_length() > terms.n_peers for one in answer.sets):
             unsound[index] = "malformed: it reports a set of peers that were not asked"

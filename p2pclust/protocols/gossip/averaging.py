@@ -61,10 +61,10 @@ _MOST_TICKS: Final = 2**40
 _MAX_WHOLE: Final = 2**60
 
 
-def tolerance_flaw(tolerance: float, hops: int) -> str:
+def problem_with_tolerance(tolerance: float, hops: int) -> str:
     """Return why estimates could never agree so closely on an overlay of so many hops, or an empty string.
 
-    >>> tolerance_flaw(1e-9, 6), tolerance_flaw(1e-12, 100)
+    >>> problem_with_tolerance(1e-9, 6), problem_with_tolerance(1e-12, 100)
     ('', 'tolerance = 1e-12: on this overlay of up to 100 hops expected at least 1e-11')
     """
     least = LEAST_TOLERANCE * max(hops, 1)
@@ -250,13 +250,13 @@ class Averaging:
         return len(self.answers) == len(self._links.members)
 
     def read(self, data: bytes, *, n_peers: int) -> Tick:
-        """Return a neighbour's message of the present tick; raise WireError if it is malformed, or has a flaw."""
+        """Return a neighbour's message of the present tick; raise WireError if it is malformed, or is impossible."""
         word = Tick.decode(data, n_peers=n_peers, size=self.size)
-        if flaw := self.flaw(word):
-            raise WireError(f"tick: {flaw}")
+        if problem := self.problem_with(word):
+            raise WireError(f"tick: {problem}")
         return word
 
-    def flaw(self, word: Tick) -> str:
+    def problem_with(self, word: Tick) -> str:
         """Return why no peer could send this message in the present tick, or an empty string."""
         if word.streak > self.tick:
             return "a streak longer than the round"
@@ -269,7 +269,7 @@ class Averaging:
         return ""
 
     def step(self, heard: Mapping[int, Tick]) -> None:
-        """Take the next tick, with each neighbour's message of the present one; none may have a flaw."""
+        """Take the next tick, with each neighbour's message of the present one; all must be possible."""
         words = {peer: self.message if peer == self._me else heard[peer] for peer in self._shares}
         news = []
         for word in words.values():

@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.wire import ContributionReader
-from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
+from p2pclust.protocols.gossip.averaging import Answer, Averaging, problem_with_tolerance
 from p2pclust.protocols.gossip.push_sum import GossipLinks, first_mass, total_of
 
 Floats = NDArray[np.float64]
@@ -131,8 +131,8 @@ def run_leaderless(
       any peer was from the agreed one.
     """
     refuse(job.fill_in(JobOptions(collect="gossip")))
-    if flaw := tolerance_flaw(tolerance, links.hops):
-        raise UsageError(flaw)
+    if problem := problem_with_tolerance(tolerance, links.hops):
+        raise UsageError(problem)
     if len(links.members) != len(locals) or not links.connected:
         raise UsageError("collect = 'gossip': expected links that connect all peers")
     from p2pclust.protocols.engine.runner import one_thread  # noqa: PLC0415 - no peer runs a whole job

@@ -105,7 +105,7 @@ class Reservation:
     mu_squared: float  # 0 to 10**6; 0 of a job without noise
     peer: str = ""  # the peer that takes part in it, where several have one ledger; at most 200 characters
 
-    def flaw(self) -> str:
+    def problem(self) -> str:
         if type(self.day) is not int or not 0 <= self.day <= _MOST_DAY:
             return f"expected a day from 0 to {_MOST_DAY}"
         if type(self.job) is not str or not 1 <= len(self.job) <= _MOST_TEXT:
@@ -129,7 +129,7 @@ class PeerSet:
     def of(cls, job: str, rows: bytes, keys: Iterable[bytes]) -> PeerSet:
         return cls(job, rows, tuple(sorted({key[:_PEER_BYTES] for key in keys})))
 
-    def flaw(self) -> str:
+    def problem(self) -> str:
         if type(self.job) is not str or type(self.rows) is not bytes or len(self.rows) != _ROWS_BYTES:
             return "expected a job id, and a digest of rows"
         if not all(type(peer) is bytes and len(peer) == _PEER_BYTES for peer in self.peers):
@@ -145,7 +145,7 @@ class LedgerMark:
     jobs: int = 0  # their number
     day: int = 0  # the latest day of a reservation
 
-    def flaw(self) -> str:
+    def problem(self) -> str:
         kinds = (type(self.mu_squared), type(self.jobs), type(self.day))
         if kinds != (float, int, int) or not (0.0 <= self.mu_squared < math.inf and self.jobs >= 0):
             return "expected mu**2, a number of jobs, and a day"
@@ -182,14 +182,14 @@ class PrivacyLedger:
     mark: LedgerMark = LedgerMark()
 
     def __post_init__(self) -> None:
-        if flaw := self.mark.flaw():
-            raise UsageError(f"privacy ledger: {flaw}")
+        if problem := self.mark.problem():
+            raise UsageError(f"privacy ledger: {problem}")
         for one_set in self.sets:
-            if flaw := one_set.flaw():
-                raise UsageError(f"privacy ledger: set of peers: {flaw}")
+            if problem := one_set.problem():
+                raise UsageError(f"privacy ledger: set of peers: {problem}")
         for number, one in enumerate(self.reservations):
-            if flaw := one.flaw():
-                raise UsageError(f"privacy ledger: reservation {number}: {flaw}")
+            if problem := one.problem():
+                raise UsageError(f"privacy ledger: reservation {number}: {problem}")
         if not all(before < after for before, after in zip(self.reservations, self.reservations[1:], strict=False)):
             raise UsageError("privacy ledger: its reservations are not in order")
         if len({one.job for one in self.reservations}) < len(self.reservations):
@@ -258,8 +258,8 @@ class PrivacyLedger:
             mu_squared, day = max(mu_squared, own.mu_squared), max(day, own.day)
             more = mu_squared - own.mu_squared
         new = Reservation(day, job, mu_squared, peer)
-        if flaw := new.flaw():
-            raise UsageError(f"privacy ledger: job {str(job)[:60]}: {flaw}")
+        if problem := new.problem():
+            raise UsageError(f"privacy ledger: job {str(job)[:60]}: {problem}")
         if own is None and len(self.reservations) >= _MOST_RESERVATIONS:
             raise UsageError(f"privacy ledger: it has {_MOST_RESERVATIONS} reservations: drop those of past windows")
         reservations = tuple(sorted([*(one for one in self.reservations if one.job != job), new]))

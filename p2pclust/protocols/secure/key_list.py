@@ -129,7 +129,7 @@ class KeyList:
         if indices != sorted(set(indices)):
             raise ValueError(f"the entries of peers {indices} are not in roster order, each once")
 
-    def flaw(self, known: FleetKeys, job: str, asks: bytes) -> str:
+    def problem_with(self, known: FleetKeys, job: str, asks: bytes) -> str:
         """Return why the list is not one of answers to the state of that digest, or an empty string."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import (  # noqa: PLC0415
             X25519PrivateKey,

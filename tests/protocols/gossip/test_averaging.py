@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from overlays import connected, line, ring, star
 
 from p2pclust.errors import WireError
-from p2pclust.protocols.gossip.averaging import Answer, Averaging, Proposal, Tick, tolerance_flaw
+from p2pclust.protocols.gossip.averaging import Answer, Averaging, Proposal, Tick, problem_with_tolerance
 from p2pclust.protocols.gossip.push_sum import GossipLinks, agrees, apart, first_mass, second_eigenvalue
 
 
@@ -28,7 +28,7 @@ def take_tick(peers: list[Averaging]) -> None:
         for other in peer.neighbours:
             # As from the wire, and it has no flaw.
             word = Tick.decode(told[other].encode(), n_peers=len(peers), size=peer.size)
-            assert peer.flaw(word) == ""
+            assert peer.problem_with(word) == ""
         peer.step({other: told[other] for other in peer.neighbours})
 
 
@@ -200,15 +200,15 @@ def test_altered_bytes_are_refused_or_are_another_tick() -> None:
 def test_flaws() -> None:
     peer = round_of(line(3).among([0, 1]), [np.array([1.0])] * 3, 1e-9)[0]
     mass = first_mass(np.array([1.0]))
-    assert peer.flaw(Tick(0, mass, 1.0)) == ""
-    assert "streak" in peer.flaw(Tick(1, mass, 1.0))
-    assert "no part" in peer.flaw(Tick(0, mass, 1.0, (Answer(2),)))
-    assert "future" in peer.flaw(Tick(0, None, 1.0, (), Proposal(1, 1, mass)))
-    assert "no mass" in peer.flaw(Tick(0, None, 1.0))
+    assert peer.problem_with(Tick(0, mass, 1.0)) == ""
+    assert "streak" in peer.problem_with(Tick(1, mass, 1.0))
+    assert "no part" in peer.problem_with(Tick(0, mass, 1.0, (Answer(2),)))
+    assert "future" in peer.problem_with(Tick(0, None, 1.0, (), Proposal(1, 1, mass)))
+    assert "no mass" in peer.problem_with(Tick(0, None, 1.0))
 
 
 def test_tolerances_that_rounding_would_not_reach() -> None:
-    assert tolerance_flaw(1e-9, 6) == ""
-    assert "at least" in tolerance_flaw(1e-13, 6)
-    assert "at most" in tolerance_flaw(0.6, 6)
-    assert "at least" in tolerance_flaw(float("nan"), 6)
+    assert problem_with_tolerance(1e-9, 6) == ""
+    assert "at least" in problem_with_tolerance(1e-13, 6)
+    assert "at most" in problem_with_tolerance(0.6, 6)
+    assert "at least" in problem_with_tolerance(float("nan"), 6)

@@ -32,7 +32,7 @@ def listed(devices: list[Ed25519PrivateKey]) -> KeyList:
 
 def test_a_list_that_all_have_signed_is_sound() -> None:
     known, devices = fleet(4)
-    assert listed(devices).flaw(known, JOB, ASKS) == ""
+    assert listed(devices).problem_with(known, JOB, ASKS) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,21 @@ def test_an_entry_that_was_changed_is_named(change: dict[str, object]) -> None:
     known, devices = fleet(4)
     entries = list(listed(devices).entries)
     entries[2] = replace(entries[2], **change)  # type: ignore[arg-type]
-    assert KeyList(tuple(entries)).flaw(known, JOB, ASKS) == "peer 2 has not signed its entry in the list of keys"
+    assert (
+        KeyList(tuple(entries)).problem_with(known, JOB, ASKS) == "peer 2 has not signed its entry in the list of keys"
+    )
 
 
 def test_an_entry_counts_for_one_peer_one_job_and_one_fleet() -> None:
     known, devices = fleet(3)
     sound = listed(devices)
-    assert sound.flaw(known, "job-2", ASKS).startswith("peer 0 has not signed")
-    assert sound.flaw(replace(known, fleet=b"g" * 32), JOB, ASKS).startswith("peer 0 has not signed")
-    assert sound.flaw(known, JOB, b"b" * 32).startswith("peer 0 has not signed")
+    assert sound.problem_with(known, "job-2", ASKS).startswith("peer 0 has not signed")
+    assert sound.problem_with(replace(known, fleet=b"g" * 32), JOB, ASKS).startswith("peer 0 has not signed")
+    assert sound.problem_with(known, JOB, b"b" * 32).startswith("peer 0 has not signed")
     moved = KeyList((replace(sound.entries[0], index=1),))
-    assert moved.flaw(known, JOB, ASKS).startswith("peer 1 has not signed")
+    assert moved.problem_with(known, JOB, ASKS).startswith("peer 1 has not signed")
     beyond = KeyList((replace(sound.entries[0], index=9),))
-    assert beyond.flaw(known, JOB, ASKS) == "peer 9 is not on the job roster"
+    assert beyond.problem_with(known, JOB, ASKS) == "peer 9 is not on the job roster"
 
 
 def test_entries_are_in_roster_order_each_once() -> None:
