@@ -129,7 +129,8 @@ class Liar(Mutator):
 
     def made(self, cls: type[Message]) -> Message:
         """A message from nothing but its schema."""
-        return cls(**{name: self.value(name, hint, None) for name, hint in _HINTS[cls].items() if name != "kind"})
+        fields = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: self.value(name, _HINTS[cls][name], None) for name in fields})
 
     def relayed(self, message: Message, victim: str) -> Relay:
         """A message in a relay: to the victim, or to be handed on."""

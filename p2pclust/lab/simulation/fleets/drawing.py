@@ -103,7 +103,7 @@ def _with_liars(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
     signs_facts = plan.keyed and (signs_facts or swarm.liars or "forged-facts" in swarm.faults)
     liar = int(rng.integers(n)) if n > 2 and signs_facts and (swarm.liars or rng.random() < 0.5) else -1
     lie = str(rng.choice(swarm.lies)) if swarm.lies else ""
-    # Some lies can be told by the aggregator only.
+    # Only the aggregator can make some of the false statements.
     jobs = plan.jobs
     if swarm.liars:
         jobs = tuple(replace(job, named=liar) if job.named >= 0 or (lie and plan.seed % 3) else job for job in jobs)

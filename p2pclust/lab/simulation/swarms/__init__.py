@@ -1,1 +1,1 @@
-"""What random fleets meet and are watched for at the control address, lies that peers tell, and planted bugs."""
+"""What random fleets meet and are watched for at the control address, lies of peers, and planted bugs."""
