@@ -9,15 +9,18 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.server import HERE, Caller
-from p2pclust.peer.operate.status import AnyJob, find, job_snapshot, snapshot
+from p2pclust.peer.operate.status import find, job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.states import job_of
+
+if TYPE_CHECKING:
+    from p2pclust.peer.operate.status import AnyJob
 
 PART_BYTES: Final = 512 * 1024  # size of one part of a `read`; a whole number of a blob's chunks
 _MOST_WAITING: Final = 256  # callers that wait for something to happen

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgpack
 
 from p2pclust.errors import P2PClustError, UsageError
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document, majority
-from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
@@ -36,10 +35,13 @@ from p2pclust.protocols.engine.registry import main_stage
 from p2pclust.protocols.engine.summaries import with_names
 from p2pclust.transport.links import Counters
 
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import GossipJob  # peers load it for a job with gossip
+
+    AnyJob = AggregatedJob | GossipJob
+
 #: Phases of ended jobs.
 ENDED: Final = ("done", "failed", "cancelled")
-AnyJob = AggregatedJob | GossipJob
-Jobs = Mapping[str, AnyJob]
 
 
 @dataclass(frozen=True)
@@ -318,7 +320,7 @@ def name_of(document: Document) -> str:
     return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
 
 
-def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
+def find(jobs: Mapping[str, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:
     """Return the job of this peer with that name, or the only one whose name begins with it, or raise UsageError.
 
     A series without a turn means its newest turn that has `ended`, or else the running turn, or else the newest.
