@@ -304,7 +304,9 @@ class FuzzyEstimator(FederatedEstimator):
         assert self._fuzzifier is not None, "every fuzzy protocol has one"
         return memberships(points, self._centers, self._fuzzifier)
 
-    predict_proba = memberships  # the name that scikit-learn's tools ask for
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return `memberships`, by the name that scikit-learn's tools ask for."""
+        return self.memberships(X)
 
 
 @dataclass(eq=False, repr=False)

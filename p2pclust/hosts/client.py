@@ -118,12 +118,13 @@ class Connection:
             self._look()
             self._context = zmq.Context()
             if self._where is None:
-                self._socket = self._dealer()
+                socket = self._dealer()
                 short, self._folder = short_name(self._path())
-                self._socket.connect(f"ipc://{short}")
+                socket.connect(f"ipc://{short}")
             else:
-                self._socket = self._far(*self._where)
-            self._socket.sndtimeo = 1000
+                socket = self._far(*self._where)
+            socket.sndtimeo = 1000
+            self._socket = socket  # only a connected one: the next request would wait for ever on another
         self._number += 1
         body: bytes = msgpack.packb(fields, use_bin_type=True)
         try:

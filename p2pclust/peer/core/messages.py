@@ -5,6 +5,7 @@ The annotations of a message are its schema: see :mod:`p2pclust.peer.core.codec`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, get_type_hints
 
 from p2pclust.peer.core.records import Record, hyphenated
@@ -55,7 +56,8 @@ class JobMessage(Message):
     job: Name
 
 
-class Update(Record):
+@dataclass(frozen=True, slots=True)  # no record: a peer of a large fleet holds very many
+class Update:
     """What a peer believes of one member: the unit of membership gossip."""
 
     name: Name

@@ -238,7 +238,7 @@ class Worker:
         if self._deaths is not None and self._deaths.of(kind) >= MOST_DEATHS:
             return Computed(effect.token, NoResult(_DIED))
         with nullcontext() if self._deaths is None else self._deaths.watching(kind):
-            return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
+            return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life, kind[0]))
 
 
 def _kind(token: Token) -> Kind:

@@ -108,7 +108,12 @@ class AtState(ABC):
         raise AssertionError(f"unknown task {task}")
 
     def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
-        """Add up contributions; the aggregator asks the peers left out of a partial sum itself."""
+        """Add up contributions; the aggregator asks the peers left out of a partial sum itself.
+
+        Raise WireError if the contributions to this state are not added up: an aggregator that lies may open a tree for it.
+        """
+        if not self.info().additive:
+            raise WireError("contributions to this stage are not added up")
         total, peers = added_up(self.given(task, blobs, {}), self.n_peers)
         return tasks.Summed(None if total is None else blobs.keep(total.encode()), peers)
 

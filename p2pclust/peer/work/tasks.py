@@ -26,7 +26,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN, without_values
+from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, NOT_ASKED, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.stored_arrays import Pieces
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Wants, Workspace, digest_of
@@ -36,32 +36,31 @@ if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets
     from p2pclust.peer.work.verified import Verifier
 
-_MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
 
 
 class Memories:
     """What a worker remembers of the rounds that it closed; gone with this life of the peer.
 
-    That is the state that it made, which need not be decoded again, and for protocols that remember their memory. Both are
-    worth nothing where another state follows: then another aggregator closed a round in between.
+    They are the state that it made, so that it need not decode it again, and the memory of a `Remembering` protocol. Both
+    are useless once another aggregator has closed a round. Two jobs with the same mathematics have their own.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, tuple[bytes, engine.Memory, JobState | None]] = {}  # by job: the digest of the state
+        self._kept: dict[str, tuple[bytes, engine.Memory, JobState | None]] = {}  # by job: the digest of the state
 
-    def state(self, job: bytes, digest: bytes) -> JobState | None:
+    def state(self, job: str, digest: bytes) -> JobState | None:
         """Return the state of that digest, at which the job is now, if this worker made it in the last round."""
         if job in self._kept and self._kept[job][0] != digest:
             del self._kept[job]  # a memory of another state is only a burden
         return self._kept[job][2] if job in self._kept else None
 
-    def take(self, job: bytes, state: bytes) -> engine.Memory:
+    def take(self, job: str, state: bytes) -> engine.Memory:
         """Return the memory that belongs to the state of that digest, or an empty one; it is kept no longer."""
         digest, memory, _ = self._kept.pop(job, (b"", engine.Memory(), None))
         return memory if digest == state else engine.Memory()
 
-    def keep(self, job: bytes, digest: bytes, memory: engine.Memory, state: JobState | None) -> None:
+    def keep(self, job: str, digest: bytes, memory: engine.Memory, state: JobState | None) -> None:
         """Remember until the next round; no state where it has numbers for each row."""
         self._kept[job] = (digest, memory, state)
         while len(self._kept) > _MAX_REMEMBERED:
@@ -77,8 +76,10 @@ class Life:
     floor: Floor = field(default_factory=Floor)  # what the device asks of every job
 
 
-def perform(task: tasks.Task, local: Local, blobs: BlobAccess, life: Life | None = None) -> Outcome:
-    """Do one task on this peer's data.
+def perform(
+    task: tasks.Task, local: Local, blobs: BlobAccess, life: Life | None = None, job_id: str = ""
+) -> Outcome:  # fmt: skip
+    """Do one task, of the job with that id, on this peer's data.
 
     The outcome is the same for the same task, data, memory and secrets, wherever it is done. The outcome of malformed input,
     of a blob that was dropped meanwhile, and of a job that this version does not know is `NoResult`.
@@ -98,7 +99,7 @@ def perform(task: tasks.Task, local: Local, blobs: BlobAccess, life: Life | None
                 outcome = check_end(task, blobs, life.secrets) if verifier is None else verifier.check(task, blobs)
             case _:
                 assert isinstance(task, StateTask), task
-                outcome = _perform(task, local, blobs, life)
+                outcome = _perform(task, local, blobs, life, job_id)
     except (WireError, UsageError) as error:
         outcome = NoResult(f"failed: {error}")
     except Exception as error:
@@ -106,22 +107,22 @@ def perform(task: tasks.Task, local: Local, blobs: BlobAccess, life: Life | None
         if not isinstance(task, tasks.BeginJob | StateTask) or not any(s.package for s in job_of(task.job).stages):
             raise
         outcome = NoResult(f"failed: {type(error).__name__}: {without_values(str(error))}")
-    return NoResult(printable(outcome.reason[:_MAX_REASON])) if isinstance(outcome, NoResult) else outcome
+    return NoResult(printable(outcome.reason[:MAX_REASON])) if isinstance(outcome, NoResult) else outcome
 
 
-def _perform(task: StateTask, local: Local, blobs: BlobAccess, life: Life) -> Outcome:
+def _perform(task: StateTask, local: Local, blobs: BlobAccess, life: Life, job_id: str) -> Outcome:
     verifier = _verifier(task, life)
     job = job_of(task.job)
     if isinstance(task, tasks.CancelJob | tasks.CombineRound) and task.cancel is not None:
         task = replace(task, cancel=signed_cancel(task.cancel, task.ends, life.secrets))
-    state = life.memories.state(task.job, task.state.digest)
+    state = life.memories.state(job_id, task.state.digest)
     if state is None:
         state = decode_state(job, blobs.source(job, task.state))
     if isinstance(task, tasks.Contribute | tasks.MakeOffer) and (
         refusal := _problem_with(life.floor, task.job, task.keys, local.n_samples)
     ):
         local = local.refusing(refusal)
-    at = _at(task, job, state, life)
+    at = _at(task, job, state, life, job_id)
     round_ = at if verifier is None else verifier.round_at(at)
     outcome: Outcome
     match task:
@@ -183,7 +184,7 @@ def _secrets(life: Life) -> Secrets:
     return life.secrets
 
 
-def _at(task: StateTask, job: Job, state: JobState, life: Life) -> AtState:
+def _at(task: StateTask, job: Job, state: JobState, life: Life, job_id: str) -> AtState:
     if task.keys is not None and task.keys.secure is not None:
         from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415
 
@@ -192,7 +193,7 @@ def _at(task: StateTask, job: Job, state: JobState, life: Life) -> AtState:
         return at
     if state.secured is not None:
         raise WireError("job state: a secured part in a job without secure sums")
-    return PlainRound(job, state, task.n_peers, life.memories)
+    return PlainRound(job, state, task.n_peers, job_id, life.memories)
 
 
 def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
@@ -201,7 +202,7 @@ def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
         exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
     if task.keys is None or task.keys.secure is None:
         begun = engine.begin(job)
-        return PlainRound(job, begun, task.n_peers, life.memories).made(begun, blobs)
+        return PlainRound(job, begun, task.n_peers, "", life.memories).made(begun, blobs)
     from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415
     from p2pclust.protocols.engine import secure_rounds  # noqa: PLC0415
 
@@ -240,6 +241,7 @@ def _close(at: AtState, task: tasks.CloseGossipRound, blobs: BlobAccess) -> Outc
 class PlainRound(AtState):
     """A job without secure sums at one of its states."""
 
+    id: str
     memories: Memories
 
     def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
@@ -282,9 +284,9 @@ class PlainRound(AtState):
             return self.made(showing(engine.cancelled(state, task.cancel.by), task), blobs)
         assert isinstance(task, tasks.CombineRound), f"unknown task {task}"
         abstained = dict(task.abstained)
-        memory = self.memories.take(task.job, task.state.digest)
+        memory = self.memories.take(self.id, task.state.digest)
         given = self.given(task, blobs, abstained)  # a malformed contribution is left out, named by its peer
         after = engine.advance(job, state, given, abstained, n_peers=self.n_peers, memory=memory)
         outcome = self.made(after, blobs, before=state)
-        self.memories.keep(task.job, outcome.ref.digest, memory, None if job.by_columns else after)
+        self.memories.keep(self.id, outcome.ref.digest, memory, None if job.by_columns else after)
         return outcome

@@ -228,7 +228,8 @@ class VerifiedRound(AtState):
 
     def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
         """Return the padded answers, and this peer's own pads if it keeps some, in the place of their sum."""
-        assert isinstance(task, tasks.SumPadded), "no tree adds up what is signed"
+        if isinstance(task, tasks.AddUp):
+            raise WireError("signed answers are not added up")
         answers, _ = self._answers(task, blobs)
         padded, _ = self.verifier.contributions(self.state, answers)
         assert isinstance(self.inner, SecureRound)

@@ -139,7 +139,7 @@ def compared(
 
 def _ratio(one: float, other: float, of_nothing: float) -> float:
     """Return how many times as large one number is as the other, at most 1e6; 0 over 0 is as given."""
-    if one == 0.0 == other:
+    if one <= 0.0 == other or (one == 0.0 and not other > 0.0):
         return of_nothing
     return min(one / other, _MOST) if other > one / _MOST else _MOST
 

@@ -28,7 +28,7 @@ class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an er
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = reason or "no reason given"  # an empty one would be no abstention
 
 
 @dataclass(frozen=True)

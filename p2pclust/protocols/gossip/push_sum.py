@@ -72,6 +72,9 @@ class GossipLinks:
             if not all(0 <= other < len(ends) and other != peer and peer in ends[other] for other in near):
                 raise UsageError(f"links of peer {peer}: expected other peers that are linked to it too")
         self.mixing = mixing
+        self._restrict(members)
+
+    def _restrict(self, members: Collection[int] | None) -> None:
         within = frozenset(range(len(self._all)) if members is None else members)
         self.members = tuple(sorted(within))
         self.near: dict[int, tuple[int, ...]] = {
@@ -80,7 +83,10 @@ class GossipLinks:
 
     def among(self, members: Collection[int]) -> GossipLinks:
         """Return the links between these peers only: the members, which take part."""
-        return GossipLinks(self._all, self.mixing, members)
+        links = GossipLinks.__new__(GossipLinks)  # these links are checked already
+        links._all, links.mixing = self._all, self.mixing
+        links._restrict(members)
+        return links
 
     def shares(self, peer: int) -> dict[int, float]:
         """Return what part of each neighbour's mass, and of its own, this peer takes, in the order of peers."""

@@ -96,6 +96,6 @@ def test_a_machine_without_an_extra_is_no_finding(monkeypatch: pytest.MonkeyPatc
     def lacking(seed: int, swarm: str, overlay: str) -> None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setattr("p2pclust.lab.simulation.fleets.run.run", lacking)
+    monkeypatch.setattr("p2pclust.lab.commands.seeds.run", lacking)
     with pytest.raises(ModuleNotFoundError):
         next(seeds.try_seeds(range(1)))

@@ -38,7 +38,7 @@ from p2pclust.peer.core.enrolment import (
 )
 from p2pclust.peer.core.events import Computed, Event, Leave, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.core.messages import RosterCopy
-from p2pclust.peer.core.tasks import Outcome, StateMade
+from p2pclust.peer.core.tasks import JobToken, Outcome, StateMade
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.work.states import BlobAccess
@@ -465,7 +465,8 @@ class World:
             if peer.life != life or peer.core is None:
                 return
             blobs = BlobAccess(read, peer.disk.store_blob, peer.disk.sync_blob, self._limits)
-            outcome = perform(effect.task, local, blobs, peer.working)
+            of = effect.token.job if isinstance(effect.token, JobToken) else ""
+            outcome = perform(effect.task, local, blobs, peer.working, of)
             outcome = self.falsify(peer, outcome)
             if isinstance(outcome, StateMade):
                 for observer in self.observers:

@@ -24,22 +24,28 @@ class EarlyMessages:
 
     def __init__(self) -> None:
         self._messages: dict[tuple[str, str], Message] = {}
+        self._n_bytes = 0
 
     def keep(self, job_id: str, source: str, message: Message) -> None:
-        kept = self._messages
-        kept.pop((job_id, source), None)
-        kept[job_id, source] = message
-        n_bytes = sum(len(frame) for one in kept.values() for frame in one.frames)
-        while len(kept) > _MOST_MESSAGES or n_bytes > _MOST_MESSAGE_BYTES:
-            n_bytes -= sum(map(len, kept.pop(next(iter(kept))).frames))
+        self._take(job_id, source)
+        self._messages[job_id, source] = message
+        self._n_bytes += sum(map(len, message.frames))
+        while len(self._messages) > _MOST_MESSAGES or self._n_bytes > _MOST_MESSAGE_BYTES:
+            self._take(*next(iter(self._messages)))
 
     def take_all(self, job_id: str, sources: Sequence[str]) -> list[tuple[str, Message]]:
         """Return and forget the last messages of these peers about a job, in the order of the peers."""
-        return [(source, self._messages.pop(key)) for source in sources if (key := (job_id, source)) in self._messages]
+        return [(source, message) for source in sources if (message := self._take(job_id, source)) is not None]
 
     def forget(self, source: str) -> None:
         """Drop the messages of a revoked peer."""
-        self._messages = {key: message for key, message in self._messages.items() if key[1] != source}
+        for key in [key for key in self._messages if key[1] == source]:
+            self._take(*key)
+
+    def _take(self, job_id: str, source: str) -> Message | None:
+        message = self._messages.pop((job_id, source), None)
+        self._n_bytes -= sum(map(len, () if message is None else message.frames))
+        return message
 
 
 #: Of one peer that published them; of more the oldest is dropped. A liar may name rosters that never were.

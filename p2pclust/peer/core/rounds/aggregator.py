@@ -250,15 +250,22 @@ class AggregatorTerm(JobPart):
             return
         if self.document.counts(source, message.store_id):
             opened.adopted[source] = None
-        ref, signed = None, bool(message.contribution) and bool(self.document.treatment.verify)
-        if (not message.abstains or signed) and not opened.final:
-            ref = tasks.Ref.of(message.contribution, message.size_bytes, message.payload)
-        self._take(opened, source, ref, message.abstains)
+        ref, signed, abstains = (
+            None,
+            bool(message.contribution) and bool(self.document.treatment.verify),
+            message.abstains,
+        )
+        if (not abstains or signed) and not opened.final:
+            if message.contribution:
+                ref = tasks.Ref.of(message.contribution, message.size_bytes, message.payload)
+            else:
+                abstains = "malformed: neither a contribution nor a reason"
+        self._take(opened, source, ref, abstains)
 
     def on_partial(self, source: str, message: Partial) -> None:
         self._patience.heard(source)
         opened = self._round
-        if opened is None or not opened.branches.children or opened.combining:
+        if opened is None or opened.combining:
             return
         if (message.round, message.digest) != (opened.round, opened.ref.digest):
             return
@@ -484,6 +491,8 @@ class AggregatorTerm(JobPart):
             return
         if self._mathematics is not None:
             self._propose(self._mathematics)
+            if self.ledger.finished:
+                return  # the only peer of the job has adopted the final state
         if self._round is not None:
             self._patience.note_pulls(self._round.coming(), self._round.chunks_left)
             self._repeat(self._round)

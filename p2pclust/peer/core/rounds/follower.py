@@ -93,6 +93,9 @@ class Follower(JobPart):
         position, place = (message.term, message.round), self.place
         if not self.ledger.may_adopt(*position) or position < max(self._here, self._direct):
             return  # it may come late, and before the blob of a newer state is here
+        if message.height and self.document.treatment.collect != "tree":
+            self._report(BadTree, reason="this job has no tree")
+            return
         if place is not None and self._here != position:
             self.leave_place()
         if not message.height:
@@ -120,15 +123,18 @@ class Follower(JobPart):
             return  # an older message of this term, overtaken on the way
         if not -1 <= message.proposer < len(self.document.roster):
             return
-        self._proposer = message.proposer
+        _, waits = self.waiting.get(Open, ("", None))
+        if isinstance(waits, Open) and (message.term, message.round) < (waits.term, waits.round):
+            return  # it comes late, and before the blob of a newer state is here
         held = register.ref is not None and register.ref.digest == message.digest
         same = register.position == (message.term, message.round)
-        if held and same and register.final == message.final:
-            self._answer()
-            return
         if self._is_second(message, held=held):
             self._report(Contradiction, peer=source, term=message.term, round=message.round)
             self.states.contradicts(source, "it opened a second state in one term and round, or one after the last")
+            return
+        self._proposer = message.proposer
+        if held and same and register.final == message.final:
+            self._answer()
             return
         ref = self.resolve(source, message)
         if ref is None:

@@ -228,6 +228,8 @@ class AggregatedJob(PeerJob):
         ref = self.follower.resolve(source, message)
         if ref is not None:
             self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
+            if position[0] > self.ledger.term:
+                self.election.step_down(position[0])  # the votes that this candidate has are of an older term
             self.follower.learn(*position, ref, final=message.final)
             self.election.hurry()
         elif self.follower.awaits(message.digest):

@@ -173,6 +173,7 @@ class Facts:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
         for held in (self._known, self._highest, self._bytes, self._passed_over):
             held.pop(owner, None)
+        self._asked_until = {asked: until for asked, until in self._asked_until.items() if owner not in asked}
         self.fitness_changes += 1
 
     def welcome(self, name: str) -> None:
