@@ -24,7 +24,7 @@ _PATIENCE_S = {Lane.CONTROL: 1.0, Lane.BULK: 2.0}  # how long they wait when a c
 _RECONNECT_MS, _RECONNECT_MAX_MS = 50, 3000  # libzmq doubles the first up to the second
 _REVIVAL_AGE_S = 0.5  # a younger connection is still trying at short intervals
 _REVIVALS = 4  # in a row without success, each of them waits twice as long as the one before
-_RENEWAL_AGE_S = 3.0  # libzmq tries a connection no more that was refused by name: after this long, we do
+_RENEWAL_AGE_S = 3.0  # libzmq does not retry an address that refused the handshake; we do, after this time
 _MAX_ANSWER_BYTES = 1024  # the listening side sends nothing but the frames of the handshake
 
 

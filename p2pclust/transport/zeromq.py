@@ -1,7 +1,8 @@
 """Links over ZeroMQ: one receive-only ROUTER per peer, one DEALER per neighbour and lane, CURVE on all of them.
 
 The sender of a message is identified by the CURVE key that libzmq attaches to it, looked up on the current roster for
-every message; routing ids, which a sender may choose, mean nothing here. The asyncio loop watches the sockets' descriptors.
+every message. A routing id, which a sender may choose, only shows that a peer has a new connection. The asyncio loop
+watches the sockets' descriptors.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class _Link:
 class ZmqLinks:
     """Links of one peer to other peers of its fleet; follows `p2pclust.transport.links.Links`.
 
-    Port 0 in `listen` takes a free port. A bulk connection that carried nothing for `bulk_idle_s` is closed.
+    Port 0 in `listen` takes a free port. A bulk connection that was given nothing for `bulk_idle_s` is closed.
     Raise UsageError when our key is not on the roster, or the address cannot be listened on.
     """
 
@@ -147,7 +148,7 @@ class ZmqLinks:
         link = self._links.pop(peer, None)
         if link is not None:
             link.control.close(linger_ms)
-            link.close_bulk()
+            link.close_bulk(linger_ms)
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
         link = self._links.get(peer)
@@ -170,7 +171,7 @@ class ZmqLinks:
         return channel.send([_MARKS[lane] + frames[0], *frames[1:]])
 
     def leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
-        """Send a message that is at the far end of our up-link."""
+        """Send a message that has passed the imposed link."""
         link = self._links.get(peer)
         if link is None:
             self.counters.drop("not sent: no such link")
@@ -210,7 +211,7 @@ class ZmqLinks:
             self.own.close(flush=linger_s > 0)
         for link in self._links.values():
             link.control.close(round(linger_s * 1000))
-            link.close_bulk()
+            link.close_bulk(round(linger_s * 1000))
         self._links.clear()
         self._dialler.close()
         self.half_open.close()
@@ -251,7 +252,7 @@ class ZmqLinks:
     def _receive_one(self) -> int:
         router = self._router
         try:
-            # The routing id, made up by libzmq, carries the metadata of the message as well.
+            # The first frame is the routing id. It also carries the metadata of the message.
             head = router.recv(_NOBLOCK, copy=False)
         except zmq.Again:
             return 0

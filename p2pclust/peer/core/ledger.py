@@ -36,9 +36,9 @@ def adopted_blobs(rows: Mapping[str, bytes]) -> frozenset[bytes]:
 class Ledger:
     """Term, vote, register and end of one job at one peer.
 
-    Invariants: `term` never falls; in one term at most one vote is given; the register's position never falls; nothing is
-    adopted in a term other than `term`. Taking over another peer's register is not an adoption in that register's term: this
-    peer answers no aggregator of that term any more.
+    Invariants: `term` never falls; in one term at most one vote is given; until the job is finished, the register's position
+    never falls, and nothing is adopted in a term other than `term`. Taking over another peer's register is not an adoption in
+    that register's term: this peer no longer answers an aggregator of that term.
     """
 
     def __init__(self, context: Context, document: Document, ballot: bytes | None, register: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""What tasks of all jobs share: reading what they are given, and making states from what came of them."""
+"""Shared by the tasks of all jobs: they read contributions, and make states."""
 
 from __future__ import annotations
 

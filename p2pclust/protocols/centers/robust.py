@@ -1,7 +1,7 @@
 """Totals that one lying peer cannot move far: weights with a limit, and trimmed means or medians of the peers' means.
 
-A total of this kind needs what each peer contributes, so it goes neither with secure sums nor with
-sums along a tree, and it is not the pooled algorithm's: robust rounds are not lossless.
+Such a total needs the contribution of each peer, or with secure sums the total of each fixed group: in a tree these are
+not added up on the way. The result is not the pooled algorithm's: robust rounds are not lossless.
 
 Such rounds keep in the state what the contributions of each peer say of its number of rows (the claims), so that the next
 aggregator continues with it. A number of rows that fits no longer is a lie, or a defect.

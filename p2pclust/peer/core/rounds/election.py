@@ -25,7 +25,7 @@ from p2pclust.peer.core.spread.facts import FITNESS, Facts
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
-#: Of a device that published none; a peer with this fitness publishes none.
+#: The fitness of a peer that has published none; a peer with this fitness publishes nothing.
 _USUAL: Final = 0.5
 #: By how much a peer must be fitter for another to wait for it.
 _CLEARLY: Final = 0.2
@@ -62,16 +62,16 @@ class Fitness:
         return min(int(fact.value) / 100, 1.0) if fact.value.isdigit() and len(fact.value) < 4 else 0.0
 
 
-#: So many peers of a large roster stand first, more or less. Each asks all others.
+#: About this many peers of a large roster stand first. Each asks all others.
 _STAND_FIRST: Final = 32
 #: A candidate asks the peers of a roster of this size all at once.
 _FEW: Final = 64
-#: Of a larger one it asks so many first, and the others when some of these would vote for it: so many, itself included.
+#: In a larger one it first asks this many peers, and the rest once `_EXPECTS` peers, itself included, would vote for it.
 _ASK_FIRST: Final = 16
 _EXPECTS: Final = 4
-#: It asks them all at once every so many times, whatever the few answer.
+#: Every eighth time it asks all peers at once.
 _ASK_ALL: Final = 8
-#: What is left of a wait and is shorter, is over: clocks have not all digits.
+#: A remaining wait shorter than this is over, because clocks are not exact.
 _SHORTEST_S: Final = 0.001
 
 

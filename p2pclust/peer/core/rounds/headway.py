@@ -93,17 +93,17 @@ class Headway(JobPart):
         return max(self._shortest_s() * 2.0**doublings, _ROUNDS * self._longest_s)
 
     def election_times(self) -> float:
-        """Return how many times as long as :class:`Timing` has it time-outs of elections are, check-quorum's included.
+        """Return the factor by which time-outs of elections, including check-quorum's, exceed those of :class:`Timing`.
 
-        As many times as measured answers require; at most 1 in the first term, 2 in the second, 4 in the third, and so on.
+        Measured answers decide it; it is at most 1 in the first term, 2 in the second, 4 in the third, and so on.
         """
         required = _ANSWERS * self._membership.answer_s() / self._ctx.timing.election_min_s
         return max(1.0, min(required, 2.0 ** min(self.ledger.term - 1, _MOST_DOUBLINGS)))
 
     def courtesy_times(self) -> float:
-        """Return how many times as long as usual this peer lets others stand first: twice with each own term in vain.
+        """Return how many times as long as usual this peer lets others stand first.
 
-        Or else, a peer whose answers come sooner than those of others would always stand before them.
+        It doubles with each own term without progress. Otherwise a peer whose answers come sooner than those of others would always stand before them.
         """
         return 2.0 ** min(max(self._own_terms - 1, 0), _MOST_DOUBLINGS)
 

@@ -45,14 +45,17 @@ _TERMS: Final[dict[type[Message], str]] = {PreVoteReply: "own_term", HeldState: 
 #: The field with the round, of messages whose round a peer would take over.
 _ROUNDS: Final[dict[type[Message], str]] = {Open: "round", HeldState: "entry_round", Close: "round"}
 
-#: What asks for a promise of this peer, or makes use of its own.
+#: Messages that ask this peer for a promise, or that rely on one.
 _PROMISES: Final = PreVote | PreVoteReply | RequestVote | VoteReply | Open | Heartbeat
-#: What asks this peer to follow the sender, or to vote for it: not one that has sent a refuted state.
+#: Messages that ask this peer to follow the sender or to vote for it; ignored from a peer that has sent a refuted state.
 _FOLLOWS: Final = PreVote | RequestVote | Open | Heartbeat
 
 
 class AggregatedJob(PeerJob):
-    """One job at one peer. Every message of the job passes `receive`, which refuses stale terms before any other check."""
+    """One job at one peer.
+
+    Every message of the job passes `receive`. The election, the follower and the keeper refuse stale terms.
+    """
 
     def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None) -> None:
         super().__init__(job)
@@ -68,7 +71,7 @@ class AggregatedJob(PeerJob):
         self._repeats = 0
         self._closing: TimerKey = ("job", self.id, "close")
         self._leapt: dict[str, None] = {}  # peers that sent an impossible term or round
-        #: The newest term and round that each peer reported to have adopted in this term, and its store.
+        #: The newest term and round that each peer reported to this peer as adopted, and its store.
         self._adopted: dict[str, tuple[int, int, str]] = {}
 
     def start(self, *, fresh: bool) -> None:

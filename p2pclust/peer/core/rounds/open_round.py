@@ -37,7 +37,7 @@ class OpenRound:
     relayed: dict[str, float] = field(default_factory=dict)
     sent_at: dict[str, float] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)  # how often each peer that has not answered was asked again
-    adopted_by_majority: bool = False  # once true, it stays so
+    adopted_by_majority: bool = False  # only a revocation makes it false again
     combining: bool = False
     used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined; and signed refusals
     proposer: int = -1
@@ -129,5 +129,5 @@ class OpenRound:
         return [roster[other] for other in others]
 
 
-#: Of a peer whose answer to a round differs from its answer before.
+#: The reason for suspecting a peer whose second answer to a round differs from its first.
 ANSWERED_TWICE: Final = "it answered this round twice, with different numbers"

@@ -17,9 +17,9 @@ from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.tasks import Ref
 
-#: In so many rounds in a row a silent peer is waited for.
+#: A silent peer is waited for in this many rounds in a row.
 _MOST_SILENT: Final = 2
-#: So many peers, if no fewer than those that still compute, prove by their answers that one of these hangs.
+#: If at least this many peers have answered, and no fewer than still compute, a peer that still computes hangs.
 _FEWEST_FAST: Final = 2
 
 
