@@ -103,6 +103,16 @@ class TestContext:
         context.send("d", WORD)
         assert context.effects == [Send("b", WORD), Send("d", WORD, False, ("b",))]
 
+    def test_on_a_mesh_the_relay_of_a_peer_is_used_for_half_a_minute(self) -> None:
+        """Messages that come through it do not prolong that: two peers would never try the direct way again."""
+        context = a_context(None)
+        for now, relays in ((0.0, ("c",)), (20.0, ("c",)), (29.9, ("c",)), (30.1, ())):
+            context.now = now
+            if relays:
+                context.heard("b", "c")
+            context.send("b", WORD)
+            assert context.effects.pop() == Send("b", WORD, False, relays)
+
     def test_where_no_way_is_known_nothing_is_sent(self) -> None:
         context = a_context({"a": ("b",)})
         context.send("d", WORD)
