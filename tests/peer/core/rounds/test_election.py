@@ -301,6 +301,18 @@ def test_a_wiped_store_neither_stands_nor_counts() -> None:
     assert net.finished(job) == []
 
 
+def test_a_wiped_store_asks_for_votes_and_so_learns_of_the_end() -> None:
+    """No peer sends the end any more when it comes back, and it may not stand; those that it asks answer with the end."""
+    net = Net(3)
+    net.meet()
+    job = net.submit("p1", toy(1), roster=net.names)
+    net.crash("p3", wiped=True)
+    net.until(lambda: net.finished(job) == ["p1", "p2"])
+    net.advance(10.0)
+    net.start("p3")
+    net.until(lambda: len(net.finished(job)) == 3)
+
+
 def test_the_fitter_stands_first() -> None:
     """Fitness shortens the wait. Reference: docs/peer/election.md, "Election"."""
     net = Net(5, fitness={"p4": 1.0, **dict.fromkeys(("p1", "p2", "p3", "p5"), 0.0)})
