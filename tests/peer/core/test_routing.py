@@ -17,13 +17,14 @@ from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.job_messages import Close, Ended
-from p2pclust.peer.core.messages import BlobMissing, Relay
+from p2pclust.peer.core.messages import BlobMissing, FactDelta, Relay
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import PRESETS, Limits
 
 RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
 LINE = {"a": ("b",), "b": ("a", "c"), "c": ("b", "d"), "d": ("c",)}
 WORD = BlobMissing(b"d" * 32)
+FACT = FactDelta("a", 0, ("job/1",), (1,), (b"value",))
 ANSWER = Ended("job-1")
 LARGE = Close("job-1", 2, 3, b"d" * 32, 5, (b"state",))
 
@@ -102,6 +103,16 @@ class TestContext:
         context.send("d", WORD)
         assert context.effects == [Send("b", WORD), Send("d", WORD, False, ("b",))]
 
+    def test_on_a_mesh_the_relay_of_a_peer_is_used_for_half_a_minute(self) -> None:
+        """Messages that come through it do not prolong that: two peers would never try the direct way again."""
+        context = a_context(None)
+        for now, relays in ((0.0, ("c",)), (20.0, ("c",)), (29.9, ("c",)), (30.1, ())):
+            context.now = now
+            if relays:
+                context.heard("b", "c")
+            context.send("b", WORD)
+            assert context.effects.pop() == Send("b", WORD, False, relays)
+
     def test_where_no_way_is_known_nothing_is_sent(self) -> None:
         context = a_context({"a": ("b",)})
         context.send("d", WORD)
@@ -152,7 +163,7 @@ class TestContext:
 
     @pytest.mark.parametrize(
         ("links", "message", "bulk"),
-        [(RING, ANSWER, False), (RING, WORD, False), (RING, LARGE, True), (LINE, LARGE, False), (None, LARGE, False)],
+        [(RING, ANSWER, False), (RING, FACT, False), (RING, LARGE, True), (LINE, LARGE, False), (None, LARGE, False)],
     )
     def test_nothing_else_does(self, links: Any, message: Any, bulk: bool) -> None:
         """Small messages pass, those about no job go between neighbours, and here may be only one way that is no longer."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from swarm_seeds import counted
 
 from p2pclust.lab.simulation.checks.liars import Published
+from p2pclust.lab.simulation.checks.turns import SeriesSeen
 from p2pclust.lab.simulation.fleets.drawing import Bounds, draw
+from p2pclust.lab.simulation.fleets.drawn import DrawnSeries
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.lab.simulation.fleets.minimise import broken, minimised
 from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
-from p2pclust.lab.simulation.fleets.run import SWARMS, live, run
+from p2pclust.lab.simulation.fleets.run import SWARMS, live, planned, run
 from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.core import Identity
@@ -128,6 +130,25 @@ def test_each_job_alone_ends_while_peers_are_enrolled_and_revoked(kind: str) -> 
     )
     if JOBS[kind].repeated:
         assert result.counts["turns"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ended", "may"),
+    [((2, 5), (0,), True), ((2, 5), (), False), ((5, 2), (0, 1), False)],
+    ids=["of-a-turn-that-is-over", "of-a-turn-that-goes-on", "of-the-newest-turn"],
+)
+def test_a_store_is_lost_only_where_each_turn_keeps_a_majority(
+    sizes: tuple[int, int], ended: tuple[int, ...], may: bool
+) -> None:
+    """Of a turn of two peers neither store may be lost; those of the newest agree on the next one after it has ended."""
+    fleet = RandomFleet(replace(planned(0, "series"), n_peers=5, core=tuple(range(5))))
+    (job,) = fleet.jobs
+    assert isinstance(job, DrawnSeries)
+    documents = {number: cast(Any, SimpleNamespace(roster=fleet.names[:size])) for number, size in enumerate(sizes)}
+    job.name = "nightly"
+    job.turns.series[job.name] = SeriesSeen(job.name, documents, {number: {} for number in ended})
+    assert fleet.may_lose(fleet.names[0]) is may
+    assert fleet.may_lose(fleet.names[4])
 
 
 def test_what_failed_is_made_smaller() -> None:

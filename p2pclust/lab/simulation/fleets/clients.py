@@ -265,7 +265,7 @@ class ClientFleet(RandomFleet):
             state = self._states[ref.digest.hex()] = JobState.decode(peer.bytes_of(ref))
             self.marks.counts["job done" if state.status == "done" else "job cancelled"] += 1
             right = state.status == "done" or state.reason.startswith(CANCELLED)
-            assert right, f"{document.id} failed: {state.reason}"
+            assert right, f"the job failed: {state.reason} ({document.id})"
             mathematics = Job.from_dict(msgpack.unpackb(document.job))
             same_bits(self, DrawnJob(self._model, mathematics, document.id, document.roster), state)
 

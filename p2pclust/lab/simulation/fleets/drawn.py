@@ -68,7 +68,7 @@ class DrawnJob:
         assert len(finals) == 1, f"S5: peers ended {self.id} with different bits"
         state = JobState.decode(finals.pop())
         done = state.status == "done"
-        assert done or failure_is_right(fleet, self, state), f"{self.id} failed: {state.reason}"
+        assert done or failure_is_right(fleet, self, state), f"the job failed: {state.reason} ({self.id})"
         KINDS[self.plan.kind].judge(fleet, self, state)
         fleet.marks.counts[f"{'done' if done else 'failed rightly'}: {self.plan.kind}"] += 1
         fleet.marks.counts["cancelled"] += state.reason.startswith(CANCELLED)

@@ -10,12 +10,12 @@ from p2pclust.lab.simulation.world.network import Conditions
 
 
 def broken(failure: str) -> str:
-    """Return the name of the promise that a failure names, such as ``S5``; or the first words of another failure.
+    """Return the name of the promise that a failure names, such as ``S5``; or the first word of another failure.
 
     Examples
     --------
-    >>> broken("S5: peers ended job-1 with different bits"), broken("job-1 failed: no data")
-    ('S5', 'job-1')
+    >>> broken("S5: peers ended job-1 with different bits"), broken("the job failed: no data (job-1)")
+    ('S5', 'the')
     """
     return failure.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
 

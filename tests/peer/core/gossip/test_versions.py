@@ -10,7 +10,7 @@ from harness import Net, toy
 
 from p2pclust.peer.core.gossip.job import GossipJob, GossipState, Version
 from p2pclust.peer.core.gossip.members import GossipMembers
-from p2pclust.peer.core.job_messages import HeldState, Mix
+from p2pclust.peer.core.job_messages import AskState, HeldState, Mix
 from p2pclust.peer.core.tasks import Ref, StateInfo
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -76,3 +76,24 @@ def test_a_wait_for_a_state_ends_with_its_own_blob_only(net: Net, monkeypatch: p
     assert (taken, wanted in job.blobs_in_use()) == ([], True)
     job.blob_ready(wanted)
     assert (taken, wanted in job.blobs_in_use()) == ([wanted], False)
+
+
+def test_a_peer_that_fetches_a_state_asks_for_a_newer_one_and_for_no_older_one(net: Net) -> None:
+    """All others have dropped the state that it fetches: it once waited for that blob without end."""
+    job = entered(net, Version(3, 0, STATE.digest))
+    wanted = {round_: digest_of(b"the state of round %d" % round_) for round_ in (4, 5, 6)}
+
+    def asked(round_: int) -> bool:
+        before = len(net.sent)
+        net.advance(2 * net.timing.heartbeat_s)
+        net.arrive("p2", "p1", Mix(job.id, 0, ALL.mask, 0, round_, wanted[round_], round_, 0, -1, -1, ()))
+        return any(isinstance(packet.message, AskState) for packet in net.sent[before:])
+
+    def held(round_: int) -> None:
+        net.arrive("p2", "p1", HeldState(job.id, 0, 0, round_, wanted[round_], 10**6, ()))
+
+    held(5)
+    assert [round_ for round_ in wanted if asked(round_)] == [6]
+    held(6)
+    held(4)
+    assert job.blobs_in_use()[-1] == wanted[6]

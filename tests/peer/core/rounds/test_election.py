@@ -12,6 +12,7 @@ from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.job_messages import (
     Adopted,
+    Close,
     Heartbeat,
     HeartbeatReply,
     HeldState,
@@ -300,6 +301,18 @@ def test_a_wiped_store_neither_stands_nor_counts() -> None:
     assert net.finished(job) == []
 
 
+def test_a_wiped_store_asks_for_votes_and_so_learns_of_the_end() -> None:
+    """No peer sends the end any more when it comes back, and it may not stand; those that it asks answer with the end."""
+    net = Net(3)
+    net.meet()
+    job = net.submit("p1", toy(1), roster=net.names)
+    net.crash("p3", wiped=True)
+    net.until(lambda: net.finished(job) == ["p1", "p2"])
+    net.advance(10.0)
+    net.start("p3")
+    net.until(lambda: len(net.finished(job)) == 3)
+
+
 def test_the_fitter_stands_first() -> None:
     """Fitness shortens the wait. Reference: docs/peer/election.md, "Election"."""
     net = Net(5, fitness={"p4": 1.0, **dict.fromkeys(("p1", "p2", "p3", "p5"), 0.0)})
@@ -397,6 +410,23 @@ def test_a_candidate_is_offered_the_newer_state_when_it_is_refused_twice_under_n
         voter.net.advance(3.0)  # no heartbeat comes
         assert not offered()
     assert offered()
+
+
+def test_a_candidate_that_caught_up_with_the_final_state_accepts_the_close() -> None:
+    """It once held that state as one that is not final, and did not believe that the job had ended with it."""
+    voter, state = Voter(), b"s9[]"
+    voter.net.arrive("p3", "p1", Open(voter.id, FAR, 9, digest_of(state), len(state), True, -1, (state,)))
+    voter.net.crash("p3")
+    voter.net.advance(3.0)  # no heartbeat comes
+    candidate = voter.net.job("p2", voter.id)
+    voter.net.until(lambda: candidate.election.stands)
+    voter.net.drop()
+    for _ in range(2):  # it is refused twice, then the voter offers its state
+        voter.net.arrive("p2", "p1", PreVote(voter.id, FAR + 9, 0, 0))
+    voter.net.deliver(lambda packet: isinstance(packet.message, HeldState))
+    assert candidate.ledger.register.position == (FAR, 9)
+    voter.net.arrive("p3", "p2", Close(voter.id, FAR, 9, digest_of(state), len(state), ()))
+    assert candidate.ledger.finished
 
 
 def test_what_is_fetched_from_a_peer_that_sent_a_refuted_state_is_not_waited_for() -> None:

@@ -11,6 +11,7 @@ from desks import CHILD, MODEL, DeskNet, Leaves, fetch, publishes, run
 from harness import Packet, toy
 
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, Open
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, FactDelta, Message
 from p2pclust.peer.core.spread.facts import Fact
@@ -503,6 +504,17 @@ class TestKeep:
         net.advance(20)
         assert not [p for p in net.sent[before:] if isinstance(p.message, BlobRequest | BlobMissing)]
         assert net.job("p1", job).workspace.note == b"the last"
+
+    def test_a_row_that_only_the_end_wrote_is_deleted_with_the_job(self) -> None:
+        """Its only blob never came, so the end writes a row with neither notes nor blobs."""
+        net = DeskNet()
+        net.wants[1] = fetch(MODEL, 1)
+        job = net.begin(rounds=2, patience_s=1.0)
+        net.finish(job)
+        assert net.rows("p1")["note"] == [job]
+        net.core("p1").jobs.forget(job)
+        net.step("p1", Woken())
+        assert "note" not in net.rows("p1")
 
     def test_whoever_learns_the_end_while_it_checks_its_disk_keeps_what_lies_there(self) -> None:
         net = DeskNet()
