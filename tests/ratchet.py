@@ -33,19 +33,19 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 54912,
-    "laboratory: lines": 30204,
-    "statements": 52746,
-    "functions": 5520,
-    "modules under 100 lines": 89,
+    "product: lines": 50421,
+    "laboratory: lines": 29445,
+    "statements": 50219,
+    "functions": 5044,
+    "modules under 100 lines": 86,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 151,
-    "a peer after one job: their lines": 26344,
-    "files that name `groups`": 91,
-    "files that name `collect`": 41,
-    "files that name `n_init`": 25,
+    "a peer after one job: own modules": 148,
+    "a peer after one job: their lines": 25336,
+    "files that name `groups`": 86,
+    "files that name `collect`": 34,
+    "files that name `n_init`": 27,
     "words of documents": 65930,
-    "lines of CHANGELOG.md": 78,
+    "lines of CHANGELOG.md": 79,
 }
 
 _NOTES_ITS_MODULES: Final = """

@@ -37,7 +37,7 @@ class Ledger:
     """Term, vote, register and end of one job at one peer.
 
     Invariants: `term` never falls; in one term at most one vote is given; until the job is finished, the register's position
-    never falls, and nothing is adopted in a term other than `term`. Taking over another peer's register is not an adoption in
+    never falls, and nothing is adopted in a term other than `term`. Taking over another peer's register is no adoption in
     that register's term: this peer no longer answers an aggregator of that term.
     """
 

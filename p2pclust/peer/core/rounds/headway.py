@@ -103,7 +103,8 @@ class Headway(JobPart):
     def courtesy_times(self) -> float:
         """Return how many times as long as usual this peer lets others stand first.
 
-        It doubles with each own term without progress. Otherwise a peer whose answers come sooner than those of others would always stand before them.
+        It doubles with each own term without progress. Otherwise a peer whose answers come sooner than those of others would
+        always stand before them.
         """
         return 2.0 ** min(max(self._own_terms - 1, 0), _MOST_DOUBLINGS)
 
