@@ -9,7 +9,7 @@ from harness import Net, Packet, is_of_job, toy
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
-from p2pclust.peer.core.events import Computed
+from p2pclust.peer.core.events import Cancel, Computed
 from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
@@ -209,6 +209,20 @@ def test_another_aggregates_when_one_cannot_combine() -> None:
     net.until(lambda: len(net.finished(job)) == 3)
     assert set(net.states(job).values()) == {"s2[0,1,2]"}
     assert "p1" not in [name for name, fields in net.verbs("elected") if fields["term"] > 1]
+
+
+def test_a_job_that_none_can_combine_ends_when_it_is_cancelled() -> None:
+    """Each aggregator resigned for its life, and none was left that could end the job."""
+    net = met()
+    net.hold_work = lambda name, effect: effect.task.kind == "combine"
+    job = net.submit("p2", toy(2))
+    for _ in range(3):
+        net.until(lambda: bool(net.tasks))
+        (name, _, effect), net.tasks = net.tasks[0], []
+        net.step(name, Computed(effect.token, NoResult("failed: division by zero")))
+    assert len(net.verbs("unable")) == 3
+    net.step("p2", Cancel(job, "admin"))
+    net.until(lambda: len(net.finished(job)) == 3)
 
 
 # -- membership -------------------------------------------------------------------------------------------------------

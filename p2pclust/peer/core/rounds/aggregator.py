@@ -106,9 +106,12 @@ class AggregatorTerm(JobPart):
         if token.kind == tasks.ContinueJob.kind:
             self._propose(outcome.mathematics if isinstance(outcome, tasks.Continued) else b"")
         elif isinstance(outcome, tasks.NoResult):
-            # This peer cannot work with the state or the job (another version of the software, say); another may.
+            # This peer cannot work with the state or the job (another version of the software, say); another may. If none
+            # can, one of them still ends the job when it is cancelled.
             self._report(round_reports.Unable, task=token.kind, reason=outcome.reason)
-            self._election.withdraw()
+            self._election.withdraw(until_cancelled=token.kind != tasks.CancelJob.kind)
+            if self._job.cancels.of(self.document):
+                self._election.cancelled()
         elif isinstance(outcome, tasks.Summed):
             self._secure.summed(outcome)
         elif isinstance(outcome, tasks.TooFew):

@@ -122,6 +122,7 @@ class Election(JobPart):
         # A peer whose store was lost since the submission counts for no majority, so it does not stand either; and one that
         # has new keys can sign nothing that the others of the job would believe.
         self._stands = job.document.counts(self._ctx.me, self._ctx.store_id) and not job.bars(self._ctx.me)
+        self._ends_cancelled = False
         n_peers = len(job.document.roster)
         clearly_fit = fitness.own > _USUAL + _CLEARLY
         self._first = clearly_fit or stands_first(job.document.id, self._ctx.me, n_peers)
@@ -174,11 +175,17 @@ class Election(JobPart):
         self.resign()
         self._wait(2 * self._ctx.timing.election_max_s * self._headway.courtesy_times())
 
-    def withdraw(self) -> None:
+    def withdraw(self, *, until_cancelled: bool = False) -> None:
         """Stop aggregating, and do not stand again in this life: this peer cannot, or counts for no majority of the job."""
-        self._stands = False
+        self._ends_cancelled, self._stands = self._stands and until_cancelled, False
         if self.role is not Role.FOLLOWER:
             self.resign()
+
+    def cancelled(self) -> None:
+        """Stand again, if this peer withdrew from a job that it can only end."""
+        if self._ends_cancelled:
+            self._ends_cancelled, self._stands = False, True
+            self._arm()
 
     def aggregator_lost(self) -> None:
         """Shorten the time-out: membership considers the aggregator dead."""

@@ -371,6 +371,7 @@ class AggregatedJob(PeerJob):
 
     def cancelled(self) -> None:
         """Check whether this peer, as the aggregator, must end the cancelled job."""
+        self.election.cancelled()
         if self.term is not None:
             self.term.look()
 
