@@ -10,7 +10,7 @@ from p2pclust.clustering import Points, fuzzy_step
 from p2pclust.errors import UsageError
 from p2pclust.protocols import Arrays, JobState, Local, run_in_process
 from p2pclust.protocols.centers.llf_fcm import LosslessFuzzyCMeansProtocol
-from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.compose import cluster_job
 
 X = load_iris().data
@@ -45,6 +45,19 @@ def test_crisp_centers_are_means_of_their_rows_at_the_end() -> None:
     labels = ((X[:, np.newaxis] - centers) ** 2).sum(axis=2).argmin(axis=1)
     for number, center in enumerate(centers):
         assert center == pytest.approx(X[labels == number].mean(axis=0), abs=1e-9)
+
+
+def test_the_last_step_is_a_plain_one_although_a_round_was_empty() -> None:
+    options = {"suppress_singletons": False, "max_rounds": 5, "tol": 0.0, "accelerate": True}
+    job = cluster_job("llf-cm", n_clusters=3, init=X[[0, 60, 120]], **options)
+    state = engine.begin(job)
+    while state.stage <= job.main and state.status == "running":
+        before, empty = state, state.stage == job.main and state.stage_round == 2
+        given = [] if empty else [(me, engine.contribution(job, state, PEERS[me], me, 4)) for me in range(4)]
+        state = engine.advance(job, state, given, {}, n_peers=4)
+    assert rounds(before) == 3
+    step = job.protocols[job.main].pooled_step(Points(X), summaries.raw_centers(before))
+    assert summaries.raw_centers(state) == pytest.approx(step, abs=1e-9)
 
 
 class TestOneRoundByHand:

@@ -328,6 +328,9 @@ class Alternating(Iterated, Additive, SideBySide):
             shifts=np.append(state["shifts"], moves.max()), suppressed=state["suppressed"] + np.int64(suppressed),
         )  # fmt: skip
 
+    def at_limit(self, state: State) -> State:
+        return state.replace(centers=state["plain"]) if "plain" in state else state  # if a round was empty
+
     def _relaxed(self, state: State, plain: NDArray[np.float64], cost: float, suppressed: int) -> State:
         """Go beyond the plain step from these centers, or take back what led to them.
 

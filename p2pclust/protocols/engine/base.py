@@ -142,6 +142,10 @@ class Protocol(ABC):
         """The number of rounds, empty ones included, after which the stage ends in any case."""
         return None
 
+    def at_limit(self, state: State) -> State:
+        """Return the last state of a stage that ends at its `round_limit`."""
+        return state
+
     @property
     def chosen_centers(self) -> bool:
         """Whether its parameters hold centers: then the submitter chose where the rows are divided."""

@@ -383,9 +383,10 @@ def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
 
 
 def _within_limit(job: Job, state: JobState) -> JobState:
-    limit = job.protocols[state.stage].round_limit
-    if limit is not None and state.stage_round >= limit:
-        return _opened(job, replace(state, converged=False), state.stage + 1)
+    protocol = job.protocols[state.stage]
+    if protocol.round_limit is not None and state.stage_round >= protocol.round_limit:
+        last = replace(state, arrays=protocol.at_limit(state.arrays), converged=False)
+        return _opened(job, last, state.stage + 1)
     return state
 
 
