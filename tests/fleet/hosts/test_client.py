@@ -332,3 +332,36 @@ def test_the_mask_of_the_process_is_as_before(tmp_path: Path, fleet: Any) -> Non
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
+
+
+def test_a_connect_that_fails_fails_again_with_the_next_request(
+    tmp_path: Path, fleet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next request once waited for ever on a socket that was not connected."""
+
+    made: list[zmq.Socket[bytes]] = []
+
+    class Unconnected(zmq.Socket[bytes]):
+        def connect(self, address: str) -> Any:
+            self.sndtimeo = 100  # where a request does wait, not for ever
+            raise zmq.ZMQError(msg="no file descriptors")
+
+    def dealer(self: client.Connection) -> zmq.Socket[bytes]:
+        assert self._context is not None
+        made.append(self._context.socket(zmq.DEALER, socket_class=Unconnected))
+        return made[-1]
+
+    def ask(address: str) -> Any:
+        with client.Connection(tmp_path) as door:
+            with monkeypatch.context() as patched:
+                patched.setattr(client.Connection, "_dealer", dealer)
+                for _ in range(2):
+                    with pytest.raises(zmq.ZMQError, match="no file descriptors"):
+                        door.ask("say")
+            return door.ask("say")["by"]
+
+    assert serve(echo, ask, tmp_path, fleet) == "this device"
+    assert len(made) == 2
+    for socket_ in made:
+        socket_.close(linger=0)
+        socket_.context.term()

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import pytest
 
 from p2pclust.peer.core.tasks import (
+    AddUp,
     BeginJob,
     CombineRound,
     Contribute,
@@ -55,20 +57,21 @@ class Peers:
         assert digest_of(whole) == digest
         self.blobs[digest] = whole
 
-    def do(self, task: Task, local: Local, memories: Memories | None = None) -> Ref:
-        outcome = perform(task, local, BlobAccess(self.read, self.store, no_sync, LIMITS), Life(memories or Memories()))
+    def do(self, task: Task, local: Local, memories: Memories | None = None, job_id: str = "") -> Ref:
+        access = BlobAccess(self.read, self.store, no_sync, LIMITS)
+        outcome = perform(task, local, access, Life(memories or Memories()), job_id)
         assert isinstance(outcome, StateMade | Contributed), outcome
         return outcome.ref
 
     def begin(self) -> Ref:
         return self.do(BeginJob(self.data, 2), self.locals[0])
 
-    def round(self, state: Ref, memories: Memories) -> Ref:
+    def round(self, state: Ref, memories: Memories, job_id: str = "") -> Ref:
         given = []
         for me, local in enumerate(self.locals):
             task = Contribute(self.data, 2, state, me)
-            given.append(((me,), self.do(task, local, memories if me == 0 else None)))
-        return self.do(CombineRound(self.data, 2, state, tuple(given)), self.locals[0], memories)
+            given.append(((me,), self.do(task, local, memories if me == 0 else None, job_id)))
+        return self.do(CombineRound(self.data, 2, state, tuple(given)), self.locals[0], memories, job_id)
 
     def state(self, ref: Ref) -> JobState:
         return JobState.decode(self.blobs[ref.digest] if ref.payload is None else ref.payload)
@@ -124,29 +127,29 @@ class TestMemories:
 
     def test_a_memory_belongs_to_the_state_that_came_of_its_round(self) -> None:
         memories, memory = Memories(), self.remembered()
-        memories.keep(b"job", b"state", memory, None)
-        assert memories.take(b"job", b"state") is memory
-        assert memories.take(b"job", b"state").value is None, "it is used once"
-        memories.keep(b"job", b"state", memory, None)
-        assert memories.take(b"job", b"another").value is None
-        assert memories.take(b"job", b"state").value is None, "who closes another round has lost it"
+        memories.keep("job", b"state", memory, None)
+        assert memories.take("job", b"state") is memory
+        assert memories.take("job", b"state").value is None, "it is used once"
+        memories.keep("job", b"state", memory, None)
+        assert memories.take("job", b"another").value is None
+        assert memories.take("job", b"state").value is None, "who closes another round has lost it"
 
     def test_a_memory_of_a_state_that_is_past_is_a_burden(self) -> None:
         memories = Memories()
-        memories.keep(b"job", b"state", self.remembered(), None)
-        memories.state(b"job", b"state")
-        memories.state(b"other job", b"next")
-        assert memories.take(b"job", b"state").value is not None
-        memories.keep(b"job", b"state", self.remembered(), None)
-        memories.state(b"job", b"next")
-        assert memories.take(b"job", b"state").value is None
+        memories.keep("job", b"state", self.remembered(), None)
+        memories.state("job", b"state")
+        memories.state("other job", b"next")
+        assert memories.take("job", b"state").value is not None
+        memories.keep("job", b"state", self.remembered(), None)
+        memories.state("job", b"next")
+        assert memories.take("job", b"state").value is None
 
     def test_few_are_kept(self) -> None:
         memories = Memories()
-        for name in (b"1", b"2", b"3"):
+        for name in ("1", "2", "3"):
             memories.keep(name, b"state", self.remembered(), None)
-        kept = [name for name in (b"1", b"2", b"3") if memories.take(name, b"state").value is not None]
-        assert kept == [b"2", b"3"]
+        kept = [name for name in ("1", "2", "3") if memories.take(name, b"state").value is not None]
+        assert kept == ["2", "3"]
 
     def test_a_state_that_this_peer_made_is_not_decoded_again(self) -> None:
         peers = Peers()
@@ -154,11 +157,35 @@ class TestMemories:
         peers.data, peers.locals = msgpack.packb(peers.job.to_dict()), [peers.locals[0]] * 2
         memories = Memories()
         ref = peers.round(peers.begin(), memories)
-        made = memories.state(peers.data, ref.digest)
+        made = memories.state("", ref.digest)
         assert made is not None
         assert made.encode() == peers.state(ref).encode()
         unread = BlobAccess(lambda digest: iter([b"damaged"]), peers.store, no_sync, LIMITS)
         task = Contribute(peers.data, 2, Ref(ref.digest, ref.size_bytes, None), 0)
         assert isinstance(perform(task, peers.locals[0], unread, Life(memories)), Contributed)
         assert isinstance(perform(task, peers.locals[0], unread), NoResult)
-        assert memories.state(peers.data, b"another") is None
+        assert memories.state("", b"another") is None
+
+    def test_two_jobs_with_the_same_mathematics_have_their_own(self) -> None:
+        """Their states have the same bits, so a common memory would be taken by the first of them."""
+        peers, memories = Peers(), Memories()
+        refs = dict.fromkeys(("a", "b"), peers.begin())
+        for _ in range(8):
+            refs = {job_id: peers.round(ref, memories, job_id) for job_id, ref in refs.items()}
+        for ref in refs.values():
+            assert [record.forgot for record in peers.state(ref).log] == [False] * 8
+
+
+@pytest.mark.parametrize("protocol", ["k-fed", "vertical-fcm"])
+def test_contributions_that_have_no_sum_are_not_added_up(protocol: str) -> None:
+    """An aggregator that lies may open a tree all the same."""
+    peers = Peers()
+    if protocol == "k-fed":
+        peers.job = cluster_job("k-fed", n_clusters=2)
+        peers.data, peers.locals = msgpack.packb(peers.job.to_dict()), [peers.locals[0]] * 2
+    state, given = peers.begin(), []
+    for me, local in enumerate(peers.locals):
+        given.append(((me,), peers.do(Contribute(peers.data, 2, state, me), local)))
+    access = BlobAccess(peers.read, peers.store, no_sync, LIMITS)
+    outcome = perform(AddUp(peers.data, 2, state, tuple(given)), peers.locals[0], access)
+    assert outcome == NoResult("failed: contributions to this stage are not added up")

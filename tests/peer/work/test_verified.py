@@ -12,6 +12,7 @@ from tests.protocols.secure_fleet import FLEET, JOB
 
 from p2pclust.lab.simulation.swarms.lies import LIES, Made, falsified
 from p2pclust.peer.core.tasks import (
+    AddUp,
     BeginJob,
     CancelJob,
     CheckState,
@@ -351,3 +352,10 @@ def test_the_keepers_are_others_when_another_peer_makes_the_next_state_with_the_
     after = secrets.keepers(workers.keys, replace(part, maker=Maker(successor, 2, 5)))
     assert successor not in after
     assert secrets.keepers(workers.keys, part) == first
+
+
+def test_no_tree_adds_up_signed_answers(workers: VerifiedWorkers) -> None:
+    """An aggregator that lies may open a tree all the same: its peers' workers continue."""
+    first = workers.begun()
+    outcome = workers.do(1, AddUp(workers.data, workers.n_peers, first, workers.given(first), keys=workers.keys))
+    assert outcome == NoResult("failed: signed answers are not added up")

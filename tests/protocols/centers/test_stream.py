@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points, fuzzy_sums, objective
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols import Arrays, Job, JobState, Local, cluster_job, pooled_run, replay, run_in_process
-from p2pclust.protocols.centers.stream import BatchDrift, StreamFuzzyCMeansProtocol, batch_of, drift_report
+from p2pclust.protocols.centers.stream import BatchDrift, StreamFuzzyCMeansProtocol, _ratio, batch_of, drift_report
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.job import Stage
 from p2pclust.protocols.engine.registry import build
@@ -363,3 +363,19 @@ def test_states_are_checked_as_they_arrive() -> None:
 def test_bad_parameters(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=f"^stream-fcm: {reason}$"):
         StreamFuzzyCMeansProtocol(n_clusters=2, **options)
+
+
+@pytest.mark.parametrize("of_nothing", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("one", "other"), [(0.0, 0.0), (0.0, -1.0), (0.0, float("nan")), (-1.0, 0.0), (-1e-300, 0.0)]
+)  # fmt: skip
+def test_a_ratio_of_what_is_nothing(one: float, other: float, of_nothing: float) -> None:
+    """Costs of lying or rounded contributions may be below 0, and a square root of one is no number."""
+    assert _ratio(one, other, of_nothing) == of_nothing
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "ratio"), [(3.0, 2.0, 1.5), (1.0, 0.0, 1e6), (1.0, 1e-9, 1e6), (0.0, 2.0, 0.0)]
+)
+def test_a_ratio(one: float, other: float, ratio: float) -> None:
+    assert _ratio(one, other, 7.0) == ratio

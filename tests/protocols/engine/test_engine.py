@@ -137,6 +137,12 @@ def test_who_was_not_drawn_is_not_in_the_record() -> None:
     assert after.log[0].abstained == {}
 
 
+def test_an_abstention_always_has_a_reason() -> None:
+    """Without one, an answer would have neither a contribution nor a reason."""
+    assert Abstain("").reason == "no reason given"
+    assert Abstain("no data").reason == "no data"
+
+
 def test_who_was_left_out_for_its_silence_has_not_abstained() -> None:
     """All were silent in turn, and none of them withholds anything: the job continues, until ten rounds were empty."""
     job = cluster_job("llf-cm", **{**OPTIONS, "max_rounds": 100})

@@ -12,7 +12,7 @@ from harness import Net, Packet, opened_round
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
 from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE
-from p2pclust.peer.core.tasks import Ref
+from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.protocols.engine.workspace import digest_of
 
 ROUNDS = (Open, Adopted)
@@ -240,3 +240,13 @@ def test_who_is_in_one_sum_with_a_revoked_peer_is_asked_again() -> None:
     opened.contributions = {0: Ref(b"a" * 32, 1, b"a"), 3: Ref(b"b" * 32, 1, b"b")}
     assert opened.drop("p3") == ["p2", "p4"]
     assert list(opened.answered) == ["p1", "p4"]
+
+
+def test_an_answer_with_neither_a_contribution_nor_a_reason_is_malformed() -> None:
+    """It counts as an abstention, and the state says so."""
+    net, job = held()
+    net.arrive("p2", "p1", replace(answers(net, "p2", job), contribution=b"", size_bytes=0, payload=()))
+    net.arrive("p3", "p1", answers(net, "p3", job))
+    assert net.verbs("combined")[0][1]["contributors"] == ["p1", "p3"]
+    (task,) = [e.task for e in net.peers["p1"].effects if isinstance(e, Compute) and isinstance(e.task, CombineRound)]
+    assert task.abstained == {1: "malformed: neither a contribution nor a reason"}

@@ -101,6 +101,22 @@ def test_a_candidate_stores_its_own_vote_before_it_asks() -> None:
     assert [r.granted for r in voter.ask("p3", term)] == [False]
 
 
+def test_votes_of_an_older_term_elect_no_aggregator_of_a_newer_one() -> None:
+    """A candidate of term 5 takes over a register of term 6 meanwhile. Reference: figure 3.1."""
+    voter = Voter(5)
+    voter.net.arrive("p2", "p1", StaleTerm(voter.id, 4))
+    voter.net.until(lambda: voter.job.election.role is Role.PRE_CANDIDATE)
+    for name in ("p2", "p3"):
+        voter.net.arrive(name, "p1", PreVoteReply(voter.id, 5, True, 4, f"store-{name}"))
+    assert (voter.job.election.role, voter.job.ledger.term) == (Role.CANDIDATE, 5)
+    voter.net.arrive("p2", "p1", VoteReply(voter.id, 5, True, "store-p2"))
+    voter.net.arrive("p3", "p1", HeldState(voter.id, 6, 6, 1, digest_of(b"s1[]"), 4, (b"s1[]",)))
+    assert (voter.job.ledger.term, voter.job.ledger.register.position) == (6, (6, 1))
+    voter.net.arrive("p3", "p1", VoteReply(voter.id, 6, True, "store-p3"))
+    assert voter.job.election.role is Role.FOLLOWER
+    assert voter.net.verbs("elected") == []
+
+
 @pytest.mark.parametrize(
     ("register", "granted"),
     [((3, 4), True), ((3, 5), True), ((4, 0), True), ((3, 3), False), ((2, 9), False), ((0, 0), False)],

@@ -8,7 +8,9 @@ from harness import Net, Packet, is_of_job, toy
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Open
 from p2pclust.peer.core.messages import BlobChunk
+from p2pclust.peer.core.tasks import Contribute
 from p2pclust.peer.core.timing import Limits
+from p2pclust.protocols.engine.workspace import digest_of
 
 ROUNDS = (Open, Adopted)
 
@@ -365,3 +367,41 @@ def test_logs_say_who_abstains_and_why_there_once_a_job() -> None:
     whole = net.submit("p1", toy(1))
     net.until(lambda: len(net.finished(whole)) == 3)
     assert "abstained" not in net.verbs("combined")[-1][1], "nothing is said where nobody abstains"
+
+
+class TestLateOpens:
+    """p1 follows p2, which aggregates term 1; the messages of the job are held back."""
+
+    def follower(self) -> tuple[Net, str]:
+        net = Net(3, manual=is_of_job)
+        net.meet()
+        job = net.submit("p1", toy(9), aggregator="p2")
+        net.drop()
+        return net, job
+
+    @staticmethod
+    def opened(job: str, round_: int, *, blob: bool = False, proposer: int = -1, state: bytes = b"") -> Open:
+        state = state or b"s%d[]" % round_
+        frames = () if blob else (state,)
+        return Open(job, 1, round_, digest_of(state), 10**6 if blob else len(state), False, proposer, frames)
+
+    @pytest.mark.parametrize("blob", [False, True])
+    def test_an_older_one_does_not_displace_a_newer_one_that_is_fetched(self, blob: bool) -> None:
+        net, job = self.follower()
+        newer = self.opened(job, 5, blob=True)
+        net.arrive("p2", "p1", newer)
+        net.arrive("p2", "p1", self.opened(job, 3, blob=blob))
+        follower = net.job("p1", job).follower
+        assert follower.waiting[Open] == ("p2", newer)
+        assert net.job("p1", job).ledger.register.round < 3
+
+    def test_one_that_is_refused_does_not_change_the_proposer(self) -> None:
+        """The answer for the first is computed meanwhile; none is computed for the second's proposer."""
+        net, job = self.follower()
+        net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+        net.arrive("p2", "p1", self.opened(job, 1, proposer=0))
+        net.arrive("p2", "p1", self.opened(job, 1, proposer=2, state=b"s1[0]"))
+        assert [fields["peer"] for _, fields in net.verbs("contradiction")] == ["p2"]
+        net.do_work()
+        computed = [e.task for e in net.peers["p1"].effects if isinstance(e, Compute)]
+        assert [task.proposer for task in computed if isinstance(task, Contribute)] == [0]

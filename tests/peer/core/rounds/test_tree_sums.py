@@ -17,6 +17,7 @@ from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Open, Partial
 from p2pclust.peer.core.messages import BlobRequest, Message
 from p2pclust.peer.core.rounds.tree_sums import branch_of, tree_of
+from p2pclust.peer.core.tasks import AddUp
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.tools.bit_sets import as_mask, members_of
 
@@ -104,6 +105,15 @@ def given_in(net: Net, kind: type[Adopted | Partial], round_: int) -> list[tuple
     """Who sent a contribution, or a sum, of that round to whom."""
     sent = [(p, p.message) for p in net.sent if isinstance(p.message, kind)]
     return [(p.source, p.target) for p, message in sent if message.round == round_ and message.contribution]
+
+
+def part_of(opened: Open, peer: int) -> Partial:
+    """The part of a peer that has none below it."""
+    alone, given = (1 << peer).to_bytes(1, "little"), b"c%d of s%d" % (peer, opened.round)
+    return Partial(
+        opened.job, opened.term, opened.round, opened.digest, alone, alone, alone, (), (), True,
+        digest_of(given), len(given), (given,),
+    )  # fmt: skip
 
 
 def test_along_a_line_one_sum_crosses_each_link() -> None:
@@ -305,3 +315,39 @@ class TestHostile:
         net.deliver()
         net.until(lambda: len(net.finished(job)) == 5)
         assert set(net.states(job).values()) == {"s2[0,1,2,3,4]"}
+
+    def test_a_tree_in_a_job_without_one(self) -> None:
+        """p1 sends p2 a branch of a tree, and p3 a sum: p2 takes no place, and adds up nothing."""
+        net = Net(3, manual=lambda message: isinstance(message, Open | Adopted))
+        net.meet()
+        job = net.submit("p1", toy(2), aggregator="p1", collect="star")
+        opened = next(p.message for p in net.flight if isinstance(p.message, Open) and p.target == "p2")
+        assert isinstance(opened, Open)
+        forged = dataclasses.replace(opened, aggregator=0, height=2, below=(2, 1))
+        net.arrive("p1", "p2", forged)
+        net.arrive("p3", "p2", part_of(forged, 2))
+        reported = [
+            report.fields["reason"] for name, report in net.reports if (name, report.verb) == ("p2", "bad-tree")
+        ]
+        assert reported == ["this job has no tree"]
+        assert net.job("p2", job).follower.place is None
+        assert not [e for e in net.peers["p2"].effects if isinstance(e, Compute) and isinstance(e.task, AddUp)]
+        net.manual = lambda message: False
+        net.deliver()
+        net.until(lambda: len(net.finished(job)) == 3)
+        assert set(net.states(job).values()) == {"s2[0,1,2]"}
+
+    @pytest.mark.parametrize("collect", ["star", "tree"])
+    def test_a_part_for_an_aggregator_without_branches(self, collect: str) -> None:
+        """With a tree, this round asks one proposer, so that there is none in it either."""
+        net = Net(3, manual=lambda message: isinstance(message, Open | Adopted))
+        net.meet()
+        job = net.submit("p1", toy(2, one=collect == "tree"), aggregator="p1", collect=collect)
+        opened = next(p.message for p in net.flight if isinstance(p.message, Open))
+        assert isinstance(opened, Open)
+        net.arrive("p3", "p1", part_of(opened, 2))
+        (fields,) = [report.fields for name, report in net.reports if (name, report.verb) == ("p1", "bad-part")]
+        assert (fields["peer"], fields["reason"]) == ("p3", "a part from a peer that is not below")
+        net.manual = lambda message: False
+        net.deliver()
+        net.until(lambda: len(net.finished(job)) == 3)

@@ -10,6 +10,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.lab.simulation.world.peer import paper_roster
 from p2pclust.peer.core.document import Document, Turn
 from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.events import Cancel, Leave, Submit
@@ -170,6 +171,20 @@ def test_a_named_roster_stays() -> None:
     net.until(lambda: at(net, 1, "p1", "p2"))
     (second,) = [j for j in net.core("p1").jobs.jobs.values() if j.document.turn.number == 1 and not j.document.census]
     assert second.document.roster == ("p1", "p2", "p3")
+
+
+def test_the_turns_of_one_peer_wait_for_the_majority_of_the_fleet() -> None:
+    """The tick that proposes the next turn ends the census too: its only peer has adopted the state."""
+    net = Net(2)
+    net.give(paper_roster(1, ["p1"]), "p1")
+    net.start("p1")
+    net.submit("p1", toy(1), every_s=EVERY_S)
+    net.until(lambda: at(net, 0, "p1"))
+    net.give(paper_roster(2, ["p1", "p2"]), "p1", "p2")
+    net.advance(2 * EVERY_S)
+    assert list(turns(net)) == [0]
+    net.start("p2")
+    net.until(lambda: at(net, 1, "p1", "p2"))
 
 
 @pytest.mark.slow
