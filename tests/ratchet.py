@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 50421,
+    "product: lines": 50441,
     "laboratory: lines": 29445,
-    "statements": 50219,
-    "functions": 5044,
+    "statements": 50235,
+    "functions": 5047,
     "modules under 100 lines": 86,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 148,
-    "a peer after one job: their lines": 25336,
+    "a peer after one job: their lines": 25355,
     "files that name `groups`": 86,
     "files that name `collect`": 34,
     "files that name `n_init`": 27,

@@ -116,6 +116,7 @@ class Connection:
     def _send(self, verb: str, fields: dict[str, Any]) -> None:
         if self._socket is None:
             self._look()
+            self.close()  # a connect that failed leaves a context
             self._context = zmq.Context()
             if self._where is None:
                 socket = self._dealer()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.records import Record
+from p2pclust.peer.core.structs import Struct
 from p2pclust.peer.core.tasks import Task, Token
 
 
-class Effect(Record):
+class Effect(Struct):
     """Base of all effects."""
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.records import Record
+from p2pclust.peer.core.structs import Struct
 from p2pclust.peer.core.tasks import Outcome, Token
 from p2pclust.peer.core.treatment import Treatment
 
 
-class Event(Record):
+class Event(Struct):
     """Base of all events."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, get_type_hints
 
-from p2pclust.peer.core.records import Record, hyphenated
+from p2pclust.peer.core.structs import Struct, hyphenated
 
 #: A payload that travels as a raw frame behind the header.
 Frame = Annotated[bytes, "frame"]
@@ -24,7 +24,7 @@ Signature = Annotated[bytes, "signature"]
 MOST_HOPS: Final = 1024
 
 
-class Message(Record):
+class Message(Struct):
     """Base of all messages. The kind, by which the wire knows a message, is the name of the class in small letters.
 
     Examples
@@ -56,7 +56,7 @@ class JobMessage(Message):
     job: Name
 
 
-@dataclass(frozen=True, slots=True)  # no record: a peer of a large fleet holds very many
+@dataclass(frozen=True, slots=True)  # no Struct: a peer of a large fleet holds very many
 class Update:
     """What a peer believes of one member: the unit of membership gossip."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.core.records import hyphenated
+from p2pclust.peer.core.structs import hyphenated
 
 
 class Report(Effect):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.peer.core.records import Record
+from p2pclust.peer.core.structs import Struct
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from p2pclust.protocols.gossip.leaderless import Offer
 
 
-class Ref(Record):
+class Ref(Struct):
     """A state or contribution: its digest and size, and its bytes unless it is a blob in the store."""
 
     digest: bytes
@@ -54,7 +54,7 @@ def blobs_of(refs: Iterable[Ref | None]) -> list[bytes]:
 Given = tuple[tuple[int, ...], Ref]
 
 
-class JobKeys(Record):
+class JobKeys(Struct):
     """What a worker must know of a job in which devices sign, beside its mathematics."""
 
     job: str  # its id
@@ -65,7 +65,7 @@ class JobKeys(Record):
     barred: int = 0  # the peers, as bits, that are not on the fleet roster in force, or have other keys there
 
 
-class EndRules(Record):
+class EndRules(Struct):
     """What a worker must know to read the end of a job, in a fleet whose peers sign their facts."""
 
     me: str
@@ -77,7 +77,7 @@ class EndRules(Record):
 # -- tasks --------------------------------------------------------------------------------------------------------------
 
 
-class Task(Record):
+class Task(Struct):
     """Base of all tasks. `kind` is the name of the task in reports and traces."""
 
     kind: ClassVar[str]
@@ -156,7 +156,7 @@ class Contribute(StateTask, kind="contribute"):
     pads: PadsKept | None = None  # with secure sums
 
 
-class PadsKept(Record):
+class PadsKept(Struct):
     """What a peer has on disk about the secure sums of a job."""
 
     intact: bool  # whether its store is the one that it had at submission
@@ -235,7 +235,7 @@ class CloseGossipRound(StateTask, kind="combine"):
 # -- outcomes -----------------------------------------------------------------------------------------------------------
 
 
-class Outcome(Record):
+class Outcome(Struct):
     """Base of all outcomes."""
 
 
@@ -251,7 +251,7 @@ class Verified(Outcome):
     good: bool
 
 
-class SecureInfo(Record):
+class SecureInfo(Struct):
     """What the core may know about a state of a job with secure sums that is not final."""
 
     wants_keys: bool  # otherwise it is open for padded contributions
@@ -273,7 +273,7 @@ class SecureInfo(Record):
         return found
 
 
-class StateInfo(Record):
+class StateInfo(Struct):
     """What the core may know about a state."""
 
     final: bool
@@ -354,7 +354,7 @@ class TooFew(Outcome):
     reason: str
 
 
-class WantedBlob(Record):
+class WantedBlob(Struct):
     """A blob that a contribution needs."""
 
     digest: bytes
@@ -362,7 +362,7 @@ class WantedBlob(Record):
     owners: tuple[int, ...]  # roster indices
 
 
-class WantedJob(Record):
+class WantedJob(Struct):
     """A child job that a contribution needs."""
 
     name: str
@@ -398,7 +398,7 @@ class Continued(Outcome):
 # -- tokens --------------------------------------------------------------------------------------------------------------
 
 
-class Token(Record):
+class Token(Struct):
     """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
 
     def words(self) -> tuple[str, ...]:

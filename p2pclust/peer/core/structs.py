@@ -1,4 +1,4 @@
-"""Records: classes that only declare their fields, as messages, events, effects, tasks, outcomes, tokens and reports are."""
+"""Classes that only declare their fields: messages, events, effects, tasks, outcomes, tokens and reports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import dataclass_transform
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class Record:
-    """Base of all records. Each subclass is a frozen dataclass."""
+class Struct:
+    """Base of these classes. Each subclass is a frozen dataclass."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
