@@ -65,7 +65,7 @@ def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyP
     def broken(seed: int, swarm: str, overlay: str) -> None:
         raise ZeroDivisionError("in the core")
 
-    monkeypatch.setattr("p2pclust.lab.simulation.fleets.run.run", broken)
+    monkeypatch.setattr("p2pclust.lab.commands.seeds.run", broken)
     ended = cli("simulate", "--seeds", "7:8")
     assert ended.code == 1
     assert "ZeroDivisionError: in the core" in ended.out
