@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 50441,
-    "laboratory: lines": 29445,
-    "statements": 50235,
+    "product: lines": 50446,
+    "laboratory: lines": 29437,
+    "statements": 50232,
     "functions": 5047,
     "modules under 100 lines": 86,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 148,
-    "a peer after one job: their lines": 25355,
+    "a peer after one job: their lines": 25360,
     "files that name `groups`": 86,
     "files that name `collect`": 34,
     "files that name `n_init`": 27,

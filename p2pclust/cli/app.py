@@ -161,7 +161,7 @@ _OF_FLEETS: tuple[tuple[str, str, Any, str, type[TyperCommand]], ...] = (
     (_FLEET, "submit", submit.submit, "Hand in a job.", submit.SubmitCommand),
     (_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.", TyperCommand),
     (_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", ServingCommand),
-    (_FLEET, "result", result.result, "Show or write what came of a job.", TyperCommand),
+    (_FLEET, "result", result.result, "Show or write the result of a job.", TyperCommand),
     (_FLEET, "assign", result.assign, "Label rows with what the fleet agreed on.", TyperCommand),
     (_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.", TyperCommand),
     (_FLEET, "status", operate.status, "Show what a running peer knows.", TyperCommand),

@@ -125,7 +125,7 @@ class Connection:
             else:
                 socket = self._far(*self._where)
             socket.sndtimeo = 1000
-            self._socket = socket  # only a connected one: the next request would wait for ever on another
+            self._socket = socket  # only a connected one: a send on another would block without a limit
         self._number += 1
         body: bytes = msgpack.packb(fields, use_bin_type=True)
         try:

@@ -60,7 +60,7 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | 
         weights, sums = sight.shown["weights"], sight.shown["sums"]
         if weights.ndim == 1:
             each.append((sight.state["centers"], weights, sums))
-        elif len(starts := sight.state["starts"]) == len(weights):  # none of several starts stands still
+        elif len(starts := sight.state["starts"]) == len(weights):  # none of several starts has converged
             each += zip(starts, weights, sums, strict=True)
     if len(each) < 2:
         return None

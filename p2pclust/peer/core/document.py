@@ -212,7 +212,7 @@ class Document:
 
     def counts(self, name: str, store_id: str) -> bool:
         """Return whether a peer counts for a majority: only with the store that it had at submission."""
-        # A peer that lost its store may have voted, or adopted a state, without knowing it any more.
+        # A peer that lost its store may have voted, or adopted a state, and no longer know it.
         return name in self and self.store_ids[self.index(name)] == store_id
 
     def encode(self) -> bytes:

@@ -112,7 +112,7 @@ class AtState(ABC):
 
         Raise WireError if the contributions to this state are not added up: an aggregator that lies may open a tree for it.
         """
-        if not self.info().additive:
+        if not self.adds_up:
             raise WireError("contributions to this stage are not added up")
         total, peers = added_up(self.given(task, blobs, {}), self.n_peers)
         return tasks.Summed(None if total is None else blobs.keep(total.encode()), peers)
@@ -129,21 +129,26 @@ class AtState(ABC):
             return tasks.StateMade(task.state, self.info())
         return self.made(self.state, blobs)
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether contributions to this state are added up, and not combined one by one."""
+        protocol, secured = self.job.protocols[self.state.stage], self.state.secured
+        wants_keys = secured is not None and secured.wants_keys
+        return isinstance(protocol, Additive) and not protocol.one_by_one and not wants_keys
+
     def info(self, before: JobState | None = None) -> tasks.StateInfo:
         """Return what the core must know of the state: it never reads the state itself."""
         job, state = self.job, self.state
         final = state.status != "running"
         secure = None if final else self.secure_info()
-        protocol = job.protocols[state.stage]
-        adds_up = isinstance(protocol, Additive) and not protocol.one_by_one
         record = state.log[-1] if before is not None and state.log else None
         return tasks.StateInfo(
             final=final,
             status=state.status,
             stage=state.stage,
             asked=() if final else engine.asked(job, state, self.n_peers) if secure is None else secure.asked,
-            one=not final and protocol.asks == "one",
-            additive=final or (adds_up and not (secure and secure.wants_keys)),
+            one=not final and job.protocols[state.stage].asks == "one",
+            additive=final or self.adds_up,
             settles=final or engine.settles(job, state),
             news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
             abstained=dict(record.abstained) if record is not None else {},

@@ -269,7 +269,7 @@ class VerifiedRound(AtState):
         except WireError:
             if not self._padded:
                 raise
-        return self._proved(renewal, blobs)  # what came of a padded state does not belong together
+        return self._proved(renewal, blobs)  # the parts of a state after a padded one do not fit together
 
     def _proved(self, proof: Proof, blobs: BlobAccess) -> tasks.StateMade:
         before = replace(self.state, proof=b"")

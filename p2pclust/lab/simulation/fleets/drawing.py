@@ -149,7 +149,7 @@ def _cancels(rng: np.random.Generator, n: int) -> tuple[tuple[float, int], ...]:
 
 
 def _moves(rng: np.random.Generator, n: int, until_s: float) -> Iterator[RandomFault]:
-    """Draw links that come and go, and some peers that walk, from the range of one to that of another.
+    """Draw links that come and go, and some peers that walk, from the range of one peer to the range of another.
 
     Between two others, a walker is out of range of all peers for a while, or not at all.
     """

@@ -62,8 +62,8 @@ def break_(fleet: RandomFleet, fault: RandomFault) -> None:
 # -- processes and devices -----------------------------------------------------------------------------------------------
 
 
-def _crash(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.crash(name)
+def _away(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    (fleet.world.leave if fault.kind == "leave" else fleet.world.crash)(name)
     if fault.for_s == FOR_EVER:
         fleet.down[name] = None
     yield
@@ -114,14 +114,6 @@ def _blackout(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[Non
     yield
     for each in fleet.names:
         fleet.start(each)
-
-
-def _leave(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.leave(name)
-    if fault.for_s == FOR_EVER:
-        fleet.down[name] = None
-    yield
-    fleet.start(name)
 
 
 def _look_in(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
@@ -247,7 +239,7 @@ def _late(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
 
 
 def _starve(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    """Leave a tenth of a processor to each peer: its process stands still most of the time, for ever."""
+    """Leave a tenth of a processor to each peer, until the end: most of the time its process is stopped."""
     period_s = 0.5 + 1.5 * fault.amount
     for each in fleet.names:
         if each not in fleet.world.workers.cpu_share:
@@ -337,11 +329,11 @@ def _forge(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
 
 #: By name. A fault that may last is one that a majority survives without its end.
 KINDS: Final[dict[str, FaultKind]] = {
-    "crash": FaultKind(_crash, may_last=True),
+    "crash": FaultKind(_away, may_last=True),
     "wiped": FaultKind(_wiped),
     "stale-store": FaultKind(_stale),
     "blackout": FaultKind(_blackout),
-    "leave": FaultKind(_leave, may_last=True),
+    "leave": FaultKind(_away, may_last=True),
     "pause": FaultKind(_pause, may_last=True),
     "hung-worker": FaultKind(_hang, may_last=True),
     "slow-worker": FaultKind(_slow, may_last=True),

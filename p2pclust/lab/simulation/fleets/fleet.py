@@ -51,7 +51,7 @@ _MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What came of a run; `failure` is empty if nothing was wrong."""
+    """The outcome of a run; `failure` is empty if no promise was broken."""
 
     plan: FleetPlan
     failure: str

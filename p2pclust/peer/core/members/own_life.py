@@ -62,7 +62,7 @@ class OwnLife:
     def forgot(self, why: str) -> None:
         """Take a new store id: the store was restored from an older image, or the disk lost its newest rows.
 
-        The promises made since then are unknown, so the store counts for no majority of the running jobs any more.
+        The promises made since then are unknown, so the store no longer counts for a majority of the running jobs.
         """
         # An image is restored between two lives, and a liar could otherwise take a healthy store's votes at any time.
         if self._late():
