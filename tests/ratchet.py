@@ -33,9 +33,9 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 50446,
-    "laboratory: lines": 29437,
-    "statements": 50232,
+    "product: lines": 50447,
+    "laboratory: lines": 29441,
+    "statements": 50237,
     "functions": 5047,
     "modules under 100 lines": 86,
     "__all__ outside packages": 0,

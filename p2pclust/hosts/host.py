@@ -260,6 +260,7 @@ def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Start, look at or end the peers of one host, as the operator's machine asks over ssh; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m p2pclust.hosts.host")
     parser.add_argument("verb", choices=("up", "status", "down", "logs", *ORDERS))
     parser.add_argument("folder")

@@ -163,6 +163,7 @@ def next_steps(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[st
 
 
 def show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
+    """Print how each column of the file was read."""
     people.print(f"{file}: {counted(len(table.rows), 'rows')}, {counted(len(found), 'columns')}\n", soft_wrap=True)
     rows = (
         (one.name, one.how, f"{one.n_missing}", f"{len(one.values)}", ", ".join(value[:20] for value in one.values[:3]))
@@ -179,6 +180,7 @@ def show_columns(people: Console, file: Path, table: TextRows, found: Sequence[C
 def show_end(
     people: Console, folder: Path, prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
 ) -> None:
+    """Print the features, the devices and clusters, and the commands that come next."""
     sizes = [len(rows) for rows in prepared.devices.values()]
     more = " ..." if len(prepared.features) > 12 else ""
     features = f"{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}{more}"

@@ -279,6 +279,7 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
 
 
 def summary(seeds: range, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
+    """Return the object of ``--json``."""
     failed = [
         {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
         for finding in findings
@@ -294,6 +295,7 @@ def summary(seeds: range, asked: Asked, findings: list[Finding]) -> dict[str, An
 
 
 def show(console: Console, findings: list[Finding], asked: Asked) -> None:
+    """Print how often each fault happened, the seeds that failed, and how to repeat them."""
     n = least(len(findings)) if asked.protocol == ALL and not asked.mutant else 0
     needed = dict.fromkeys(RECOVERIES, f"{n}") if n else {}
     counts = dict.fromkeys(needed, 0) | _counts(findings)
