@@ -122,6 +122,8 @@ class JobSpec(TomlTable):
     missing: Literal["all", "wait", "drop"] = "wait"
     #: How long a round waits for a silent peer; by default as the timing preset says.
     patience_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
+    #: How long a round waits for a peer that computes, from the aggregator's own answer; by default as the timing preset says.
+    compute_limit_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
     #: The longest duration of a round that drops silent peers.
     deadline_s: Annotated[float, Field(gt=0)] | None = None
     #: star: each contribution goes to the aggregator (the default on a full mesh); tree: contributions are added up on the

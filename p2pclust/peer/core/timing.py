@@ -36,9 +36,11 @@ class Timing:
     #: The upper end of the wait when membership holds the aggregator dead.
     hurry_s: float
 
-    # Rounds. An unanswered request is repeated after `retry_s`; after `patience_s` of silence a peer is left out.
+    # Rounds. An unanswered request is repeated after `retry_s`; after `patience_s` of silence a peer is left out, and one
+    # that computes `compute_limit_s` after the aggregator has its own answer.
     retry_s: float
     patience_s: float
+    compute_limit_s: float
 
     # Blobs. One chunk that did not come is asked for again after this.
     chunk_timeout_s: float
@@ -92,19 +94,19 @@ PRESETS: Final[dict[str, Timing]] = {
     "default": Timing(
         probe_period_s=1.0, probe_timeout_s=0.3, suspicion_periods=3.0, gossip_period_s=0.2, sync_period_s=10.0,
         dead_probe_s=5.0, heartbeat_s=0.3, election_min_s=1.5, election_max_s=3.0, hurry_s=0.5, retry_s=0.6,
-        patience_s=30.0, chunk_timeout_s=2.0, hop_s=0.02,
+        patience_s=30.0, compute_limit_s=600.0, chunk_timeout_s=2.0, hop_s=0.02,
     ),
     # Links of 50 to 500 ms, with loss.
     "wan": Timing(
         probe_period_s=2.0, probe_timeout_s=1.0, suspicion_periods=5.0, gossip_period_s=0.5, sync_period_s=20.0,
         dead_probe_s=10.0, heartbeat_s=1.0, election_min_s=5.0, election_max_s=10.0, hurry_s=2.0, retry_s=2.0,
-        patience_s=60.0, chunk_timeout_s=8.0, hop_s=0.5,
+        patience_s=60.0, compute_limit_s=1200.0, chunk_timeout_s=8.0, hop_s=0.5,
     ),
     # One machine, or one rack.
     "fast": Timing(
         probe_period_s=0.25, probe_timeout_s=0.1, suspicion_periods=3.0, gossip_period_s=0.05, sync_period_s=2.0,
         dead_probe_s=1.0, heartbeat_s=0.06, election_min_s=0.4, election_max_s=0.8, hurry_s=0.08, retry_s=0.25,
-        patience_s=5.0, chunk_timeout_s=0.5, hop_s=0.005,
+        patience_s=5.0, compute_limit_s=60.0, chunk_timeout_s=0.5, hop_s=0.005,
     ),
 }  # fmt: skip
 

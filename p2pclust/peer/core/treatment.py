@@ -49,6 +49,8 @@ class Treatment:
 
     missing: str = "wait"  # one of `MISSING`
     patience_s: float = 0.0  # how long a round waits for a silent peer; by default, as the timing preset says
+    #: How long a round waits for a peer that computes, from the aggregator's own answer; by default, as the preset says.
+    compute_limit_s: float = 0.0
     deadline_s: float = 0.0  # with missing = "drop": after this long a round ends as soon as one peer has contributed
     aggregator: str = ""  # of term 1; by default, elected
     collect: str = ""  # one of `COLLECT`; by default, as the overlay requires
@@ -94,9 +96,9 @@ class Treatment:
             raise UsageError(f"missing = {self.missing!r}: expected one of {', '.join(MISSING)}")
         if self.collect not in COLLECT:
             raise UsageError(f"collect = {self.collect!r}: expected one of {', '.join(COLLECT)}")
-        durations = (self.patience_s, self.deadline_s)
-        if not all(type(s) is float and 0 <= s < _FOREVER_S for s in durations) or self.patience_s == 0:
-            raise UsageError("patience_s and deadline_s: expected seconds, patience_s above 0")
+        durations = (self.patience_s, self.compute_limit_s, self.deadline_s)
+        if not all(type(s) is float and 0 <= s < _FOREVER_S for s in durations) or 0 in durations[:2]:
+            raise UsageError("patience_s, compute_limit_s and deadline_s: expected seconds, the first two above 0")
         if self.verify not in VERIFY:
             raise UsageError(f"verify = {self.verify!r}: expected 'all', or leave it out")
         exclusions.refuse(self.options)
@@ -113,7 +115,7 @@ class Treatment:
     @property
     def options(self) -> exclusions.JobOptions:
         """What the table of exclusions looks at; a value that documents have whether they use it or not is unknown."""
-        unknown = ("patience_s",) if self.missing == "drop" else ("patience_s", "deadline_s")
+        unknown = {"patience_s", "compute_limit_s"} | (set() if self.missing == "drop" else {"deadline_s"})
         given = {name: value for name, value in asdict(self).items() if name not in unknown}
         return exclusions.JobOptions.of({**given, "every": self.every_s})
 

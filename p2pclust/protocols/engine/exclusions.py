@@ -44,6 +44,7 @@ class JobOptions:
     privacy: bool | None = None
     missing: str | None = None
     patience_s: bool | None = None
+    compute_limit_s: bool | None = None
     deadline_s: bool | None = None
     aggregator: bool | None = None
     collect: str | None = None
@@ -158,11 +159,13 @@ EXCLUSIONS: Final = (
     Exclusion("one_by_one excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
     Exclusion("collect = 'gossip' excludes missing = 'drop'", _NO_AGGREGATOR, "leave missing out"),
     Exclusion("collect = 'gossip' excludes patience_s", _NO_AGGREGATOR, "leave patience_s out"),
+    Exclusion("collect = 'gossip' excludes compute_limit_s", _NO_AGGREGATOR, "leave compute_limit_s out"),
     Exclusion("collect = 'gossip' excludes aggregator", _NO_AGGREGATOR, "leave aggregator out"),
     Exclusion("gossip_tolerance needs collect = 'gossip'", _FOR_GOSSIP, "set collect = 'gossip'"),
     Exclusion("mixing needs collect = 'gossip'", _FOR_GOSSIP, "set collect = 'gossip'"),
     Exclusion("ticks needs collect = 'gossip'", _FOR_GOSSIP, "set collect = 'gossip'"),
     Exclusion("patience_s excludes missing = 'drop'", "such a round ends at its deadline", "set deadline_s instead"),
+    Exclusion("compute_limit_s excludes missing = 'all'", "such a round waits for every peer", "leave compute_limit_s out"),
     Exclusion("deadline_s needs missing = 'drop'", "other rounds have no deadline", "set missing = 'drop'"),
     Exclusion("missing = 'drop' needs deadline_s", "the round ends at its deadline", "set deadline_s above 0"),
     Exclusion("secure excludes collect = 'gossip'", "secure sums need an aggregator", "set collect to 'star' or 'tree'"),

@@ -85,6 +85,7 @@ class Submissions:
         star = treatment.verify or treatment.groups or ctx.routing.whole
         treatment = replace(
             treatment, patience_s=float(treatment.patience_s or ctx.timing.patience_s),
+            compute_limit_s=float(treatment.compute_limit_s or ctx.timing.compute_limit_s),
             deadline_s=float(treatment.deadline_s), every_s=float(treatment.every_s),
             collect=treatment.collect or ("star" if star else "tree"),
         )  # fmt: skip

@@ -287,7 +287,7 @@ class AggregatorTerm(JobPart):
         opened = self._round
         here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
         if message.busy:
-            (self._patience.computes if here else self._patience.works)(source)  # without the state, it fetches it
+            self._patience.works(source)
         if opened is not None and here and self.document.counts(source, message.store_id):
             opened.adopted[source] = None
             self.look()
@@ -531,6 +531,6 @@ class AggregatorTerm(JobPart):
             else:
                 busy = resort is Resort.GIVE_UP_BUSY
                 opened.left_out[self.document.index(name)] = None
-                self._patience.left_out(name, opened, busy=busy)
+                self._patience.left_out(name, busy=busy)
                 self._report(round_reports.LeftOut, opened.round, name, busy or None)
         return False

@@ -274,7 +274,7 @@ class Follower(JobPart):
             return False
         if self._hashed is None or self._hashed[0] != digest:
             self._hashed = (digest, self._ctx.now)
-        return self._ctx.now - self._hashed[1] > self._headway.busy_limit_s()
+        return self._ctx.now - self._hashed[1] > self.document.treatment.compute_limit_s
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
         position, asked = self.ledger.register.position, (message.term, message.round)

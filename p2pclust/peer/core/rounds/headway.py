@@ -1,9 +1,8 @@
-"""Limits: how long a term may make no progress, for how long a peer may report that it computes, how long elections wait.
+"""How long a term may make no progress, and how long elections wait.
 
-An aggregator whose heartbeats arrive is followed, even if its worker hangs or its large messages are lost; and a peer that
-reports that it computes is waited for. Neither may last indefinitely, but long trainings and slow links must be able to end.
-So both limits grow: with every term without a result, and with the time that rounds of this job have taken. Elections wait
-for longer where answers take longer than their time-outs.
+An aggregator whose heartbeats arrive is followed, even if its worker hangs or its large messages are lost. That may not last
+indefinitely, but long rounds must be able to end: so the limit grows with every term without a result, and with the time that
+rounds of this job have taken. Elections wait for longer where answers take longer than their time-outs.
 
 One object per job and peer, for one life of the peer. A restarted peer begins with the shortest limits.
 """
@@ -18,9 +17,6 @@ from p2pclust.peer.core.tasks import AnswerToken, Contribute
 _MOST_DOUBLINGS: Final = 20
 #: A term may make no progress for this many times the longest round so far.
 _ROUNDS: Final = 2.0
-#: A peer may compute for this many times the shortest limit, and this many times the slowest answer of the others.
-_BUSY_LIMITS: Final = 4.0
-_BUSY_ANSWERS: Final = 8.0
 #: An election takes two answers of a majority, and no other peer should stand meanwhile: a time-out lasts this many.
 _ANSWERS: Final = 4.0
 
@@ -36,9 +32,8 @@ class Headway(JobPart):
         self._reached = -1  # the round of that state
         self._adopted: tuple[int, int, float] | None = None  # term, round and instant of this peer's last adoption
         self._longest_s = 0.0  # the longest round within one term
-        self.hung: dict[str, None] = {}  # peers that computed for too long: they are not waited for until they answer
-        self._doubtful: dict[str, None] = {}  # those of them that may only be slow: no others proved to be faster
-        self._mistaken = 0  # how often a doubtful peer was slow: it ended what it computed
+        #: By peer that computed for too long: how many answers its worker had ended. It is not waited for until that grows.
+        self.hung: dict[str, int] = {}
         self._ended: dict[str, int] = {}  # how many answers each peer's worker has ended, as it last reported
         self.ended = 0  # and this peer's
         self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state, and that got no further
@@ -68,24 +63,16 @@ class Headway(JobPart):
             self._own_terms = 0
             self.tried.clear()
 
-    def answered(self, name: str) -> None:
-        self.hung.pop(name, None)
-        if name in self._doubtful:
-            del self._doubtful[name]
-            self._mistaken += 1
-
     def has_ended(self, name: str, answers: int) -> None:
         """Note how many answers a peer's worker has ended: one that hangs ends no more, one that is slow does."""
-        if name in self._doubtful and answers != self._ended.get(name, 0):
-            self.answered(name)
         self._ended[name] = answers
+        if self.hung.get(name, answers) != answers:
+            del self.hung[name]
 
-    def given_up(self, name: str, *, proven: bool) -> None:
-        """Note that a peer computed for too long; `proven` if as many peers were much faster as still compute."""
+    def given_up(self, name: str) -> None:
+        """Note that a peer computed for too long."""
         self._adopted = None  # the length of this round says nothing about what this job needs
-        self.hung[name] = None
-        if not proven:
-            self._doubtful[name] = None
+        self.hung[name] = self._ended.get(name, 0)
 
     def standing_limit_s(self) -> float:
         """Return for how long this term may make no progress before another peer should aggregate."""
@@ -111,15 +98,6 @@ class Headway(JobPart):
     def may_hang(self) -> bool:
         """Return whether this peer's worker may hang: it has had one answer for longer than a term may stand still."""
         return any(self._ctx.now - since > self._shortest_s() for _, since in self.computing.values())
-
-    def busy_limit_s(self, slowest_s: float = 0.0, of: str = "") -> float:
-        """Return for how long a peer may compute, where the slowest of the others took so long.
-
-        It doubles with every other peer that was given up and may only be slow, and with every one that was.
-        """
-        doublings = self._mistaken + len(self._doubtful) - (of in self._doubtful)
-        shortest_s = _BUSY_LIMITS * self._shortest_s() * 2.0 ** min(doublings, _MOST_DOUBLINGS)
-        return max(shortest_s, _BUSY_ANSWERS * slowest_s)
 
     def _shortest_s(self) -> float:
         return 2 * self.document.treatment.patience_s + self._ctx.timing.election_max_s + self._ctx.timing.quiet_s

@@ -1,8 +1,7 @@
 """For how long an aggregator waits for a peer, and what it does then.
 
-A peer that says that it computes or fetches is not silent, within the limit that
-:mod:`p2pclust.peer.core.rounds.headway` sets; nor is one whose contribution comes in, chunk by chunk, however slow its
-link, or waits for this peer itself. A peer that only answers heartbeats is silent: its answer does not arrive.
+A peer that says that it computes or fetches is not silent, for `compute_limit_s`; nor is one whose contribution comes in,
+chunk by chunk, or waits for this peer itself. A peer that only answers heartbeats is silent: its answer does not arrive.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from p2pclust.peer.core.tasks import Ref
 
 #: A silent peer is waited for in this many rounds in a row.
 _MOST_SILENT: Final = 2
-#: If at least this many peers have answered, and no fewer than still compute, a peer that still computes hangs.
-_FEWEST_FAST: Final = 2
 
 
 class Resort(Enum):
@@ -46,20 +43,15 @@ class Patience(JobPart):
         self._heard[name] = self._ctx.now
 
     def works(self, name: str) -> None:
-        """Note that a peer fetches, or that its contribution comes."""
+        """Note that a peer computes or fetches, or that its contribution comes."""
         self._works[name] = self._ctx.now
-        self._fetches[name] = None
-
-    def computes(self, name: str) -> None:
-        self._works[name] = self._ctx.now
-        self._fetches.pop(name, None)
-        self._computes[name] = (self._computes.get(name, (self._ctx.now, 0.0))[0], self._ctx.now)
 
     def rests(self, name: str) -> None:
         self._works.pop(name, None)
         self._silent.pop(name, None)
-        self._answered.setdefault(name, self._ctx.now)
-        self._headway.answered(name)
+        self._headway.hung.pop(name, None)
+        if name == self._ctx.me:
+            self._own_since = self._ctx.now
 
     def comes_through(self, name: str) -> None:
         """Note that an answer of a peer, or a part of one, came, if only late, or that it is gone and may return."""
@@ -67,17 +59,12 @@ class Patience(JobPart):
 
     def begin(self) -> None:
         self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
-        # When a peer first and last reported that it computes, and which ones fetch, or send a contribution.
-        self._computes: dict[str, tuple[float, float]] = {}
-        self._fetches: dict[str, None] = {}
-        self._answered: dict[str, float] = {}  # when each peer answered
+        self._own_since = float("inf")  # when this peer's own answer was there
         self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
 
     def revoked(self, name: str) -> None:
         self._heard[name] = float("-inf")
         self._works.pop(name, None)
-        self._computes.pop(name, None)
-        self._answered.pop(name, None)
 
     def followed(self) -> bool:
         """Return whether a majority, this peer included, was heard within the time that an election takes."""
@@ -97,55 +84,35 @@ class Patience(JobPart):
         lost = self._silent.get(name, 0) >= _MOST_SILENT or (name in self._astray and not self._ctx.routing.hop(name))
         return lost or name in self._headway.hung
 
-    def left_out(self, name: str, opened: OpenRound, *, busy: bool) -> None:
+    def left_out(self, name: str, *, busy: bool) -> None:
         """Note that the round continues without a peer, which has computed for too long (`busy`) or is silent.
 
         A silent peer is waited for again in the next round, or once there is a route to it. If it is silent then, too, its
         messages may be lost, and it is waited for again once an answer of it comes.
         """
         if busy:
-            asked = [self.document.roster[index] for index in opened.asked]
-            fast = sum(other in self._answered for other in asked)
-            slow = sum(other in self._computes and other not in self._answered for other in asked)
-            proven = not opened.one and fast >= max(_FEWEST_FAST, slow)
-            self._headway.given_up(name, proven=proven)
+            self._headway.given_up(name)
             return
         self._silent[name] = self._silent.get(name, 0) + 1
         if not self._ctx.routing.hop(name):
             self._astray[name] = None
 
-    def gives_up(self, name: str, since: float, times: float = 1.0, busy_times: float = 1.0) -> bool:
+    def gives_up(self, name: str, since: float, times: float = 1.0) -> bool:
         """Return whether a peer that was asked something at that instant has been silent, or computed, for too long.
 
-        The limits are so many times the usual ones.
+        It may be silent for so many times `patience_s`.
         """
-        limit_s = self._headway.busy_limit_s(of=name)
         silent = self.silent_s(name, since) > times * self.document.treatment.patience_s
-        return silent or self._ctx.now - since > busy_times * limit_s
+        return silent or self._ctx.now - since > self.document.treatment.compute_limit_s
 
     def silent_s(self, name: str, since: float) -> float:
         """Return for how long a peer that was asked something at that instant has not reported that it works."""
         return self._ctx.now - max(self._works.get(name, 0.0), since)
 
     def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
-        """Return whether a peer has computed or fetched for too long, while the others are done or were not asked.
-
-        How long it may compute depends on how long the others have computed. What came late over a bad link says nothing
-        about that.
-        """
-        me = self._me
-        if name not in self._works or (me in opened.wanted() and self._ctx.me not in opened.answered):
-            return False  # our own answer takes as long
-        fetches, now = name in self._fetches, self._ctx.now
-        since = opened.opened_at if fetches else self._computes.get(name, (opened.opened_at, now))[0]
-        asked = frozenset(opened.asked)
-        longest_s = 0.0
-        for of, at in self._answered.items():
-            if self.document.index(of) in asked and of not in opened.relayed:
-                first, last = self._computes.get(of, (0.0, 0.0))  # it said so once per heartbeat
-                took_s = at - opened.opened_at if fetches else last - first + self._ctx.timing.heartbeat_s
-                longest_s = max(longest_s, took_s)
-        return now - since > self._headway.busy_limit_s(longest_s, name)
+        """Return whether a peer computes or fetches so long after this peer's own answer, if that was asked for."""
+        since = opened.opened_at if opened.one or self._me not in opened.asked else self._own_since
+        return name in self._works and self._ctx.now - since > self.document.treatment.compute_limit_s
 
     def note_pulls(self, pulling: Mapping[int, Ref], chunks_left: dict[int, int]) -> None:
         """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself.
@@ -167,7 +134,7 @@ class Patience(JobPart):
             self._held_up.pop(digest, None)
             return False
         since = self._held_up.setdefault(digest, self._ctx.now)
-        return self._ctx.now - since <= self._headway.busy_limit_s()
+        return self._ctx.now - since <= self.document.treatment.compute_limit_s
 
     def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
         """Yield the peers that a round has waited for too long, and what to do about each.

@@ -274,14 +274,9 @@ class SecureTerm(JobPart):
         return False
 
     def _gives_up(self, closing: _Closing, index: int) -> bool:
-        """Return whether a keeper was silent, or computed, for too long.
-
-        A keeper that computes may need more time with every one that was given up, as all may be slow; but not one whose
-        contribution is missing too: it may report indefinitely that it fetches what cannot reach it.
-        """
+        """Return whether a keeper was silent, or computed, for too long."""
         times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
-        contributed = closing.held is None or bool(closing.held.members >> index & 1)
-        return self._patience.gives_up(closing.keepers[index], closing.since, times, times if contributed else 1.0)
+        return self._patience.gives_up(closing.keepers[index], closing.since, times)
 
     def _names(self, indices: list[int]) -> str:
         return ", ".join(self.document.roster[index] for index in indices)

@@ -111,8 +111,8 @@ class JobWorkspace(JobPart):
         nonce = f"{parent.id}/{round_}/{wanted.name}"
         try:
             treatment = Treatment(
-                patience_s=parent.treatment.patience_s, aggregator=parent.roster[wanted.aggregator], collect="star",
-                verify=parent.treatment.verify,
+                patience_s=parent.treatment.patience_s, compute_limit_s=parent.treatment.compute_limit_s,
+                aggregator=parent.roster[wanted.aggregator], collect="star", verify=parent.treatment.verify,
             )  # fmt: skip
             document = Document(
                 wanted.mathematics, names, stores, treatment, "", nonce, fleet_roster=parent.fleet_roster

@@ -37,7 +37,9 @@ def census_of(document: Document) -> Document:
     assert document.turn is not None
     turn = replace(document.turn, number=document.turn.number + 1)
     given = document.treatment
-    treatment = Treatment(patience_s=given.patience_s, collect="star", every_s=given.every_s)
+    treatment = Treatment(
+        patience_s=given.patience_s, compute_limit_s=given.compute_limit_s, collect="star", every_s=given.every_s
+    )  # fmt: skip
     return Document(
         CENSUS, document.roster, document.store_ids, treatment, "", f"{document.id}/0/next", turn=turn,
         fleet_roster=document.fleet_roster,
