@@ -151,9 +151,9 @@ class Files:
         peer = self.fleet.world.peers["p1"]
         assert peer.core is not None
         job_id, job = next(iter(peer.core.jobs.jobs.items()))
-        verb = mutator.pick(list(VERBS))
+        verb, document = mutator.pick(list(VERBS)), job.document
         fields: Any = {
-            "submit": {"mathematics": job.document.job, "roster": list(NAMES[:3]), **job.document.treatment.to_dict()},
+            "submit": {"mathematics": document.mathematics, "roster": list(NAMES[:3]), **document.treatment.to_dict()},
             "roster": {"data": self.made.roster.to_bytes()},
             "status": {},
             "read": {"job": job_id, "what": "state", "part": 0, "digest": bytes(32)},

@@ -272,7 +272,7 @@ class Liar(Mutator):
         """A job with other mathematics, another roster or another treatment."""
         changes: dict[str, Any] = {"nonce": self.rng.bytes(4).hex(), "submitter": self.pick((LIAR, LIAR, "p1", "zz"))}
         if self.chance(0.7):
-            mathematics = msgpack.unpackb(document.job, strict_map_key=False)
+            mathematics = msgpack.unpackb(document.mathematics, strict_map_key=False)
             for _ in range(1 + self.below(2)):
                 mathematics = self.tree(mathematics)
             changes["job"] = bytes(msgpack.packb(mathematics))

@@ -101,7 +101,7 @@ class Aggressor:
     def __init__(self, world, ears, job_id, me="p0", term=100, document=None, secrets=None, keys=None):
         self.world, self.ears, self.me, self.term, self.round = world, ears, me, term, 0
         self.document = document or world.peers["p1"].core.jobs.jobs[job_id].document
-        self.id, self.job = job_id, job_of(self.document.job)
+        self.id, self.job = job_id, job_of(self.document.mathematics)
         self.keys = keys or world.peers["p1"].core.jobs.jobs[job_id].keys
         self.secrets = secrets or device_secrets(me, np.random.default_rng(99))
         self.index, self.n = self.document.index(me), len(self.document.roster)

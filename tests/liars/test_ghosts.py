@@ -220,7 +220,7 @@ def test_so_a_submitter_chooses_between_two_orders_of_keepers_at_most() -> None:
         fleet.publish(document, wait_s=0.2)
         for name in fleet.begun(document):
             keys = fleet.world.peers[name].core.jobs.jobs[document.id].keys  # type: ignore[union-attr]
-            orders.add(tuple(keeper_order(FleetKeys(FLEET, keys.roster, keys.devices), range(5))))
+            orders.add(tuple(keeper_order(FleetKeys(FLEET, keys.fleet_roster_digest, keys.devices), range(5))))
     assert len(orders) == 2
 
 

@@ -92,7 +92,9 @@ def test_a_state_of_which_an_answer_was_left_out_does_not_follow_beside_the_whol
     trial = _Claims(verify="all")
     data, round_, document = trial.held(), trial.registers[0].round, trial.jobs["p1"].document
     given = [SignedAnswer.decode(answer.payload[0]) for answer in trial.open(data, round_)]
-    verifier = Verifier(job_of(document.job), 6, trial.jobs["p1"].keys, device_secrets(_LIAR, np.random.default_rng(0)))
+    verifier = Verifier(
+        job_of(document.mathematics), 6, trial.jobs["p1"].keys, device_secrets(_LIAR, np.random.default_rng(0))
+    )
     before = replace(JobState.decode(data), proof=b"")
 
     def successor(answers):

@@ -58,7 +58,12 @@ class DeskNet(Net):
 
     def _work(self, name: str, life: int, effect: Compute) -> None:
         task, peer = effect.task, self.peers[name]
-        if not isinstance(task, Contribute) or task.job != self.parent or peer.core is None or peer.life != life:
+        if (
+            not isinstance(task, Contribute)
+            or task.mathematics != self.parent
+            or peer.core is None
+            or peer.life != life
+        ):
             super()._work(name, life, effect)
             return
         assert task.state.payload is not None

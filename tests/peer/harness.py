@@ -164,9 +164,9 @@ def work(task: Task, blobs: BlobAccess) -> Outcome:  # noqa: PLR0911
         return Verified(good)
     assert isinstance(task, BeginJob | StateTask)
     if isinstance(task, ContinueJob):
-        rounds, *rest = msgpack.unpackb(task.job)
+        rounds, *rest = msgpack.unpackb(task.mathematics)
         return Continued(bytes(msgpack.packb([rounds + 1, *rest])))
-    job = _job(task.job)
+    job = _job(task.mathematics)
     state = b"s0" if isinstance(task, BeginJob) else _bytes(task.state, blobs)
     if job is None or not _STATE.fullmatch(state):
         return NoResult(f"failed: unreadable {'job' if job is None else 'state'}")

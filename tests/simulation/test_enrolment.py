@@ -38,7 +38,7 @@ class Outcasts(Observer):
             for name in (effect.to, *effect.via):
                 assert name not in ctx.barred, f"{peer.name} sends {name}, which was revoked, {effect.message.kind}"
         elif isinstance(effect, Compute) and isinstance(effect.task, CombineRound):
-            roster = peer.core.jobs.jobs[effect.token.job].document.roster
+            roster = peer.core.jobs.jobs[effect.token.job_id].document.roster
             names = [roster[index] for peers, _ in effect.task.contributions for index in peers]
             assert not set(names) & set(ctx.barred), f"{peer.name} counts {names}, {list(ctx.barred)} was revoked"
 

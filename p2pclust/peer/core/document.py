@@ -81,7 +81,7 @@ class Turn:
 class Document:
     """A job as the fleet sees it. Peers are known by their index in the sorted roster."""
 
-    job: bytes  # the mathematics, opaque to the core
+    mathematics: bytes  # opaque to the core
     roster: tuple[str, ...]
     store_ids: tuple[str, ...]  # of each roster peer, at submission
     treatment: Treatment
@@ -175,7 +175,7 @@ class Document:
     @property
     def census(self) -> bool:
         """Whether the job is a census: it only agrees on the next document of a series."""
-        return self.job == CENSUS
+        return self.mathematics == CENSUS
 
     @property
     def parent_round(self) -> int:
@@ -220,7 +220,7 @@ class Document:
         turn = None if self.turn is None else [self.turn.series, self.turn.number, self.turn.fixed]
         named = None if self.fleet_roster is None else [self.fleet_roster.serial, self.fleet_roster.digest]
         fields = [
-            self.job, self.roster, self.store_ids, [getattr(self.treatment, name) for name in _TREATMENT],
+            self.mathematics, self.roster, self.store_ids, [getattr(self.treatment, name) for name in _TREATMENT],
             self.submitter, self.nonce, self.links, turn, named,
         ]  # fmt: skip
         data: bytes = msgpack.packb(fields)
@@ -237,17 +237,17 @@ class Document:
             raise WireError("job document too large")
         try:
             fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
-            job, roster, stores, treated, submitter, nonce, links, turn, named = fields
+            mathematics, roster, stores, treated, submitter, nonce, links, turn, named = fields
             serial, digest = (None, b"") if named is None else named
             if (
                 [type(value) for value in treated] != list(_TREATMENT.values())
                 or not all(type(value) is str for value in (*roster, *stores, submitter, nonce))
-                or not all(type(value) is bytes for value in (job, links, digest))
+                or not all(type(value) is bytes for value in (mathematics, links, digest))
                 or type(serial) not in (int, type(None))
             ):
                 raise WireError("job document: wrong types")
             document = _read[data] = cls(
-                job, tuple(roster), tuple(stores), Treatment(*treated), submitter, nonce, links,
+                mathematics, tuple(roster), tuple(stores), Treatment(*treated), submitter, nonce, links,
                 None if turn is None else Turn(*turn), None if serial is None else RosterName(serial, digest),
             )  # fmt: skip
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:

@@ -80,7 +80,7 @@ class Expired(Event):
 class Submit(Event):
     """A job is submitted: its mathematics as a plain document, and how the fleet is to treat it."""
 
-    job: bytes  # the job's mathematics, msgpack; opaque to the core
+    mathematics: bytes  # msgpack, opaque to the core
     roster: tuple[str, ...] = ()  # by default, all peers that are alive
     treatment: Treatment = field(default_factory=Treatment)
     asked: str = ""  # repeated in the reports `submitted` and `refused`, so that the asker recognises its own

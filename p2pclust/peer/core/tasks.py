@@ -57,9 +57,9 @@ Given = tuple[tuple[int, ...], Ref]
 class JobKeys(Struct):
     """What a worker must know of a job in which devices sign, beside its mathematics."""
 
-    job: str  # its id
+    job_id: str
     secure: SecureSums | None
-    roster: bytes  # the SHA-256 of the fleet roster that its document names
+    fleet_roster_digest: bytes  # SHA-256, of the fleet roster that its document names
     devices: tuple[bytes, ...]  # the Ed25519 public keys of its peers on that fleet roster
     verify: bool = False  # whether states have proofs (docs/verified-rounds.md)
     barred: int = 0  # the peers, as bits, that are not on the fleet roster in force, or have other keys there
@@ -96,7 +96,7 @@ class VerifyBlob(Task, kind="verify"):
 class BeginJob(Task, kind="begin"):
     """Make the first state of a job. Outcome: `StateMade`."""
 
-    job: bytes  # the job's mathematics, as the document holds it
+    mathematics: bytes  # of the job, as its document holds it
     n_peers: int
     keys: JobKeys | None = None  # where devices sign
 
@@ -104,7 +104,7 @@ class BeginJob(Task, kind="begin"):
 class ForgetKeys(Task, kind="forget"):
     """Forget the keys of a job that has ended here. Outcome: `KeysForgotten`."""
 
-    job: bytes
+    mathematics: bytes
     keys: JobKeys
     state: Ref | None = None  # the final state, if this peer knows sets
     sets: tuple[int, ...] = ()  # for which it took pads away
@@ -113,7 +113,7 @@ class ForgetKeys(Task, kind="forget"):
 class StateTask(Task):
     """Base of the tasks that start from a state of a job."""
 
-    job: bytes
+    mathematics: bytes
     n_peers: int
     state: Ref
     keys: JobKeys | None = field(default=None, kw_only=True)  # where devices sign
@@ -414,7 +414,7 @@ class VerifyToken(Token):
 class JobToken(Token):
     """Base of the tokens of a job's tasks. `kind` is the task's."""
 
-    job: str
+    job_id: str
     kind: str
 
 
@@ -431,7 +431,7 @@ class SumToken(JobToken):
     round: int
 
     def words(self) -> tuple[str, ...]:
-        return ("job", self.job, self.kind, f"{self.term}.{self.round}")
+        return ("job", self.job_id, self.kind, f"{self.term}.{self.round}")
 
 
 class AnswerToken(JobToken):

@@ -172,7 +172,8 @@ class Questions:
         job = self._find(fields["job"], ended=True)
         ref = job.ledger.register.ref
         caller.answer({
-            **asdict(job_snapshot(self._shell, job.id)), "finished": job.ledger.finished, "mathematics": job.document.job,
+            **asdict(job_snapshot(self._shell, job.id)), "finished": job.ledger.finished,
+            "mathematics": job.document.mathematics,
             "digest": b"" if ref is None else ref.digest, "size_bytes": 0 if ref is None else ref.size_bytes,
             "terms": [[term, name] for term, name in sorted(job.terms.items())],
             "features": self._shell.worker.features, "peer": self._shell.core.identity.name,

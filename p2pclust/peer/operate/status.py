@@ -236,7 +236,7 @@ def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
         phase, reason = outcome.phase, with_names(outcome.reason, roster)
     elif n_here < needed:
         reason = f"waiting: {n_here} of {len(roster)} peers are here, {needed} are needed"
-    protocol, clusters, scaling = _mathematics(document.job)
+    protocol, clusters, scaling = _mathematics(document.mathematics)
     treatment = document.treatment
     status = JobStatus(
         job_id, name_of(document), protocol, clusters, roster, document.submitter, treatment.missing, treatment.collect,

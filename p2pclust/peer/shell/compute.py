@@ -222,14 +222,14 @@ class Worker:
         """
         if not isinstance(task, BeginJob | StateTask) or self._local.X.size > _FEW_NUMBERS:
             return False
-        job = job_of(task.job)
+        job = job_of(task.mathematics)
         one_pass = (isinstance(stage, Additive) or not isinstance(stage, Labelling) for stage in job.protocols)
         return not job.has_workspace and all(one_pass)
 
     def _perform(self, effect: Compute) -> Computed:
         token = effect.token
-        if isinstance(token, JobToken) and token.job not in self._jobs:  # its first task since the peer started
-            self._jobs[token.job] = None
+        if isinstance(token, JobToken) and token.job_id not in self._jobs:  # its first task since the peer started
+            self._jobs[token.job_id] = None
             if len(self._jobs) > _MOST_JOBS:
                 del self._jobs[next(iter(self._jobs))]
             if self._unread:
@@ -242,4 +242,4 @@ class Worker:
 
 
 def _kind(token: Token) -> Kind:
-    return (token.job, token.kind) if isinstance(token, JobToken) else ("", "")
+    return (token.job_id, token.kind) if isinstance(token, JobToken) else ("", "")

@@ -52,10 +52,10 @@ class Secrets:
     _rows: tuple[Local, bytes] | None = field(default=None, repr=False)
 
     def _of(self, keys: JobKeys) -> _OfJob:
-        if keys.job not in self._jobs:
+        if keys.job_id not in self._jobs:
             assert keys.secure is not None, "a job without secure sums"
-            self._jobs[keys.job] = _OfJob(Terms(keys.job, keys.secure, self.fleet_keys(keys)))
-        return self._jobs[keys.job]
+            self._jobs[keys.job_id] = _OfJob(Terms(keys.job_id, keys.secure, self.fleet_keys(keys)))
+        return self._jobs[keys.job_id]
 
     def forget(self, job: str) -> None:
         self._jobs.pop(job, None)
@@ -66,7 +66,7 @@ class Secrets:
 
     def fleet_keys(self, keys: JobKeys) -> FleetKeys:
         """Return the keys of a job's peers."""
-        return FleetKeys(self.fleet, keys.roster, keys.devices)
+        return FleetKeys(self.fleet, keys.fleet_roster_digest, keys.devices)
 
     def renew(self, keys: JobKeys, asks: bytes, bare: KeyEntry) -> KeyEntry:
         """Return this peer's answer to a state that is open for keys, signed; the keys of an earlier state are forgotten.
@@ -78,7 +78,7 @@ class Secrets:
         if known.pair is None or known.asks != asks or known.bound:
             known.asks, known.pair, known.bound = asks, KeyPair(self.entropy(ENTROPY_BYTES)), ()
         entry = replace(bare, public=known.pair.public, insists=self.insists)
-        return replace(entry, signature=self.sign(entry.statement(self.fleet, keys.job, asks)))
+        return replace(entry, signature=self.sign(entry.statement(self.fleet, keys.job_id, asks)))
 
     def pair(self, keys: JobKeys, me: int, part: Secured) -> KeyPair | None:
         """Return the key pair that this peer has on the list of keys of a padded state, and bind it to that list.
@@ -130,7 +130,7 @@ class Secrets:
         """
         known = self._of(keys)
         if known.believed != part.entries:
-            if flaw := KeyList(part.entries).problem_with(known.terms.keys, keys.job, part.asks):
+            if flaw := KeyList(part.entries).problem_with(known.terms.keys, keys.job_id, part.asks):
                 return flaw
             known.believed, u = part.entries, part.unsettled
             if (

@@ -204,7 +204,7 @@ class SecureRound(AtState):
 
         def named() -> Sequence[PeerSet]:
             devices = self.terms.keys.devices
-            return [PeerSet.of(self.keys.job, rows, [devices[i] for i in members_of(one)]) for one in sets]
+            return [PeerSet.of(self.keys.job_id, rows, [devices[i] for i in members_of(one)]) for one in sets]
 
         yield self._reserved(named)  # the ledger is the last to be asked, because it notes the answer
 
@@ -217,7 +217,7 @@ class SecureRound(AtState):
     def _reserved(self, sets: Callable[[], Sequence[PeerSet]] = tuple) -> str:
         """Note a job in the device's ledger, on disk before anything is revealed; return why not."""
         mu_squared = secure_rounds.mu_squared_of(self.job)
-        return self.secrets.reserve(self.keys.job, mu_squared, self.terms.secure.cohort, sets)
+        return self.secrets.reserve(self.keys.job_id, mu_squared, self.terms.secure.cohort, sets)
 
     def _hides(self, pads: tasks.PadsKept, sets: tuple[int, ...]) -> str:
         """Return why the sums of these sets may not be revealed after a state, or an empty string.
@@ -291,9 +291,8 @@ class SecureRound(AtState):
 
     def _signed(self, numbers: Numbers, me: int, members: int) -> OpenPads:
         bare = OpenPads(me, np.ascontiguousarray(numbers, dtype="<u8").tobytes())
-        return replace(
-            bare, signature=self.secrets.sign(bare.statement(self.secrets.fleet, self.keys.job, self.digest, members))
-        )
+        statement = bare.statement(self.secrets.fleet, self.keys.job_id, self.digest, members)
+        return replace(bare, signature=self.secrets.sign(statement))
 
     def _pair(self, me: int) -> KeyPair:
         pair = self.secrets.pair(self.keys, me, self.part)

@@ -104,7 +104,8 @@ def perform(
         outcome = NoResult(f"failed: {error}")
     except Exception as error:
         # Errors of a protocol that another package brings must not end the peer.
-        if not isinstance(task, tasks.BeginJob | StateTask) or not any(s.package for s in job_of(task.job).stages):
+        of_a_job = isinstance(task, tasks.BeginJob | StateTask)
+        if not of_a_job or not any(stage.package for stage in job_of(task.mathematics).stages):
             raise
         outcome = NoResult(f"failed: {type(error).__name__}: {without_values(str(error))}")
     return NoResult(printable(outcome.reason[:MAX_REASON])) if isinstance(outcome, NoResult) else outcome
@@ -112,14 +113,14 @@ def perform(
 
 def _perform(task: StateTask, local: Local, blobs: BlobAccess, life: Life, job_id: str) -> Outcome:
     verifier = _verifier(task, life)
-    job = job_of(task.job)
+    job = job_of(task.mathematics)
     if isinstance(task, tasks.CancelJob | tasks.CombineRound) and task.cancel is not None:
         task = replace(task, cancel=signed_cancel(task.cancel, task.ends, life.secrets))
     state = life.memories.state(job_id, task.state.digest)
     if state is None:
         state = decode_state(job, blobs.source(job, task.state))
     if isinstance(task, tasks.Contribute | tasks.MakeOffer) and (
-        refusal := _problem_with(life.floor, task.job, task.keys, local.n_samples)
+        refusal := _problem_with(life.floor, task.mathematics, task.keys, local.n_samples)
     ):
         local = local.refusing(refusal)
     at = _at(task, job, state, life, job_id)
@@ -175,7 +176,7 @@ def _verifier(task: StateTask, life: Life) -> Verifier | None:
         raise UsageError("verify: this peer has no keys")
     from p2pclust.peer.work.verified import Verifier  # noqa: PLC0415
 
-    return Verifier(job_of(task.job), task.n_peers, task.keys, life.secrets)
+    return Verifier(job_of(task.mathematics), task.n_peers, task.keys, life.secrets)
 
 
 def _secrets(life: Life) -> Secrets:
@@ -197,7 +198,7 @@ def _at(task: StateTask, job: Job, state: JobState, life: Life, job_id: str) -> 
 
 
 def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
-    job = job_of(task.job)
+    job = job_of(task.mathematics)
     if task.keys is not None and task.keys.verify:
         exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
     if task.keys is None or task.keys.secure is None:
@@ -214,12 +215,12 @@ def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
 
 
 def _forgotten(task: tasks.ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
-    _secrets(life).forget(task.keys.job)
+    _secrets(life).forget(task.keys.job_id)
     if task.state is None:
         return tasks.KeysForgotten()
     from p2pclust.peer.work import secure_tasks  # noqa: PLC0415
 
-    job = job_of(task.job)
+    job = job_of(task.mathematics)
     return secure_tasks.compared(decode_state(job, blobs.source(job, task.state)), task.sets)
 
 

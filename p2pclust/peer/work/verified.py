@@ -54,14 +54,14 @@ class Verifier:
 
     def statement(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bytes:
         """Return what a peer's device signs of its answer to the state of that digest, whose bare bytes are given."""
-        return answer.statement(self.secrets.fleet, self.keys.job, digest, digest_of(bare))
+        return answer.statement(self.secrets.fleet, self.keys.job_id, digest, digest_of(bare))
 
     def is_signed(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bool:
         return self._fleet_keys.signed_by(answer.index, answer.signature, self.statement(answer, digest, bare))
 
     def are_signed(self, pads: OpenPads, digest: bytes, members: int) -> bool:
         """Return whether the keeper's device has signed its pads of these peers, in the state of that digest."""
-        statement = pads.statement(self.secrets.fleet, self.keys.job, digest, members)
+        statement = pads.statement(self.secrets.fleet, self.keys.job_id, digest, members)
         return self._fleet_keys.signed_by(pads.keeper, pads.signature, statement)
 
     @cached_property

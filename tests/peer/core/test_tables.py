@@ -92,7 +92,7 @@ def test_an_unknown_preset_is_named_together_with_those_there_are() -> None:
 # -- the job document -------------------------------------------------------------------------------------------------
 
 GOOD: dict[str, Any] = {
-    "job": b"mathematics", "roster": ("a", "b", "c"), "store_ids": ("sa", "sb", "sc"), "missing": "wait",
+    "mathematics": b"mathematics", "roster": ("a", "b", "c"), "store_ids": ("sa", "sb", "sc"), "missing": "wait",
     "patience_s": 5.0, "deadline_s": 0.0, "aggregator": "", "submitter": "a", "nonce": "1", "collect": "star",
 }  # fmt: skip
 
@@ -143,7 +143,7 @@ def test_a_document_survives_its_encoding() -> None:
 @pytest.mark.parametrize("field", sorted(GOOD))
 def test_the_id_depends_on_every_field(field: str) -> None:
     other = {
-        "job": b"other", "roster": ("a", "b", "d"), "store_ids": ("sa", "sb", "sd"), "missing": "all",
+        "mathematics": b"other", "roster": ("a", "b", "d"), "store_ids": ("sa", "sb", "sd"), "missing": "all",
         "patience_s": 6.0, "deadline_s": 1.0, "aggregator": "b", "submitter": "b", "nonce": "2", "collect": "tree",
     }[field]  # fmt: skip
     fits = {"missing": "drop", "deadline_s": 2.0} if field == "deadline_s" else {}
@@ -191,7 +191,8 @@ def test_the_document_of_a_job_with_secure_sums_survives_its_encoding(changed: d
     assert Document.decode(document.encode()) == document
     keys = document.keys(ROSTERS, ["b"])
     assert keys is not None
-    assert (keys.job, keys.secure, keys.roster) == (document.id, SecureSums(2, 3, "record", "groups"), NAMED.digest)
+    assert (keys.job_id, keys.fleet_roster_digest) == (document.id, NAMED.digest)
+    assert keys.secure == SecureSums(2, 3, "record", "groups")
     assert (keys.devices, keys.barred) == ((b"a" * 32, b"b" * 32, b"c" * 32), 0b10)
     assert _document().keys(ROSTERS) is None
 

@@ -143,7 +143,7 @@ def test_rows_that_could_not_be_read_are_tried_again_for_another_job(
     worked_with: list[tuple[str, int]] = []
 
     def note(task: BeginJob, local: Local, *rest: object) -> Outcome:
-        worked_with.append((task.job.decode(), local.n_samples))
+        worked_with.append((task.mathematics.decode(), local.n_samples))
         return NoResult("noted")
 
     monkeypatch.setattr("p2pclust.peer.shell.compute.perform", note)

@@ -51,7 +51,7 @@ class NamedRosters(Observer):
         elif isinstance(effect, JobBegun):
             self._begins(peer, core.jobs.table.documents[effect.job])
         elif isinstance(effect, Compute) and isinstance(effect.task, CombineRound):
-            document = core.jobs.jobs[effect.token.job].document  # type: ignore[attr-defined]
+            document = core.jobs.jobs[effect.token.job_id].document  # type: ignore[attr-defined]
             self._uses(peer, document, (index for peers, _ in effect.task.contributions for index in peers))
         elif isinstance(effect, Send) and isinstance(effect.message, Pads) and not effect.message.refusal:
             document = core.jobs.jobs[effect.message.job].document

@@ -197,26 +197,26 @@ class Invariants(Observer):
         twice = [*_repeated(peers), *_repeated(added)]
         self._assert(not twice, "S2", f"{token}: a peer is counted twice: {twice}")
         self._brought(peer, token, peers)
-        agreement = self._agreement(token.job)
+        agreement = self._agreement(token.job_id)
         opened = agreement.was_adopted(token.term, state)
         if isinstance(task, CombineRound | SumPadded) or opened:
             self._rests_on_a_majority(peer, token, state)
         elif isinstance(task, FinishRound):
             # The round of an aggregator before: it had a majority in its own term.
-            enough = agreement.most_holders(state) >= majority(len(self._documents[token.job].roster))
+            enough = agreement.most_holders(state) >= majority(len(self._documents[token.job_id].roster))
             self._assert(enough, "S10", f"{peer.name} finishes a round whose state no majority has held in one term")
 
     def _brought(self, peer: Peer, token: TermToken, contributors: list[int]) -> None:
         assert peer.core is not None
-        barred, roster = peer.core.barred, self._documents[token.job].roster
+        barred, roster = peer.core.barred, self._documents[token.job_id].roster
         revoked = [roster[index] for index in contributors if roster[index] in barred]
         self._assert(not revoked, "S10", f"{peer.name} combines what {', '.join(revoked)} brought, which was revoked")
 
     def _rests_on_a_majority(self, peer: Peer, token: TermToken, state: bytes) -> None:
         assert peer.core is not None
-        holders = self._agreement(token.job).holders(token.term, state)
+        holders = self._agreement(token.job_id).holders(token.term, state)
         held = len([name for name in holders if name not in peer.core.barred])
-        enough = held >= majority(len(self._documents[token.job].roster))
+        enough = held >= majority(len(self._documents[token.job_id].roster))
         self._assert(enough, "S10", f"{peer.name} combines what {held} intact stores hold that are not revoked")
 
     def _count(self, peer: Peer, job: str, term: int, digest: bytes) -> None:
@@ -271,7 +271,7 @@ class Invariants(Observer):
         """A state came out of another."""
         if isinstance(effect.task, CombineRound | RenewKeys | FinishRound | CancelJob | CloseGossipRound):
             assert isinstance(effect.token, JobToken)
-            self._parents.setdefault(effect.token.job, {})[digest] = effect.task.state.digest
+            self._parents.setdefault(effect.token.job_id, {})[digest] = effect.task.state.digest
 
     def _intact(self, peer: Peer, job: str) -> bool:
         # Written out instead of asking the document, whose own rule is among what is checked.

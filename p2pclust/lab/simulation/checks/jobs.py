@@ -152,7 +152,7 @@ class Named(Observer):
             return
         self._read[job.id] = None
         state = JobState.decode(peer.state_of(job.id))
-        mathematics, roster = Job.from_dict(msgpack.unpackb(job.document.job)), job.document.roster
+        mathematics, roster = Job.from_dict(msgpack.unpackb(job.document.mathematics)), job.document.roster
         for number, record in enumerate(state.log):
             protocol = mathematics.protocols[record.stage]
             if protocol.asks == "one":

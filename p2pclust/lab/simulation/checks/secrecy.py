@@ -126,8 +126,10 @@ class Secrecy(Observer):
         assert task.keys.secure is not None
         assert peer.core is not None
         if self._terms is None:
-            self._terms = Terms(task.keys.job, task.keys.secure, FleetKeys(FLEET, task.keys.roster, task.keys.devices))
-            self._roster = peer.core.jobs.jobs[task.keys.job].document.roster
+            self._terms = Terms(
+                task.keys.job_id, task.keys.secure, FleetKeys(FLEET, task.keys.fleet_roster_digest, task.keys.devices)
+            )
+            self._roster = peer.core.jobs.jobs[task.keys.job_id].document.roster
         state = self._states.get(task.state.digest)
         if state is None or state.secured is None or state.secured.wants_keys or state.status != "running":
             return

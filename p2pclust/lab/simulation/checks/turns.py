@@ -54,7 +54,7 @@ class SeriesSeen:
         state = None if before is None else JobState.decode(next(iter(before.values())))
         if state is None or state.status != "done":
             return False
-        job = Job.from_dict(msgpack.unpackb(document.job))
+        job = Job.from_dict(msgpack.unpackb(document.mathematics))
         given = [stage.parameters["centers"] for stage in job.stages if stage.parameters.get("init") == "given"]
         assert given == [summaries.raw_centers(state).tolist()], f"turn {number} of {self.name} begins elsewhere"
         return True

@@ -266,7 +266,7 @@ class ClientFleet(RandomFleet):
             self.marks.counts["job done" if state.status == "done" else "job cancelled"] += 1
             right = state.status == "done" or state.reason.startswith(CANCELLED)
             assert right, f"the job failed: {state.reason} ({document.id})"
-            mathematics = Job.from_dict(msgpack.unpackb(document.job))
+            mathematics = Job.from_dict(msgpack.unpackb(document.mathematics))
             same_bits(self, DrawnJob(self._model, mathematics, document.id, document.roster), state)
 
     def _labels(self, digest: str, name: str) -> tuple[int, ...]:

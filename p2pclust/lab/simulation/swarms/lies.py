@@ -81,7 +81,7 @@ def _own_answer_only(made: Made) -> tuple[JobState, StateInfo]:
         return made.state, made.info
     before = shifted(JobState.decode(proof.before)).encode()
     digest, secrets = digest_of(b"another state" + before), made.verifier.secrets
-    statement = own[0].statement(secrets.fleet, made.verifier.keys.job, digest, digest_of(before))
+    statement = own[0].statement(secrets.fleet, made.verifier.keys.job_id, digest, digest_of(before))
     signed = replace(own[0], signature=secrets.sign(statement))
     return made.following(Proof(before, digest, [signed])), made.info
 

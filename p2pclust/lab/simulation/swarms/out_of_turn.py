@@ -176,7 +176,7 @@ def _second_successor(at: _Moment) -> _Lie | None:
     keys = at.job.keys
     assert keys is not None
     assert at.liar.working.secrets is not None
-    verifier = Verifier(job_of(at.document.job), len(at.document.roster), keys, at.liar.working.secrets)
+    verifier = Verifier(job_of(at.document.mathematics), len(at.document.roster), keys, at.liar.working.secrets)
     try:
         other = others[int(at.rng.integers(2))]
         made = verifier.follows(replace(JobState.decode(proof.before), proof=b""), other)

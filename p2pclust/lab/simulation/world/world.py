@@ -465,7 +465,7 @@ class World:
             if peer.life != life or peer.core is None:
                 return
             blobs = BlobAccess(read, peer.disk.store_blob, peer.disk.sync_blob, self._limits)
-            of = effect.token.job if isinstance(effect.token, JobToken) else ""
+            of = effect.token.job_id if isinstance(effect.token, JobToken) else ""
             outcome = perform(effect.task, local, blobs, peer.working, of)
             outcome = self.falsify(peer, outcome)
             if isinstance(outcome, StateMade):

@@ -75,7 +75,7 @@ class FirstUse:
                 self._adopted[effect.job] = effect.round
         elif isinstance(effect, Compute) and isinstance(effect.task, Contribute | MakeOffer) and self._told is not None:
             assert isinstance(effect.token, JobToken)
-            job = effect.token.job
+            job = effect.token.job_id
             round_ = self._adopted.get(job)
             if round_ is not None and round_ < self._told.get(job, round_ + 1):
                 self._told[job] = round_

@@ -102,7 +102,8 @@ class Jobs:
         if known is None:
             return False
         request, first = f"{event.request!r}", known.number == 0
-        if first and known.job != event.job:  # later turns are other documents, and any peer may have made them
+        # Later turns are other documents, and any peer may have made them.
+        if first and known.mathematics != event.mathematics:
             is_another = f"is already the id of {known.id}, which is another job: choose another id"
             self._refuse(event.asked, f"{request} {is_another}")
         elif first and known.submitter != self._ctx.me:  # only that peer learns which peers have the document
@@ -126,7 +127,7 @@ class Jobs:
         for event, made in jobs:
             if self._submitted_again(event):  # it came twice while this peer asked for store ids
                 continue
-            reason = made if isinstance(made, str) else self._ctx.too_large(made.job, len(made.roster))
+            reason = made if isinstance(made, str) else self._ctx.too_large(made.mathematics, len(made.roster))
             if isinstance(made, str) or reason:
                 self._refuse(event.asked, reason)
             elif not self._facts.has_room(JOB + made.id, made.encode()):
@@ -238,7 +239,7 @@ class Jobs:
 
     def _too_large(self, document: Document) -> bool:
         """Return whether a new job would take too much of this device's memory; report each once."""
-        reason = self._ctx.too_large(document.job, len(document.roster))
+        reason = self._ctx.too_large(document.mathematics, len(document.roster))
         if reason and self._note_refused(document.id):
             self._ctx.report(reports.TooLarge(job=document.id, owner=document.submitter, reason=reason))
         return bool(reason)
@@ -402,19 +403,19 @@ class Jobs:
         return any(not job.ledger.finished for job in self.jobs.values())
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
-        if token.job not in self.jobs:
+        if token.job_id not in self.jobs:
             return  # it was forgotten meanwhile
-        document = self.table.documents[token.job]
+        document = self.table.documents[token.job_id]
         # Why this peer contributes nothing is reported once per job, so that an operator can mend it; in a child job that is
         # normal.
-        if token.kind == Contribute.kind and token.job not in self._abstains and not document.parent:
+        if token.kind == Contribute.kind and token.job_id not in self._abstains and not document.parent:
             reason = outcome.reason if isinstance(outcome, NoResult) else ""
             if isinstance(outcome, Offered):
                 reason = outcome.offer.answer.abstains
             if reason and reason not in (NOT_ASKED, NOT_DRAWN) and not reason.startswith(CANCELLED):
-                self._abstains[token.job] = None
+                self._abstains[token.job_id] = None
                 self._ctx.report(reports.Abstains(*document.named, reason=reason))
-        self.jobs[token.job].computed(token, outcome)
+        self.jobs[token.job_id].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
         for job in list(self.jobs.values()):

@@ -101,7 +101,7 @@ class Submissions:
         nonce = f"{int(ctx.rng.integers(2**62)):x}" + (f":{event.request}" if event.request else "")
         turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
         document = Document(
-            event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
+            event.mathematics, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
             roster_for(ctx.rosters, treatment, roster),
         )  # fmt: skip
         document.encode()

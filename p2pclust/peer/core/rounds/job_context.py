@@ -106,7 +106,7 @@ class JobPart:
     @property
     def _of_job(self) -> tuple[bytes, int]:
         """The first two fields of all tasks of the job."""
-        return self.document.job, len(self.document.roster)
+        return self.document.mathematics, len(self.document.roster)
 
     def _describing(self, ref: Ref | None, keys: JobKeys | None = None) -> Task:
         """Return the task that describes a state to the core, or that makes the first one if there is none yet."""

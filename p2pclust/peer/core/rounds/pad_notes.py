@@ -85,7 +85,7 @@ class PadNotes(JobPart):
         document, sets, keys = self.document, tuple(self._released), self._job.keys
         if keys is not None and document.treatment.secure:
             state = self.ledger.register.ref if self.ledger.finished and sets else None
-            task = ForgetKeys(document.job, keys, state, sets)
+            task = ForgetKeys(document.mathematics, keys, state, sets)
             self._ctx.effects.append(Compute(EndToken(document.id, task.kind), task))
 
     def go_on(self) -> None:

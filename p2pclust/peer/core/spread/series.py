@@ -118,7 +118,7 @@ class Series:
         if (before := self._before(census)) is None:
             return None
         state, keys = self._table.state(before.id), before.keys(self._ctx.rosters)
-        return ContinueJob(before.job, len(before.roster), state, keys=keys)
+        return ContinueJob(before.mathematics, len(before.roster), state, keys=keys)
 
     def _before(self, census: Document) -> Document | None:
         assert census.turn is not None
@@ -135,10 +135,11 @@ class Series:
         if stores is None:
             return None
         roster, treatment = tuple(stores), replace(before.treatment, aggregator="")
-        for job in (mathematics or before.job, before.job):  # too large with the last centers: it begins as before
+        own = before.mathematics
+        for each in (mathematics or own, own):  # too large with the last centers: it begins as before
             try:
                 document = replace(
-                    before, job=job, roster=roster, store_ids=tuple(stores.values()), submitter=self._ctx.me,
+                    before, mathematics=each, roster=roster, store_ids=tuple(stores.values()), submitter=self._ctx.me,
                     nonce=census.id, turn=turn, treatment=treatment,
                     links=links_of(self._ctx.routing, treatment, roster),
                     fleet_roster=roster_for(self._ctx.rosters, treatment, roster),

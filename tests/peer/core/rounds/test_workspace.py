@@ -546,7 +546,7 @@ class TestAnotherTerm:
         assert net.done("p2", 2)
         net.crash("p1")
         net.lost = lambda packet: packet.source == "p2"  # or it would be elected, and continue
-        net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.job == net.parent
+        net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.mathematics == net.parent
         net.until(lambda: net.aggregator(job) != "", limit_s=30)
         assert net.job(net.aggregator(job), job).ledger.register.round == 1
         net.lost, net.hold_work = lambda packet: False, lambda name, effect: False

@@ -72,7 +72,7 @@ def test_the_next_begins_so_long_after_the_end_with_what_came_of_the_last() -> N
     net.until(lambda: at(net, 1))
     assert ended_at + EVERY_S <= net.now <= ended_at + EVERY_S + 5
     (second,) = [j for j in net.core("p2").jobs.jobs.values() if j.document.turn.number == 1 and not j.document.census]
-    assert msgpack.unpackb(second.document.job)[0] == 2
+    assert msgpack.unpackb(second.document.mathematics)[0] == 2
     assert second.document.roster == ("p1", "p2", "p3")
     net.until(lambda: at(net, 3))
     assert {number: len(ids) for number, ids in turns(net).items() if number >= 2} == {2: 1, 3: 1}
@@ -329,10 +329,10 @@ def test_a_minority_that_is_present_proposes_no_turn() -> None:
         net.crash(name)
     net.until(lambda: all(net.core("p1").membership.status(name) == "dead" for name in ("p3", "p4", "p5")))
     series, turn = net.core("p1").jobs.series, net.job("p1", first).document
-    assert series.propose(census_of(turn), turn.job) is None
+    assert series.propose(census_of(turn), turn.mathematics) is None
     net.start("p3")
     net.until(lambda: net.core("p1").membership.status("p3") == "alive")
-    proposed = series.propose(census_of(turn), turn.job)
+    proposed = series.propose(census_of(turn), turn.mathematics)
     assert proposed is not None
     assert Document.decode(proposed).roster == net.names
 
