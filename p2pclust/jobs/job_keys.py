@@ -122,7 +122,7 @@ class JobSpec(TomlTable):
     missing: Literal["all", "wait", "drop"] = "wait"
     #: How long a round waits for a silent peer; by default as the timing preset says.
     patience_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
-    #: How long a round waits for a peer that computes, from the aggregator's own answer; by default as the timing preset says.
+    #: How long it waits for a peer that computes, from the aggregator's own answer on; by default as the preset says.
     compute_limit_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
     #: The longest duration of a round that drops silent peers.
     deadline_s: Annotated[float, Field(gt=0)] | None = None

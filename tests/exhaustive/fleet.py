@@ -36,7 +36,7 @@ _BEGAN_S: Final = 1e6  # instants are far from durations, so that a fingerprint 
 _TIMING, _LIMITS = preset("fast"), Limits()
 _DOCUMENT: Final = Document(
     b"\x80", NAMES, tuple(_STORES.values()),
-    Treatment(missing="wait", patience_s=_TIMING.patience_s, collect="star"), "a", "1",
+    Treatment("wait", _TIMING.patience_s, _TIMING.compute_limit_s, collect="star"), "a", "1",
 )  # fmt: skip
 _JOB: Final = _DOCUMENT.id
 _REVEALED: Final = Revealed({_JOB: _DOCUMENT})

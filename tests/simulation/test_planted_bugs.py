@@ -88,7 +88,7 @@ FOUND_BY = {
     "never-hands-over": (6, "L3: "),
     "busy-for-ever": (2, "L3: "),
     "elections-never-wait-longer": (15, "L3: "),
-    "doubt-lengthens-its-own-wait": (19, "L7: "),
+    "hung-worker-waited-for-again": (19, "L7: "),
     "request-id-not-looked-up": (0, "H4: "),
     "cancelled-before-all-agreed": (0, "H6: "),
     "ended-before-a-majority": (17, "H6: "),

@@ -93,7 +93,8 @@ def test_an_unknown_preset_is_named_together_with_those_there_are() -> None:
 
 GOOD: dict[str, Any] = {
     "mathematics": b"mathematics", "roster": ("a", "b", "c"), "store_ids": ("sa", "sb", "sc"), "missing": "wait",
-    "patience_s": 5.0, "deadline_s": 0.0, "aggregator": "", "submitter": "a", "nonce": "1", "collect": "star",
+    "patience_s": 5.0, "compute_limit_s": 60.0, "deadline_s": 0.0,
+    "aggregator": "", "submitter": "a", "nonce": "1", "collect": "star",
 }  # fmt: skip
 
 
@@ -117,15 +118,32 @@ def _document(**changed: Any) -> Document:
         ),
         pytest.param({"store_ids": ("sa", "sb")}, "store_ids: expected one for each roster peer", id="store-ids"),
         pytest.param({"aggregator": "z"}, "aggregator = 'z' is not on the roster", id="aggregator"),
-        pytest.param({"patience_s": 0.0}, "patience_s above 0", id="no-patience"),
-        pytest.param({"patience_s": -1.0}, "patience_s above 0", id="negative-patience"),
-        pytest.param({"patience_s": float("nan")}, "patience_s and deadline_s: expected seconds", id="nan-patience"),
+        pytest.param({"patience_s": 0.0}, "the first two above 0", id="no-patience"),
+        pytest.param({"patience_s": -1.0}, "the first two above 0", id="negative-patience"),
         pytest.param(
-            {"patience_s": float("inf")}, "patience_s and deadline_s: expected seconds", id="endless-patience"
+            {"patience_s": float("nan")},
+            "patience_s, compute_limit_s and deadline_s: expected seconds",
+            id="nan-patience",
         ),
-        pytest.param({"patience_s": 5}, "patience_s and deadline_s: expected seconds", id="a-whole-number-of-seconds"),
-        pytest.param({"deadline_s": -1.0}, "patience_s and deadline_s: expected seconds", id="negative-deadline"),
-        pytest.param({"deadline_s": float("nan")}, "patience_s and deadline_s: expected seconds", id="nan-deadline"),
+        pytest.param(
+            {"patience_s": float("inf")},
+            "patience_s, compute_limit_s and deadline_s: expected seconds",
+            id="endless-patience",
+        ),
+        pytest.param(
+            {"patience_s": 5},
+            "patience_s, compute_limit_s and deadline_s: expected seconds",
+            id="a-whole-number-of-seconds",
+        ),
+        pytest.param({"compute_limit_s": 0.0}, "the first two above 0", id="no-compute-limit"),
+        pytest.param(
+            {"deadline_s": -1.0}, "patience_s, compute_limit_s and deadline_s: expected seconds", id="negative-deadline"
+        ),
+        pytest.param(
+            {"deadline_s": float("nan")},
+            "patience_s, compute_limit_s and deadline_s: expected seconds",
+            id="nan-deadline",
+        ),
         pytest.param({"missing": "drop"}, "missing = 'drop' needs deadline_s: ", id="drop-without-deadline"),
     ],
 )
@@ -144,7 +162,8 @@ def test_a_document_survives_its_encoding() -> None:
 def test_the_id_depends_on_every_field(field: str) -> None:
     other = {
         "mathematics": b"other", "roster": ("a", "b", "d"), "store_ids": ("sa", "sb", "sd"), "missing": "all",
-        "patience_s": 6.0, "deadline_s": 1.0, "aggregator": "b", "submitter": "b", "nonce": "2", "collect": "tree",
+        "patience_s": 6.0, "compute_limit_s": 61.0, "deadline_s": 1.0,
+        "aggregator": "b", "submitter": "b", "nonce": "2", "collect": "tree",
     }[field]  # fmt: skip
     fits = {"missing": "drop", "deadline_s": 2.0} if field == "deadline_s" else {}
     assert _document(**fits | {field: other}).id != _document(**fits).id

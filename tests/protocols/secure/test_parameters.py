@@ -34,7 +34,7 @@ def test_one_keeper_and_two_peers_of_a_cohort_are_always_beyond_those(keepers: i
 
 @given(st.integers(3, 60))
 def test_the_defaults_of_a_fleet_can_be_carried_out_in_it(n_peers: int) -> None:
-    treatment = Treatment(patience_s=1.0, collect="star", secure=True).secured_for(n_peers)
+    treatment = Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star", secure=True).secured_for(n_peers)
     treatment.check()
     treatment.secure_sums.check(n_peers)
     assert treatment.secured_for(n_peers) == treatment

@@ -80,9 +80,10 @@ class RandomFleet:
         self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
         self.marks, self.invariants = Marks(), Invariants()
         self.published, self.forger = Published(), Forger(np.random.default_rng([plan.seed, 24]))
-        timing = preset(plan.timing)
+        limit_s = 4 * self._standing_limit_s(plan.timing)
+        timing = replace(preset(plan.timing), patience_s=plan.patience_s, compute_limit_s=limit_s)
         self.world = World(
-            self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
+            self.locals, self.network, timing, plan.limits,
             np.random.default_rng([plan.seed, 23]),
             (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, *seen),
             {name: float(rng.random()) for name in self.names}, neighbours_by(self.names, plan.links),

@@ -209,13 +209,6 @@ def _counts_children_twice(original: Original, opened: OpenRound) -> Iterator[Gi
             yield (index,), opened.contributions[index]
 
 
-def _waits_once_more(original: Original, headway: Headway, name: str, *, proven: bool) -> None:
-    known = name in headway._doubtful
-    original(headway, name, proven=proven)
-    if not proven and not known:
-        del headway.hung[name]
-
-
 # -- of secure sums ----------------------------------------------------------------------------------------------------
 
 
@@ -542,15 +535,8 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     "lasting": {
         "never-hands-over": ((AggregatorTerm, "_stands_still", _never),),
         "busy-for-ever": ((Patience, "_busy_too_long", _never),),
+        "hung-worker-waited-for-again": ((Headway, "given_up", _nothing),),
         "elections-never-wait-longer": ((Headway, "election_times", lambda original, headway: 1.0),),
-        "doubt-lengthens-its-own-wait": (
-            (Headway, "given_up", _waits_once_more),
-            (
-                Headway,
-                "busy_limit_s",
-                lambda original, headway, slowest_s=0.0, of="": original(headway, slowest_s),
-            ),
-        ),
     },
     "leaderless": {
         "epoch-not-synced": ((Ledger, "_save_ballot", _not_synced("ballot")),),

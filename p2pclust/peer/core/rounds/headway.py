@@ -1,8 +1,8 @@
 """How long a term may make no progress, and how long elections wait.
 
 An aggregator whose heartbeats arrive is followed, even if its worker hangs or its large messages are lost. That may not last
-indefinitely, but long rounds must be able to end: so the limit grows with every term without a result, and with the time that
-rounds of this job have taken. Elections wait for longer where answers take longer than their time-outs.
+indefinitely, but long rounds must be able to end: so the limit grows with every term without a result, and with the time
+that rounds of this job have taken. Elections wait for longer where answers take longer than their time-outs.
 
 One object per job and peer, for one life of the peer. A restarted peer begins with the shortest limits.
 """

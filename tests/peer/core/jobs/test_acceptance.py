@@ -20,7 +20,7 @@ from p2pclust.peer.core.treatment import Treatment
 
 NAMES = ("p1", "p2", "p3", "p4", "p5")
 STORES = tuple(f"store-{name}" for name in NAMES)
-DOCUMENT = Document(b"job", NAMES, STORES, Treatment(patience_s=1.0, collect="star"), "p1", "1")
+DOCUMENT = Document(b"job", NAMES, STORES, Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star"), "p1", "1")
 
 
 def accepted(net: Net, job: str) -> list[str]:

@@ -20,7 +20,7 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.workspace import digest_of
 
 NAMES = ("p1", "p2", "p3")
-DOCUMENT = Document(b"job", NAMES, NAMES, Treatment(patience_s=1.0, collect="star"), "p1", "1")
+DOCUMENT = Document(b"job", NAMES, NAMES, Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star"), "p1", "1")
 JOB = DOCUMENT.id
 
 MESSAGES = pytest.mark.parametrize(

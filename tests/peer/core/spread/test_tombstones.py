@@ -12,7 +12,7 @@ from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 
 NAMES = ("p1", "p2", "p3")
-TREATMENT = Treatment(patience_s=1.0, collect="star")
+TREATMENT = Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star")
 PARENT = Document(b"job", NAMES, NAMES, TREATMENT, "p1", "1")
 CHILD = Document(b"job", NAMES, NAMES, TREATMENT, "", f"{PARENT.id}/3/child")
 OTHER = Document(b"job", NAMES, NAMES, TREATMENT, "p1", "2")
