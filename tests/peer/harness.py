@@ -65,8 +65,8 @@ from p2pclust.peer.core.messages import (
 )  # fmt: skip
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
+from p2pclust.peer.core.rounds.round import Asked, Round
 from p2pclust.peer.core.tasks import (
     AddUp,
     BeginJob,
@@ -120,12 +120,13 @@ def toy(rounds: int = 2, *, one: bool = False, pad: int = 0, abstainers: Iterabl
     return bytes(msgpack.packb([rounds, one, pad, sorted(abstainers)]))
 
 
-def opened_round(ref: Ref, *names: str, **fields: Any) -> OpenRound:
+def opened_round(ref: Ref, *names: str, **fields: Any) -> Round:
     """Round 5 at its aggregator, which asks all peers directly, at the instant 0."""
     document = SimpleNamespace(id="job-1", roster=names, index=names.index)
     branches = SimpleNamespace(sums=list, refs=list, coming=dict, drop=lambda index: ())
-    given = {"final": False, "asked": tuple(range(len(names))), "one": False, "opened_at": 0.0, **fields}
-    return OpenRound(ref, 5, document=cast(Any, document), branches=cast(Any, branches), **given)
+    info = StateInfo(**{"final": False, "asked": tuple(range(len(names))), **fields})
+    peers = {index: Asked(name) for index, name in enumerate(names)}
+    return Round(peers, 0.0, 0.0, 1, ref, 5, info, cast(Any, document), cast(Any, branches))
 
 
 def pad_notes(context: Context, document: Document, stored: bytes | None) -> PadNotes:

@@ -26,7 +26,7 @@ from p2pclust.peer.core.job_messages import Pads
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.round_reports import Elected, OutOfReach, RoundCombined
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.round import Round
 from p2pclust.peer.core.tasks import FinishRound, SecureInfo
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
@@ -88,7 +88,7 @@ class Waiting:
     def cores(self) -> list[Core]:
         return [peer.core for peer in self.world.peers.values() if peer.core is not None]
 
-    def opened(self) -> OpenRound | None:
+    def opened(self) -> Round | None:
         core = self.world.peers["p0"].core
         job = None if core is None else core.jobs.jobs.get(self.marks.job)
         assert job is None or isinstance(job, AggregatedJob)
@@ -100,7 +100,7 @@ class Waiting:
 
     def info(self) -> SecureInfo:
         opened = self.opened()
-        return SecureInfo(True, ()) if opened is None or opened.secure is None else opened.secure
+        return SecureInfo(True, ()) if opened is None or opened.info.secure is None else opened.info.secure
 
     def finished(self) -> bool:
         return all(core.jobs.jobs[self.marks.job].ledger.finished for core in self.cores())

@@ -17,7 +17,7 @@ from p2pclust.lab.scenario.outcome.communities import measured_communities
 from p2pclust.lab.scenario.outcome.measures import Done, Evidence, measured
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.peer.core.round_reports import AnswerDiffers, RefutesState
-from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE
+from p2pclust.peer.core.rounds.round import ANSWERED_TWICE
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.robust import limited_peers
 from p2pclust.protocols.centers.stream import drift_report

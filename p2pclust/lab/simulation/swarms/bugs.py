@@ -40,10 +40,10 @@ from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.keeper import Keeper
-from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.round import Round
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.blobs import Blobs
@@ -196,32 +196,34 @@ def _ends_with_what_it_holds(
     return held if isinstance(message, Close) and held is not None else original(follower, source, message)
 
 
-def _without_the_left_out(original: Original, term: AggregatorTerm, opened: OpenRound) -> dict[int, str]:
+def _without_the_left_out(original: Original, term: AggregatorTerm, opened: Round) -> dict[int, str]:
     have = opened.contributors()
-    return {index: reason for index, reason in sorted(opened.abstained.items()) if index not in have}
+    return {index: one.abstains for index, one in opened.peers.items() if one.abstains and index not in have}
 
 
-def _counts_children_twice(original: Original, opened: OpenRound) -> Iterator[Given]:
+def _counts_children_twice(original: Original, opened: Round) -> Iterator[Given]:
     """Take the contribution of a peer that answered directly although it is in a sum, too."""
     yield from opened.branches.sums()
     for index in opened.wanted():
-        if index in opened.contributions:
-            yield (index,), opened.contributions[index]
+        if (ref := opened.peers[index].ref) is not None:
+            yield (index,), ref
 
 
 # -- of secure sums ----------------------------------------------------------------------------------------------------
 
 
-def _pads_the_first_twice(original: Original, opened: OpenRound) -> Iterator[Given]:
+def _pads_the_first_twice(original: Original, opened: Round) -> Iterator[Given]:
     found = list(original(opened))
     yield from found
-    if opened.secure is not None and not opened.secure.wants_keys:
+    secure = opened.info.secure
+    if secure is not None and not secure.wants_keys:
         yield from found[:1]
 
 
-def _keeps_what_is_padded(original: Original, opened: OpenRound, name: str) -> list[str]:
-    padded = opened.secure is not None and not opened.secure.wants_keys
-    return [] if padded else original(opened, name)
+def _keeps_what_is_padded(original: Original, opened: Round, index: int) -> tuple[int, ...]:
+    secure = opened.info.secure
+    padded = secure is not None and not secure.wants_keys
+    return () if padded else original(opened, index)
 
 
 def _notes_the_newest(
@@ -434,7 +436,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "hidden-sets-not-reported": ((secure_tasks, "compared", lambda original, *of: KeysForgotten()),),
         "keys-kept-after-the-end": ((Secrets, "forget", _nothing),),
         "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),
-        "padded-twice": ((OpenRound, "_usable", _pads_the_first_twice),),
+        "padded-twice": ((Round, "_usable", _pads_the_first_twice),),
         # No bug: the page on security says that this lie is believed. A mend makes it fail to be found.
         "liar-makes-up-an-end": _only("made-up end"),
     },
@@ -470,7 +472,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "rosters": {
         "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
-        "answer-of-a-revoked-peer": ((OpenRound, "drop", lambda original, *of: []),),
+        "answer-of-a-revoked-peer": ((Round, "revoke", lambda original, *of: ()),),
         "invented-peers-taken": ((HeldRosters, "problem_with", _takes_invented_peers),),
         "old-fleet-roster-taken": ((HeldRosters, "problem_with", _takes_old_rosters),),
         "new-keys-not-barred": ((HeldRosters, "other_key", _never),),
@@ -478,7 +480,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "roster-asked-for-once": ((Enrolment, "_ask", _without_timer),),
         # The aggregator looks again when the sum is made, so a keeper has to overlook the revocation, too.
         "padded-by-a-revoked-peer": (
-            (OpenRound, "drop", _keeps_what_is_padded),
+            (Round, "revoke", _keeps_what_is_padded),
             (Keeper, "_barred", _no_flaw),
         ),
     },
@@ -507,20 +509,20 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     "any": {
         "gossip-ends-without-stores": ((GossipMembership, "counted", _always),),
         "accepted-by-one": ((submission, "has_majority", _one_is_a_majority),),
-        "child-counted-twice": ((OpenRound, "_usable", _counts_children_twice),),
+        "child-counted-twice": ((Round, "_usable", _counts_children_twice),),
         "store-ids-asked-for-once": ((Submissions, "go_on", _without_timer),),
         "day-without-end": ((Elapsed, "begin", _without_timer),),
         "ended-jobs-forgotten": ((announcements, "_MOST_KEPT", 0),),
     },
     "any-core": {
-        "silent-peer-waited-for": ((Patience, "lost_with", lambda original, patience, opened: iter(())),),
+        "silent-peer-waited-for": ((Patience, "ask_around", lambda original, patience, *of: []),),
     },
     "fedcref": {
         # A job whose workspace waits without success still ends, because a busy peer is given up: that is disabled too.
         "wiped-store-hoped-for": (
             (JobWorkspace, "_counts", _always),
             (AggregatorTerm, "_stands_still", _never),
-            (Patience, "_busy_too_long", _never),
+            (Patience, "computes_too_long", _never),
         ),
         "note-not-synced": ((JobWorkspace, "_save", _not_synced("note")),),
         "jobs-within-kept": ((JobWorkspace, "_drop", _nothing),),
@@ -534,7 +536,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "lasting": {
         "never-hands-over": ((AggregatorTerm, "_stands_still", _never),),
-        "busy-for-ever": ((Patience, "_busy_too_long", _never),),
+        "busy-for-ever": ((Patience, "computes_too_long", _never),),
         "hung-worker-waited-for-again": ((Headway, "given_up", _nothing),),
         "elections-never-wait-longer": ((Headway, "election_times", lambda original, headway: 1.0),),
     },

@@ -12,16 +12,19 @@ state again, and a contribution is a pure function of state and data.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
-from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Pads, Partial
+from p2pclust.peer.core.rounds.election import Election
+from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
-from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, OpenRound
-from p2pclust.peer.core.rounds.patience import Patience, Resort
+from p2pclust.peer.core.rounds.keeper import Keeper
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
+from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.round import ANSWERED_TWICE, Asked, Round
 from p2pclust.peer.core.rounds.tree_sums import Branches, Part, tree_of
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED, REVOKED
@@ -29,29 +32,37 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.tools.bit_sets import members_of
 
-if TYPE_CHECKING:
-    from p2pclust.peer.core.rounds.job import AggregatedJob
-
-_LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 #: The only state of a census.
 _AGREED: Final = tasks.StateInfo(final=True)
+
+
+class Follows(Protocol):
+    """What an aggregator calls: its own peer, which follows it first."""
+
+    def adopt_own(self, opened: Round) -> None:
+        """Adopt what this peer opened."""
+
+    def finished(self, opened: Round) -> None:
+        """Finish the job: a majority adopted the final state."""
 
 
 class AggregatorTerm(JobPart):
     """One term of aggregation."""
 
-    def __init__(self, job: JobContext, rule: AggregatedJob) -> None:
+    def __init__(
+        self, job: JobContext, follows: Follows, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper
+    ) -> None:  # fmt: skip
         super().__init__(job)
-        self._rule = rule
-        self._election = rule.election
-        self._headway = rule.headway
+        self._follows = follows
+        self._election = election
+        self._headway = headway
         self.term = self.ledger.term
-        self._patience = Patience(job, rule.headway)
-        self._secure = SecureTerm(job, rule.notes, rule.follower.keeper, self._patience, self._compute)
+        self._patience = Patience(job, headway)
+        self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
-        self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
+        self._progress: tuple[object, ...] = ()  # of this term, when it last changed
         self._moved_at = self._ctx.now
-        self._round: OpenRound | None = None
+        self._round: Round | None = None
         self._mathematics: bytes | None = None  # in a census that cannot be opened yet
         self._timer: TimerKey = ("job", self.document.id, "tick")
 
@@ -65,7 +76,7 @@ class AggregatorTerm(JobPart):
         elif (task := self._job.series.continues(self.document)) is not None:  # otherwise a newer turn replaces it
             self._compute(task)
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
-        self._heartbeat(self._round)
+        self._heartbeat()
 
     def end(self) -> None:
         self._ctx.timers.cancel(self._timer)
@@ -78,7 +89,7 @@ class AggregatorTerm(JobPart):
         """The phase of this term: ``describing`` its first state, ``gathering``, ``combining`` or ``closing``."""
         if self._round is None:
             return "describing"
-        return "combining" if self._round.combining else "closing" if self._round.final else "gathering"
+        return "combining" if self._round.combining else "closing" if self._round.info.final else "gathering"
 
     def waits_for(self) -> list[str]:
         """Return the peers whose answers are missing in this round, in roster order."""
@@ -86,10 +97,15 @@ class AggregatorTerm(JobPart):
         if opened is None or opened.combining:
             return self._secure.waits_for()
         if opened.too_few is not None:
-            return [name for index, name in enumerate(roster) if index not in opened.contributions]
-        if opened.final:
-            return [name for name in roster if name not in opened.adopted and not self._membership.gone(name)]
-        return opened.lacking()
+            missing = [index for index, one in opened.peers.items() if one.ref is None]
+        elif opened.info.final:
+            missing = [
+                i for i, name in enumerate(roster) if i not in opened.adopted and not self._membership.gone(name)
+            ]
+        else:
+            unheld = () if opened.adopted_by_majority else (i for i in opened.peers if i not in opened.adopted)
+            missing = sorted({*opened.missing(), *unheld})
+        return [roster[index] for index in missing]
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
@@ -117,8 +133,8 @@ class AggregatorTerm(JobPart):
         elif isinstance(outcome, tasks.TooFew):
             opened = self._round  # of keys: it stays open
             assert opened is not None
-            opened.combining, opened.too_few = False, dict(opened.contributions)
-            self._report(round_reports.TooFewKeys, self.term, opened.round, outcome.reason)
+            opened.combining, opened.too_few = False, opened.contributions()
+            self._report(round_reports.TooFewKeys, self.term, opened.number, outcome.reason)
             self.look()
         elif isinstance(outcome, tasks.StateMade):
             self._state_made(token, outcome)
@@ -133,41 +149,43 @@ class AggregatorTerm(JobPart):
         held = self.ledger.register
         combined: tuple[int, Iterable[int]] | None = None
         if closed is not None and token.kind == tasks.CombineRound.kind:
-            if closed.secure is not None and closed.secure.wants_keys:
+            if closed.info.secure is not None and closed.info.secure.wants_keys:
                 listed = [] if secure is None else [roster[index] for index in secure.asked]
-                self._report(round_reports.KeysExchanged, self.term, closed.round, listed)
+                self._report(round_reports.KeysExchanged, self.term, closed.number, listed)
             else:
-                combined = closed.round, closed.contributors()
+                combined = closed.number, closed.contributors()
         elif token.kind == tasks.FinishRound.kind:
             combined = held.round, self._secure.finished
         if combined is not None and not refused:
             names = [roster[index] for index in combined[1]]
             self._report(round_reports.RoundCombined, self.term, combined[0], names, outcome.info, roster)
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
-        self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
+        self._open(outcome.ref, held.round + renewed if closed is None else closed.number + 1, outcome.info)
 
     def _made_before(self, info: tasks.StateInfo) -> bool:
         """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
         return info.secure is not None and not info.secure.wants_keys
 
-    def _open(self, ref: tasks.Ref, round_: int, info: tasks.StateInfo) -> None:
+    def _open(self, ref: tasks.Ref, number: int, info: tasks.StateInfo) -> None:
+        now, me, roster = self._ctx.now, self._me, self.document.roster
         branches = self._branches(along_tree=self.document.treatment.collect == "tree" and info.additive)
-        opened = OpenRound(
-            ref, round_, info.final, info.asked, info.one, self._ctx.now, self.document, branches, info.secure
+        busy_since = float("inf") if me in info.asked and not info.one else now
+        peers = {index: Asked(name) for index, name in enumerate(roster)}
+        self._round = opened = Round(
+            peers, now, busy_since, self.term, ref, number, info, self.document, branches
         )  # fmt: skip
-        self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
-        self._report(round_reports.PhaseBegun, "closing" if opened.final else "opening", self.term, round_)
+        self._report(round_reports.PhaseBegun, "closing" if info.final else "opening", self.term, number)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
-        message, below = opened.message(self.term), branches.tree.below[self._me]  # one for all: it is encoded once
-        for index, name in enumerate(self.document.roster):
-            if index == self._me or self._membership.gone(name):
+        message, below = opened.message(), branches.tree.below[me]  # one for all: it is encoded once
+        for index, name in enumerate(roster):
+            if index == me or self._membership.gone(name):
                 continue
-            opened.sent_at[name] = self._ctx.now
+            peers[index].sent_at = now
             if index in branches.children or not below >> index & 1:  # otherwise another peer hands it on
                 self._ctx.send(name, branches.along(index, message))
-        self._rule.adopt_own(self.term, opened)
+        self._follows.adopt_own(opened)
 
     def _branches(self, *, along_tree: bool) -> Branches:
         """Return the branches of a tree of the reachable peers, or none; this peer asks the others directly."""
@@ -183,94 +201,60 @@ class AggregatorTerm(JobPart):
                 branches.drop(self.document.index(name))
         return branches
 
-    def _proposer(self, opened: OpenRound, besides: int = -1) -> int:
+    def _proposer(self, opened: Round, besides: int = -1) -> int:
         """Return the first able peer of the seed's permutation, which does not depend on the aggregator."""
-        if not opened.one or opened.final:
+        if not opened.info.one or opened.info.final:
             return -1
-        for index in opened.asked:
-            gone = self._membership.gone(self.document.roster[index]) and self.document.treatment.missing != "all"
-            if not gone and index not in opened.left_out and index != besides:
+        for index in opened.info.asked:
+            one = opened.peers[index]
+            gone = self._membership.gone(one.name) and self.document.treatment.missing != "all"
+            if not gone and not one.left_out and index != besides:
                 return index
         return -1
 
     def own_answer(self, digest: bytes, ref: tasks.Ref | None, abstains: str) -> None:
         if self._round is not None and digest == self._round.ref.digest:
-            self._take(self._round, self._ctx.me, ref, abstains)
+            self._take(self._round, self._me, ref, abstains)
 
     def own_adopted(self) -> None:
         """Count this peer: its register holds the opened state."""
         assert self._round is not None
-        self._round.adopted[self._ctx.me] = None
+        self._round.adopted[self._me] = None
         self.look()
 
-    # -- what is sent -----------------------------------------------------------------------------------------------
-
-    def _send(self, opened: OpenRound, name: str) -> None:
-        opened.sent_at[name] = self._ctx.now
-        self._ctx.send(name, opened.branches.along(self.document.index(name), opened.message(self.term)))
-
-    def _heartbeat(self, opened: OpenRound | None) -> None:
+    def _heartbeat(self) -> None:
         """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
-        sent_at = {} if opened is None else opened.sent_at
-        round_ = self.ledger.register.round if opened is None else opened.round
+        opened = self._round
+        round_ = self.ledger.register.round if opened is None else opened.number
         lately = self._ctx.now - self._ctx.timing.heartbeat_s
-        for name in self.document.roster:
-            if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
+        for index, name in enumerate(self.document.roster):
+            if index != self._me and (opened is None or opened.peers[index].sent_at <= lately):
                 self._ctx.send(name, Heartbeat(self.document.id, self.term, round_))
-
-    def _repeat(self, opened: OpenRound) -> None:
-        """Send the opened state again to peers that have not answered: first after `retry_s`, then ever more seldom.
-
-        Each repeat is answered with the whole contribution, so a peer with a slow uplink would otherwise send more than its
-        link carries, and its answers to probes would wait behind them.
-        """
-        retry_s = self._ctx.timing.retry_s
-        longest_s = max(retry_s, self.document.treatment.patience_s / _LEAST_REPEATS)
-        for name in self.document.roster:
-            if name == self._ctx.me or name in opened.answered or self._membership.gone(name):
-                continue
-            if not self._ctx.routing.hop(name):
-                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
-                opened.sent_at.pop(name, None)
-                opened.repeats.pop(name, None)
-                continue
-            if self._patience.works_still(name):
-                continue
-            repeats = opened.repeats.get(name, 0)
-            pause_s = min(retry_s * 2.0 ** min(repeats, 16), longest_s)
-            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= pause_s:
-                opened.repeats[name] = repeats + 1
-                self._send(opened, name)
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def on_adopted(self, source: str, message: Adopted) -> None:
         self._patience.heard(source)
         if message.payload or not message.contribution:  # otherwise it is a blob, which may be lost
-            self._patience.comes_through(source)
+            self._patience.heard_late(source)
         opened = self._round
-        if opened is None or opened.combining or (message.round, message.digest) != (opened.round, opened.ref.digest):
+        if opened is None or opened.combining or (message.round, message.digest) != (opened.number, opened.ref.digest):
             return
+        index, ref, abstains = self.document.index(source), None, message.abstains
         if self.document.counts(source, message.store_id):
-            opened.adopted[source] = None
-        ref, signed, abstains = (
-            None,
-            bool(message.contribution) and bool(self.document.treatment.verify),
-            message.abstains,
-        )
-        if (not abstains or signed) and not opened.final:
+            opened.adopted[index] = None
+        signed = bool(message.contribution) and bool(self.document.treatment.verify)
+        if (not abstains or signed) and not opened.info.final:
             if message.contribution:
                 ref = tasks.Ref.of(message.contribution, message.size_bytes, message.payload)
             else:
                 abstains = "malformed: neither a contribution nor a reason"
-        self._take(opened, source, ref, abstains)
+        self._take(opened, index, ref, abstains)
 
     def on_partial(self, source: str, message: Partial) -> None:
         self._patience.heard(source)
         opened = self._round
-        if opened is None or opened.combining:
-            return
-        if (message.round, message.digest) != (opened.round, opened.ref.digest):
+        if opened is None or opened.combining or (message.round, message.digest) != (opened.number, opened.ref.digest):
             return
         part = opened.branches.take(source, message)
         if part is not None:
@@ -284,12 +268,13 @@ class AggregatorTerm(JobPart):
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
         self._patience.heard(source)
         self._headway.has_ended(source, message.ended)
-        opened = self._round
-        here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
         if message.busy:
             self._patience.works(source)
-        if opened is not None and here and self.document.counts(source, message.store_id):
-            opened.adopted[source] = None
+        opened = self._round
+        if opened is None or (message.register_term, message.register_round) != (self.term, opened.number):
+            return
+        if self.document.counts(source, message.store_id):
+            opened.adopted[self.document.index(source)] = None
             self.look()
 
     def blob_ready(self, digest: bytes) -> None:
@@ -297,8 +282,8 @@ class AggregatorTerm(JobPart):
         opened = self._round
         if opened is None or opened.combining:
             return
-        for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
-            self._take(opened, self.document.roster[index], opened.pulling.pop(index), "")
+        for index, ref in opened.arrived(digest):
+            self._take(opened, index, ref, "")
         for part in opened.branches.blob_ready(digest):
             self._count(opened, part)
             self.look()
@@ -309,72 +294,77 @@ class AggregatorTerm(JobPart):
         self._secure.revoked(name)
         opened = self._round
         if opened is not None and not opened.combining:
-            for other in opened.drop(name):
-                if not self._membership.gone(other):
-                    self._send(opened, other)
+            for index in opened.revoke(self.document.index(name)):
+                if not self._membership.gone(self.document.roster[index]):
+                    self._patience.ask(opened, index)
 
     def member_changed(self, name: str) -> None:
-        opened = self._round
+        opened, gone = self._round, self._membership.gone(name)
         self._secure.look()
-        if self._membership.gone(name):
-            self._patience.comes_through(name)
+        if gone:
+            self._patience.heard_late(name)
         if opened is None:
             return
-        if self._membership.status(name) == "alive" and name not in opened.answered:
-            self._send(opened, name)
-        elif self._membership.gone(name):
-            # The peer that would have handed on the answers of those below it is gone.
-            for index in opened.branches.tree.without(self.document.index(name)):
-                other = self.document.roster[index]
-                if other not in opened.answered and not self._membership.gone(other):
-                    self._send(opened, other)
+        again: Iterable[int] = ()
+        if self._membership.status(name) == "alive":
+            again = (self.document.index(name),)
+        elif gone:  # the peer that would have handed on the answers of those below it is gone
+            again = opened.branches.tree.without(self.document.index(name))
+        for index in again:
+            one = opened.peers[index]
+            if not one.answered and not self._membership.gone(one.name):
+                self._patience.ask(opened, index)
         self.look()
 
-    def _take(self, opened: OpenRound, name: str, ref: tasks.Ref | None, abstains: str) -> None:
+    def _take(self, opened: Round, index: int, ref: tasks.Ref | None, abstains: str) -> None:
         """Take one peer's contribution, or why there is none and the signed refusal; fetch a contribution that is a blob."""
-        index = self.document.index(name)
-        if self._job.bars(name) and abstains != NOT_ASKED:
+        one = opened.peers[index]
+        if self._job.bars(one.name) and abstains != NOT_ASKED:
             ref, abstains = None, REVOKED
-        known = opened.contributions.get(index)
-        if ref is not None and known is not None and ref.digest != known.digest:
+        if ref is not None and one.ref is not None and ref.digest != one.ref.digest:
             # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
-            self._report(round_reports.AnswerDiffers, round=opened.round, peer=name)
-            self._job.suspicions.setdefault(name, (opened.round, ANSWERED_TWICE))
+            self._report(round_reports.AnswerDiffers, round=opened.number, peer=one.name)
+            self._job.suspicions.setdefault(one.name, (opened.number, ANSWERED_TWICE))
         if ref is not None and abstains:
             if ref.payload is not None:
-                opened.refusals[index] = ref
+                one.refusal = ref
             ref = None
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
-            opened.pulling[index] = ref
-            if not (self._blobs.silent(ref.digest) or self._blobs.spoiled_by(ref.digest, name)):
-                self._patience.works(name)  # or it waits until other contributions are here
-            self._blobs.pull(ref.digest, ref.size_bytes, [name])
+            one.coming = ref
+            if not (self._blobs.silent(ref.digest) or self._blobs.spoiled_by(ref.digest, one.name)):
+                self._patience.works(one.name)  # or it waits until other contributions are here
+            self._blobs.pull(ref.digest, ref.size_bytes, [one.name])
             return
         if abstains == NOT_ASKED and index == opened.proposer:
             return  # its answer from before it was asked came late
-        self._patience.rests(name)
-        opened.answered[name] = None
+        self._answered(opened, one)
         if abstains != NOT_ASKED:  # otherwise it does not answer the round that it was left out of
-            opened.left_out.pop(index, None)
+            one.left_out = False
         if ref is not None:
-            opened.contributions[index] = ref
+            one.ref = ref
         elif abstains and abstains != NOT_ASKED:
-            opened.abstained[index] = abstains
+            one.abstains = abstains
         self.look()
 
-    def _count(self, opened: OpenRound, part: Part) -> None:
-        roster = self.document.roster
+    def _answered(self, opened: Round, one: Asked) -> None:
+        self._patience.answered(one.name)
+        if one.name == self._ctx.me and not one.answered:
+            opened.busy_since = self._ctx.now
+        one.answered = True
+
+    def _count(self, opened: Round, part: Part) -> None:
         for index in members_of(part.answered):
-            if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
-                self._patience.heard(roster[index])
-            opened.answered[roster[index]] = None
+            one = opened.peers[index]
+            if not one.answered:  # otherwise it may repeat an old answer
+                self._patience.heard(one.name)
+            self._answered(opened, one)
             if part.abstained.get(index) != NOT_ASKED:
-                opened.left_out.pop(index, None)
-            self._patience.rests(roster[index])
+                one.left_out = False
         for index in members_of(part.adopted):
-            if roster[index] not in self._ctx.barred:
-                opened.adopted[roster[index]] = None
-        opened.abstained.update(part.abstained)
+            if opened.peers[index].name not in self._ctx.barred:
+                opened.adopted[index] = None
+        for index, reason in part.abstained.items():
+            opened.peers[index].abstains = reason
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
@@ -384,90 +374,88 @@ class AggregatorTerm(JobPart):
         if opened is None or opened.combining:
             return
         if not opened.adopted_by_majority:
-            holders = opened.holders(signed=bool(self.document.treatment.verify))
-            if not has_majority(holders, self.document.roster):
+            if not opened.has_majority(signed=bool(self.document.treatment.verify)):
                 return
             opened.adopted_by_majority = True
-            self._headway.reached(opened.round)
-        if opened.final:
-            self._rule.finished(self.term, opened)
+            self._headway.reached(opened.number)
+        if opened.info.final:
+            self._follows.finished(opened)
         elif cancel := self._job.cancels.of(self.document) or self._revocation(opened):
-            if opened.secure is None or not opened.secure.pending:
+            if opened.info.secure is None or not opened.info.secure.pending:
                 opened.combining = True  # without waiting for contributions
-                self._report(round_reports.Cancelling, term=self.term, round=opened.round, by=cancel.by)
+                self._report(round_reports.Cancelling, term=self.term, round=opened.number, by=cancel.by)
                 ends = self._job.cancels.rules(self.document)
                 self._compute(tasks.CancelJob(*self._of_job, opened.ref, cancel, ends, keys=self._job.keys))
-            elif self._reported(opened):  # what was revealed is to be in the last state
-                opened.use()
+            elif all(self._needs_no_report(opened, index) for index in opened.info.asked):
+                opened.use()  # what was revealed is to be in the last state
                 self._secure.close(opened, self._abstained(opened), cancel)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             opened.use()
-            self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.round)
+            self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.number)
             abstained = self._abstained(opened)
-            if opened.secure is not None:
+            if opened.info.secure is not None:
                 self._secure.close(opened, abstained)
             else:
                 self._compute(
                     tasks.CombineRound(*self._of_job, opened.ref, opened.used, abstained, keys=self._job.keys)
                 )
 
-    def _revocation(self, opened: OpenRound) -> CancelProof | None:
+    def _revocation(self, opened: Round) -> CancelProof | None:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
         wanted = opened.wanted() if self.document.treatment.missing == "all" else ()
         names = (self.document.roster[index] for index in wanted)
         return next((CancelProof("", name) for name in names if self._job.bars(name)), None)
 
-    def _complete(self, opened: OpenRound) -> bool:
-        if opened.one:
+    def _complete(self, opened: Round) -> bool:
+        """Return whether no answer is missing; leave out peers that are gone or late, and ask the next proposer."""
+        if opened.info.one:
             # A proposer that abstains ends the round, and the next round asks the next one. One that is gone is replaced.
             while opened.proposer >= 0 and self._settled(opened, opened.proposer):
-                if opened.proposer not in opened.left_out:
+                if not opened.peers[opened.proposer].left_out:
                     return True
                 opened.proposer = self._proposer(opened)
                 if opened.proposer >= 0:
-                    name = self.document.roster[opened.proposer]
-                    self._report(round_reports.ProposerAsked, proposer=name)
-                    opened.answered.pop(name, None)
-                    opened.opened_at = self._ctx.now
-                    if name == self._ctx.me:
-                        self._rule.adopt_own(self.term, opened)
+                    one = opened.peers[opened.proposer]
+                    self._report(round_reports.ProposerAsked, proposer=one.name)
+                    one.answered, opened.asked_at, opened.busy_since = False, self._ctx.now, self._ctx.now
+                    if opened.proposer == self._me:
+                        self._follows.adopt_own(opened)
                     else:
-                        self._send(opened, name)
+                        self._patience.ask(opened, opened.proposer)
             return opened.proposer < 0
-        if opened.too_few is not None and opened.too_few == opened.contributions:
+        if opened.too_few is not None and opened.too_few == opened.contributions():
             return False
-        return all(self._settled(opened, index) for index in opened.asked)
+        return all(self._settled(opened, index) for index in opened.info.asked)
 
-    def _settled(self, opened: OpenRound, index: int) -> bool:
-        name = self.document.roster[index]
-        if name in opened.answered or index in opened.left_out:
+    def _settled(self, opened: Round, index: int) -> bool:
+        """Return whether a peer is not waited for; leave it out if it is gone, or late and not needed."""
+        one, treatment = opened.peers[index], self.document.treatment
+        if one.answered or one.left_out:
             return True
-        missing, waited_s = self.document.treatment.missing, self._ctx.now - opened.opened_at
-        gone = self._membership.gone(name) or self._patience.astray(name) or self._job.bars(name)
-        late = missing == "drop" and waited_s >= self.document.treatment.deadline_s
-        # Without a contribution, and without a peer to ask next, the round would be empty.
-        spared = self._proposer(opened, besides=index) >= 0 if opened.one else opened.enough
-        if (missing != "all" and gone) or (late and spared):
-            opened.left_out[index] = None
-            return True
-        return False
+        gone = self._membership.gone(one.name) or self._patience.astray(one.name) or self._job.bars(one.name)
+        late = treatment.missing == "drop" and self._ctx.now - opened.asked_at >= treatment.deadline_s
+        if late:  # without a contribution, and without a peer to ask next, the round would be empty
+            late = self._proposer(opened, besides=index) >= 0 if opened.info.one else opened.enough
+        one.left_out = (treatment.missing != "all" and gone) or late
+        return one.left_out
 
-    def _reported(self, opened: OpenRound) -> bool:
-        """Return whether a job that was cancelled need wait for no more reports, whatever `missing` is."""
-        waits_for = [index for index in opened.asked if not self._settled(opened, index)]
-        lost = (self.document.roster[index] for index in waits_for)
-        return all(self._membership.gone(name) or self._patience.gives_up(name, opened.opened_at) for name in lost)
+    def _needs_no_report(self, opened: Round, index: int) -> bool:
+        """Return whether a cancelled job waits no longer for a peer's report, whatever `missing` is."""
+        one = opened.peers[index]
+        lost = self._membership.gone(one.name) or self._patience.silent(opened, one)
+        return self._settled(opened, index) or lost or self._patience.computes_too_long(opened, one)
 
-    def _abstained(self, opened: OpenRound) -> dict[int, str]:
-        have = opened.contributors()
-        abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
-        for index in opened.left_out:
-            if index not in have:
-                name = self.document.roster[index]
-                status = self._membership.status(name)
+    def _abstained(self, opened: Round) -> dict[int, str]:
+        have, abstained = dict.fromkeys(opened.contributors()), dict[int, str]()
+        for index, one in opened.peers.items():
+            if index in have or not (one.abstains or one.left_out):
+                continue
+            abstained[index] = one.abstains
+            if one.left_out:
+                status = self._membership.status(one.name)
                 # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
-                if self._job.bars(name) and (opened.secure is not None or status == "alive"):
+                if self._job.bars(one.name) and (opened.info.secure is not None or status == "alive"):
                     abstained[index] = REVOKED
         return abstained
 
@@ -478,7 +466,7 @@ class AggregatorTerm(JobPart):
     # -- time -------------------------------------------------------------------------------------------------------
 
     def fire(self) -> None:
-        """Send heartbeats, repeat what was not answered, give up silent peers, or resign without a majority."""
+        """Send heartbeats, ask again, give up silent peers, or resign without a majority."""
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         if not self._patience.followed():
             self._election.resign()
@@ -488,7 +476,7 @@ class AggregatorTerm(JobPart):
             self._report(round_reports.StandsStill, self.term, self.phase, waited_s)
             self._election.hand_over()
             return
-        self._heartbeat(self._round)
+        self._heartbeat()
         if self._secure.fire():
             self._election.hand_over()
             return
@@ -497,9 +485,9 @@ class AggregatorTerm(JobPart):
             if self.ledger.finished:
                 return  # the only peer of the job has adopted the final state
         if self._round is not None:
-            self._patience.note_pulls(self._round.coming(), self._round.chunks_left)
-            self._repeat(self._round)
-            if self._lose_patience(self._round):
+            self._patience.note_chunks(self._round)
+            self._patience.ask_again(self._round)
+            if self._give_up_late(self._round):
                 self._election.hand_over()
             else:
                 self.look()
@@ -510,27 +498,27 @@ class AggregatorTerm(JobPart):
         Another aggregator may do better: this peer's worker may hang, or its large messages may be lost.
         """
         opened = self._round
-        stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
+        progress = () if opened is None else (opened.number, opened.combining, len(opened.adopted))
         spread = opened is not None and not opened.combining and not opened.adopted_by_majority
-        if stage != self._stage or not (self._working or spread or self._headway.computing):
-            self._stage, self._moved_at = stage, self._ctx.now
+        if progress != self._progress or not (self._working or spread or self._headway.computing):
+            self._progress, self._moved_at = progress, self._ctx.now
         alone = len(self.document.roster) == 1
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
 
-    def _lose_patience(self, opened: OpenRound) -> bool:
+    def _give_up_late(self, opened: Round) -> bool:
         """Ask silent peers through other peers, or leave them out; return whether another aggregator should try.
 
-        With ``missing = "all"`` no peer is left out, but another aggregator may have a link to the silent peer.
+        With ``missing = "all"`` no peer is left out, but another aggregator may have a link to the silent peer. With
+        ``"drop"`` only the deadline counts, unless too few peers have contributed by then.
         """
-        for name, resort in self._patience.lost_with(opened):
-            if resort is Resort.ASK_AROUND:
-                self._send_around(opened.round, name, opened.message(self.term))
-            elif resort is Resort.GIVE_UP and self.document.treatment.missing == "all":
-                self._report(round_reports.OutOfReach, opened.round, name)
+        treatment = self.document.treatment
+        waited_s = self._ctx.now - opened.asked_at
+        if treatment.missing == "drop" and (waited_s < treatment.deadline_s or opened.enough):
+            return False
+        for one in self._patience.ask_around(opened, opened.number, opened.message()):
+            if treatment.missing == "all":
+                self._report(round_reports.OutOfReach, opened.number, one.name)
                 return True
-            else:
-                busy = resort is Resort.GIVE_UP_BUSY
-                opened.left_out[self.document.index(name)] = None
-                self._patience.left_out(name, busy=busy)
-                self._report(round_reports.LeftOut, opened.round, name, busy or None)
+            busy = self._patience.left_out(opened, one)
+            self._report(round_reports.LeftOut, opened.number, one.name, busy or None)
         return False

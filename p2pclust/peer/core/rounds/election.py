@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from zlib import crc32
 
 from p2pclust.peer.core.context import TimerKey
@@ -21,9 +21,6 @@ from p2pclust.peer.core.round_reports import Deposed, Elected, WaitsForMajority
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.spread.facts import FITNESS, Facts
-
-if TYPE_CHECKING:
-    from p2pclust.peer.core.rounds.job import AggregatedJob
 
 #: The fitness of a peer that has published none; a peer with this fitness publishes nothing.
 _USUAL: Final = 0.5
@@ -97,15 +94,28 @@ class Role(enum.Enum):
     AGGREGATOR = "aggregator"
 
 
+class Elects(Protocol):
+    """What an election calls: the job that it is held for."""
+
+    def elected(self) -> None:
+        """Aggregate from now on, in the ledger's term."""
+
+    def deposed(self) -> None:
+        """Stop aggregating."""
+
+    def offer(self, candidate: str) -> None:
+        """Send a candidate this peer's register, which is newer than its own."""
+
+
 class Election(JobPart):
     """The machine of one job at one peer.
 
     Invariant: as long as the job is not finished, either the election timer is armed or this peer aggregates.
     """
 
-    def __init__(self, job: JobContext, rule: AggregatedJob, fitness: Fitness, headway: Headway) -> None:
+    def __init__(self, job: JobContext, elects: Elects, fitness: Fitness, headway: Headway) -> None:
         super().__init__(job)
-        self._rule = rule
+        self._elects = elects
         self._fitness = fitness
         self._headway = headway
         self._timer: TimerKey = ("job", job.document.id, "election")
@@ -160,7 +170,7 @@ class Election(JobPart):
         self._arm()
         if was is Role.AGGREGATOR:
             self._report(Deposed, term=self.ledger.term)
-            self._rule.deposed()
+            self._elects.deposed()
 
     def resign(self) -> None:
         """Stop aggregating because no majority answers (check-quorum); stand again later."""
@@ -168,7 +178,7 @@ class Election(JobPart):
         self.aggregator = ""
         self._arm()
         self._waiting()
-        self._rule.deposed()
+        self._elects.deposed()
 
     def hand_over(self) -> None:
         """Stop aggregating, and let the other peers stand first."""
@@ -274,7 +284,7 @@ class Election(JobPart):
         if up_to_date:
             self._refused.pop(source, None)
         elif self._refused.get(source) == position:
-            self._rule.offer(source)
+            self._elects.offer(source)
         else:
             self._refused[source] = position
 
@@ -325,7 +335,7 @@ class Election(JobPart):
         self._ctx.timers.cancel(self._timer)
         term, round_ = self.ledger.term, self.ledger.register.round
         self._report(Elected, term, round_, votes=len(self._votes), of=len(self.document.roster))
-        self._rule.elected()
+        self._elects.elected()
 
     def _ask(self, message: Message, names: Sequence[str]) -> None:
         for name in names:

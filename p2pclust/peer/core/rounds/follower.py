@@ -6,7 +6,7 @@ that state, so an aggregator that asks again, and the next one, get the same bit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import tasks
@@ -14,28 +14,33 @@ from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
+from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
+from p2pclust.peer.core.rounds.election import Election
+from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
-from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
+from p2pclust.peer.core.rounds.round import Round
 from p2pclust.peer.core.rounds.tree_sums import TreeSum
+from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.protocols.engine.reasons import REVOKED
-
-if TYPE_CHECKING:
-    from p2pclust.peer.core.rounds.job import AggregatedJob
 
 
 class Follower(JobPart):
-    """One peer's part in the rounds of one job."""
+    """One peer's part in the rounds of one job. `aggregates` returns the term in which this peer aggregates, if it does."""
 
-    def __init__(self, job: JobContext, rule: AggregatedJob) -> None:
+    def __init__(
+        self, job: JobContext, election: Election, headway: Headway, workspace: JobWorkspace, notes: PadNotes,
+        aggregates: Callable[[], AggregatorTerm | None],
+    ) -> None:  # fmt: skip
         super().__init__(job)
-        self._rule = rule
-        self._election = rule.election
-        self._workspace = rule.workspace
-        self._headway = rule.headway
-        self._notes = rule.notes
-        self.keeper = Keeper(job, rule.election, rule.notes)
+        self._election = election
+        self._headway = headway
+        self._workspace = workspace
+        self._notes = notes
+        self._aggregates = aggregates
+        self.keeper = Keeper(job, election, notes)
         self.states = CheckedStates(job, self._leave)
         #: By kind: the sender, and the message with a state that is on its way, or is checked.
         self.waiting: dict[type[Message], tuple[str, Open | Close | HeldState]] = {}
@@ -166,15 +171,15 @@ class Follower(JobPart):
         """Return whether a state is fetched or checked: then :meth:`resolve` may return it later."""
         return self._blobs.fetching(digest) or self.states.checking(digest)
 
-    def adopt_own(self, term: int, opened: OpenRound) -> bool:
+    def adopt_own(self, opened: Round) -> bool:
         """Adopt what this peer opened, or answer it again; return whether it is new."""
         register = self.ledger.register
         self._proposer = opened.proposer
-        if register.position == (term, opened.round) and register.ref is not None:
+        if register.position == (opened.term, opened.number) and register.ref is not None:
             self._answer()
             return False
-        self.states.adopted(term, self._ctx.me)
-        self._adopt(term, opened.round, opened.ref, final=opened.final)
+        self.states.adopted(opened.term, self._ctx.me)
+        self._adopt(opened.term, opened.number, opened.ref, final=opened.info.final)
         return True
 
     def learn(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
@@ -250,8 +255,8 @@ class Follower(JobPart):
     def _acknowledge(self, contribution: tasks.Ref | None, abstains: str) -> None:
         register = self.ledger.register
         assert register.ref is not None
-        if self._rule.term is not None:
-            self._rule.term.own_answer(register.ref.digest, contribution, abstains)
+        if (term := self._aggregates()) is not None:
+            term.own_answer(register.ref.digest, contribution, abstains)
             return
         place = self.place
         if place is not None and place.of(register.term, register.round, register.ref.digest):

@@ -31,8 +31,8 @@ from p2pclust.peer.core.rounds.election import Election, Fitness, Role
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
-from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
+from p2pclust.peer.core.rounds.round import Round
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 
 #: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
@@ -66,7 +66,9 @@ class AggregatedJob(PeerJob):
         self.workspace = JobWorkspace(job, note)
         self.term: AggregatorTerm | None = None  # while this peer aggregates
         self.notes = PadNotes(job, pads)
-        self.follower = Follower(job, self)
+        self.follower = Follower(
+            job, self.election, self.headway, self.workspace, self.notes, lambda: self.term
+        )  # fmt: skip
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
         self._closing: TimerKey = ("job", self.id, "close")
@@ -317,6 +319,10 @@ class AggregatedJob(PeerJob):
             self.election.aggregator_lost()
 
     @property
+    def aggregator(self) -> str:
+        return self.election.aggregator
+
+    @property
     def keys(self) -> tasks.JobKeys | None:
         return self._job.keys
 
@@ -351,7 +357,9 @@ class AggregatedJob(PeerJob):
         self.headway.begins(self.ledger.term, self._ctx.me)
         self._job.series.tell(self.document)
         self.follower.leave_place()
-        self.term = AggregatorTerm(self._job, self)
+        self.term = AggregatorTerm(
+            self._job, self, self.election, self.headway, self.notes, self.follower.keeper
+        )  # fmt: skip
         self.term.begin()
 
     def offer(self, candidate: str) -> None:
@@ -375,21 +383,21 @@ class AggregatedJob(PeerJob):
         if self.term is not None:
             self.term.look()
 
-    def adopt_own(self, term: int, opened: OpenRound) -> None:
+    def adopt_own(self, opened: Round) -> None:
         """Adopt what this peer opened: the aggregator is its own first follower."""
-        new = self.follower.adopt_own(term, opened)
+        new = self.follower.adopt_own(opened)
         if new and self.term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
             self.term.own_adopted()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
-    def finished(self, term: int, opened: OpenRound) -> None:
+    def finished(self, opened: Round) -> None:
         """Finish the job, and send `Close` to the other peers: a majority adopted the final state."""
         assert self.election.role is Role.AGGREGATOR
         self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
-        self._finish(term, opened.round, opened.ref)
+        self._finish(opened.term, opened.number, opened.ref)
         for name in self._unconfirmed:
-            self._ctx.send(name, self._close_message(with_state=name not in opened.adopted))
+            self._ctx.send(name, self._close_message(with_state=self.document.index(name) not in opened.adopted))
         if self._unconfirmed:
             self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol
+from typing import Concatenate, ParamSpec, Protocol
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
@@ -13,9 +13,8 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished, Report
-from p2pclust.peer.core.round_reports import Relayed, StateCorrupt
+from p2pclust.peer.core.round_reports import StateCorrupt
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
@@ -23,24 +22,31 @@ from p2pclust.peer.core.spread.series import Series
 from p2pclust.peer.core.tasks import BeginJob, DescribeState, JobKeys, Ref, Task
 from p2pclust.protocols.engine.workspace import digest_of
 
-if TYPE_CHECKING:
-    from p2pclust.peer.core.rounds.job import AggregatedJob
-
-
 _P = ParamSpec("_P")
-_RELAYS: Final = 3
+
+
+class ChildJob(Protocol):
+    """A job that a round of another job needs."""
+
+    id: str
+    document: Document
+    ledger: Ledger
+
+    @property
+    def aggregator(self) -> str:
+        """Its aggregator as far as this peer knows, or an empty string."""
 
 
 class Children(Protocol):
-    """Runs child jobs: the jobs that a round of another job needs."""
+    """Runs child jobs."""
 
-    def run(self, document: Document) -> AggregatedJob:
+    def run(self, document: Document) -> ChildJob:
         """Begin a child job, or return the one that runs."""
 
     def drop(self, job_id: str) -> None:
         """Forget a child job."""
 
-    def running(self, parent: str) -> list[AggregatedJob]:
+    def running(self, parent: str) -> Sequence[ChildJob]:
         """Return the child jobs of a job that were not dropped."""
 
     def note_for(self, parent: str, round_: int) -> bytes:
@@ -118,10 +124,6 @@ class JobPart:
         """Make a report, whose first two fields are `Document.named`."""
         job, within = self.document.named
         self._ctx.report(kind(job, within, *of, **named))
-
-    def _send_around(self, round_: int, name: str, message: Message) -> None:
-        relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
-        self._report(Relayed, round=round_, peer=name, via=relays)
 
     def _state_of(self, message: Open | HeldState | Close, source: str, others: Iterable[str]) -> Ref | None:
         """Return the state that a message names; None while it is fetched, or if its digest is wrong.

@@ -6,30 +6,25 @@ chunk by chunk, or waits for this peer itself. A peer that only answers heartbea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from enum import Enum, auto
 from typing import Final
 
 from p2pclust.peer.core.document import has_majority
+from p2pclust.peer.core.messages import JobMessage
+from p2pclust.peer.core.round_reports import Relayed
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
-from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.tasks import Ref
+from p2pclust.peer.core.rounds.round import Asked, Question
 
 #: A silent peer is waited for in this many rounds in a row.
 _MOST_SILENT: Final = 2
-
-
-class Resort(Enum):
-    """What the aggregator does about a silent peer."""
-
-    ASK_AROUND = auto()
-    GIVE_UP = auto()
-    GIVE_UP_BUSY = auto()  # it has reported for too long that it computes
+_LEAST_REPEATS: Final = 4  # of a question, in the time after which a silent peer is asked through others
+_MOST_DOUBLINGS: Final = 16
+_RELAYS: Final = 3
+_NEVER: Final = float("-inf")
 
 
 class Patience(JobPart):
-    """Which peers were heard in one term, which work, and which are out of reach."""
+    """Asks peers, again and through others; knows which were heard in one term, which work, and which are out of reach."""
 
     def __init__(self, job: JobContext, headway: Headway) -> None:
         super().__init__(job)
@@ -39,6 +34,13 @@ class Patience(JobPart):
         self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
         self.begin()
 
+    def begin(self) -> None:
+        """Begin a round."""
+        self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
+        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
+
+    # -- what was heard ---------------------------------------------------------------------------------------------
+
     def heard(self, name: str) -> None:
         self._heard[name] = self._ctx.now
 
@@ -46,24 +48,17 @@ class Patience(JobPart):
         """Note that a peer computes or fetches, or that its contribution comes."""
         self._works[name] = self._ctx.now
 
-    def rests(self, name: str) -> None:
+    def answered(self, name: str) -> None:
         self._works.pop(name, None)
         self._silent.pop(name, None)
         self._headway.hung.pop(name, None)
-        if name == self._ctx.me:
-            self._own_since = self._ctx.now
 
-    def comes_through(self, name: str) -> None:
+    def heard_late(self, name: str) -> None:
         """Note that an answer of a peer, or a part of one, came, if only late, or that it is gone and may return."""
         self._silent.pop(name, None)
 
-    def begin(self) -> None:
-        self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
-        self._own_since = float("inf")  # when this peer's own answer was there
-        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
-
     def revoked(self, name: str) -> None:
-        self._heard[name] = float("-inf")
+        self._heard[name] = _NEVER
         self._works.pop(name, None)
 
     def followed(self) -> bool:
@@ -73,60 +68,15 @@ class Patience(JobPart):
         heard = [name for name in self.document.roster if self._ctx.now - self._heard[name] < lately_s]
         return has_majority([self._ctx.me, *heard], self.document.roster)
 
-    def works_still(self, name: str) -> bool:
-        """Return whether a peer reported recently that it works, so that it need not be asked again."""
-        return self._ctx.now - self._works.get(name, float("-inf")) < self._ctx.timing.retry_s
-
-    def astray(self, name: str) -> bool:
-        """Return whether a peer need not be waited for: it hangs, its answers are lost, or it is out of reach since it was
-        left out.
-        """
-        lost = self._silent.get(name, 0) >= _MOST_SILENT or (name in self._astray and not self._ctx.routing.hop(name))
-        return lost or name in self._headway.hung
-
-    def left_out(self, name: str, *, busy: bool) -> None:
-        """Note that the round continues without a peer, which has computed for too long (`busy`) or is silent.
-
-        A silent peer is waited for again in the next round, or once there is a route to it. If it is silent then, too, its
-        messages may be lost, and it is waited for again once an answer of it comes.
-        """
-        if busy:
-            self._headway.given_up(name)
-            return
-        self._silent[name] = self._silent.get(name, 0) + 1
-        if not self._ctx.routing.hop(name):
-            self._astray[name] = None
-
-    def gives_up(self, name: str, since: float, times: float = 1.0) -> bool:
-        """Return whether a peer that was asked something at that instant has been silent, or computed, for too long.
-
-        It may be silent for so many times `patience_s`.
-        """
-        silent = self.silent_s(name, since) > times * self.document.treatment.patience_s
-        return silent or self._ctx.now - since > self.document.treatment.compute_limit_s
-
-    def silent_s(self, name: str, since: float) -> float:
-        """Return for how long a peer that was asked something at that instant has not reported that it works."""
-        return self._ctx.now - max(self._works.get(name, 0.0), since)
-
-    def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
-        """Return whether a peer computes or fetches so long after this peer's own answer, if that was asked for."""
-        since = opened.opened_at if opened.one or self._me not in opened.asked else self._own_since
-        return name in self._works and self._ctx.now - since > self.document.treatment.compute_limit_s
-
-    def note_pulls(self, pulling: Mapping[int, Ref], chunks_left: dict[int, int]) -> None:
-        """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself.
-
-        `chunks_left` is how many chunks were missing at the last call.
-        """
-        for index, ref in pulling.items():
-            left, name = self._blobs.left(ref.digest), self.document.roster[index]
-            came, begun = chunks_left.get(index) != left, index in chunks_left
-            chunks_left[index] = left
-            if (came or self._holds_up(ref.digest)) and not self._blobs.spoiled_by(ref.digest, name):
-                self.works(name)
-                if came and begun:
-                    self.comes_through(name)
+    def note_chunks(self, question: Question) -> None:
+        """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself."""
+        for index, ref in question.coming().items():
+            one, left = question.peers[index], self._blobs.left(ref.digest)
+            before, one.chunks_left = one.chunks_left, left
+            if (left != before or self._holds_up(ref.digest)) and not self._blobs.spoiled_by(ref.digest, one.name):
+                self.works(one.name)
+                if before not in (None, left):
+                    self.heard_late(one.name)
 
     def _holds_up(self, digest: bytes) -> bool:
         """Return whether a blob waits for this peer itself, and not for so long that its worker may hang."""
@@ -136,27 +86,85 @@ class Patience(JobPart):
         since = self._held_up.setdefault(digest, self._ctx.now)
         return self._ctx.now - since <= self.document.treatment.compute_limit_s
 
-    def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
-        """Yield the peers that a round has waited for too long, and what to do about each.
+    # -- what is asked ----------------------------------------------------------------------------------------------
 
-        After `patience_s` of silence a peer is asked through other peers; after half as long again it is given up. With
-        ``missing = "all"`` only peers that are not gone are considered, and a peer that computes is waited for, however
-        long that takes. With ``"drop"`` only the deadline counts, unless too few peers have contributed by then.
+    def ask(self, question: Question, index: int) -> None:
+        one = question.peers[index]
+        one.sent_at = self._ctx.now
+        self._ctx.send(one.name, question.message_to(index))
+
+    def ask_again(self, question: Question) -> None:
+        """Ask the peers again that have not answered: first after `retry_s`, then ever more seldom.
+
+        Each repeat is answered with the whole contribution, so a peer with a slow uplink would otherwise send more than its
+        link carries, and its answers to probes would wait behind them.
         """
-        missing, patience_s = self.document.treatment.missing, self.document.treatment.patience_s
-        waited_s = self._ctx.now - opened.opened_at
-        in_time = missing == "drop" and (waited_s < self.document.treatment.deadline_s or opened.enough)
-        for index in () if in_time else (opened.proposer,) if opened.one else opened.asked:
-            name = self.document.roster[index] if index >= 0 else self._ctx.me
-            settled = name == self._ctx.me or name in opened.answered or index in opened.left_out
-            if settled or (missing == "all" and self._membership.gone(name)):
+        now, retry_s = self._ctx.now, self._ctx.timing.retry_s
+        longest_s = max(retry_s, self.document.treatment.patience_s / _LEAST_REPEATS)
+        for index, one in question.peers.items():
+            if one.answered or index == self._me or self._membership.gone(one.name):
                 continue
-            if missing != "all" and name not in self._headway.hung and self._busy_too_long(opened, name):
-                yield name, Resort.GIVE_UP_BUSY
-            elif self.silent_s(name, opened.opened_at) < patience_s:
+            if not self._ctx.routing.hop(one.name):
+                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                one.sent_at, one.repeats = _NEVER, 0
+            elif now - self._works.get(one.name, _NEVER) >= retry_s:  # otherwise it works still
+                pause_s = min(retry_s * 2.0 ** min(one.repeats, _MOST_DOUBLINGS), longest_s)
+                if now - one.sent_at >= pause_s:
+                    one.repeats += 1
+                    self.ask(question, index)
+
+    def ask_around(self, question: Question, round_: int, message: JobMessage) -> list[Asked]:
+        """Ask peers that are silent for `patience_s` through other peers; return those to give up, after half as long again.
+
+        Or those that compute for too long; with ``missing = "all"`` they are waited for, however long that takes.
+        """
+        patience_s, waits_for_all = self.document.treatment.patience_s, self.document.treatment.missing == "all"
+        given_up = []
+        for index in question.missing():
+            one = question.peers[index]
+            if index == self._me or (waits_for_all and self._membership.gone(one.name)):
                 continue
-            elif name not in opened.relayed:
-                opened.relayed[name] = self._ctx.now
-                yield name, Resort.ASK_AROUND
-            elif self._ctx.now - opened.relayed[name] >= patience_s / 2:
-                yield name, Resort.GIVE_UP
+            if not waits_for_all and one.name not in self._headway.hung and self.computes_too_long(question, one):
+                given_up.append(one)
+            elif not self.silent(question, one):
+                continue
+            elif one.relayed_at is None:
+                one.relayed_at = self._ctx.now
+                relays = self._ctx.send_around(one.name, message, self._membership.alive(), _RELAYS)
+                self._report(Relayed, round=round_, peer=one.name, via=relays)
+            elif self._ctx.now - one.relayed_at >= patience_s / 2:
+                given_up.append(one)
+        return given_up
+
+    def silent(self, question: Question, one: Asked) -> bool:
+        """Return whether a peer has not answered, nor reported that it works, for `patience_s`."""
+        since = max(self._works.get(one.name, 0.0), question.asked_at)
+        return self._ctx.now - since >= self.document.treatment.patience_s
+
+    def computes_too_long(self, question: Question, one: Asked) -> bool:
+        """Return whether a peer computes or fetches still, and so long after this peer's own answer."""
+        return one.name in self._works and self._ctx.now - question.busy_since > self.document.treatment.compute_limit_s
+
+    # -- who is not waited for --------------------------------------------------------------------------------------
+
+    def left_out(self, question: Question, one: Asked) -> bool:
+        """Note that the round continues without a peer; return whether it has computed for too long, or is silent.
+
+        A silent peer is waited for again in the next round, or once there is a route to it. If it is silent then, too, its
+        messages may be lost, and it is waited for again once an answer of it comes.
+        """
+        one.left_out = True
+        if one.name not in self._headway.hung and self.computes_too_long(question, one):
+            self._headway.given_up(one.name)
+            return True
+        self._silent[one.name] = self._silent.get(one.name, 0) + 1
+        if not self._ctx.routing.hop(one.name):
+            self._astray[one.name] = None
+        return False
+
+    def astray(self, name: str) -> bool:
+        """Return whether a peer need not be waited for: it hangs, its answers are lost, or it is out of reach since it was
+        left out.
+        """
+        lost = self._silent.get(name, 0) >= _MOST_SILENT or (name in self._astray and not self._ctx.routing.hop(name))
+        return lost or name in self._headway.hung

@@ -7,48 +7,39 @@ first finishes the round of the one before it, if all keepers hold what they had
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
-from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.round import Asked, Question, Round
 from p2pclust.protocols.engine.reasons import NEW_KEYS, SMALL_CLASS
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
-_MOST_DOUBLINGS: Final = 8
-
 
 @dataclass
-class _Closing:
-    """One padded state that is closed: what is asked of its keepers, and what has come."""
+class _Closing(Question):
+    """One padded state that is closed, and the keepers that are asked for their pads."""
 
     state: tasks.Ref
-    round: int
+    number: int
     secure: tasks.SecureInfo
     abstained: Mapping[int, str]
     resumes: bool  # whether another aggregator made the state
     held: Held | None = None  # the set and the sum; None until they are known
-    message: Unpad | None = None
-    keepers: dict[int, str] = field(default_factory=dict)  # that are asked
-    since: float = 0.0
-    sent_at: dict[int, float] = field(default_factory=dict)
-    removed: dict[int, tasks.Ref] = field(default_factory=dict)
-    relayed: dict[int, None] = field(default_factory=dict)  # keepers that were asked through other peers
-    pulling: dict[int, tasks.Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
-    chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
+    message: Unpad | None = None  # None until the keepers are asked
 
-    def missing(self) -> list[int]:
-        return [index for index in self.keepers if index not in self.removed]
+    def message_to(self, index: int) -> Unpad:
+        assert self.message is not None
+        return self.message
 
 
 class SecureTerm(JobPart):
@@ -64,17 +55,22 @@ class SecureTerm(JobPart):
         self._patience = patience
         self._compute = compute
         self._closing: _Closing | None = None
-        self._given_up = 0  # how often keepers were given up in this term
         self._in_vain = False  # whether none of the keepers that were asked last in this term answered
         self.finished: tuple[int, ...] = ()  # the peers in the sum of the round of another aggregator
 
-    def close(self, opened: OpenRound, abstained: Mapping[int, str], cancel: CancelProof | None = None) -> None:
-        secure = opened.secure
+    def _close(
+        self, state: tasks.Ref, number: int, secure: tasks.SecureInfo, abstained: Mapping[int, str], *, resumes: bool
+    ) -> _Closing:  # fmt: skip
+        self._closing = _Closing({}, self._ctx.now, self._ctx.now, state, number, secure, abstained, resumes)
+        return self._closing
+
+    def close(self, opened: Round, abstained: Mapping[int, str], cancel: CancelProof | None = None) -> None:
+        secure = opened.info.secure
         assert secure is not None
         if secure.wants_keys:
-            self._combine(opened.ref, opened.round, opened.used, abstained, (), cancel)
+            self._combine(opened.ref, opened.number, opened.used, abstained, (), cancel)
             return
-        self._closing = closing = _Closing(opened.ref, opened.round, secure, abstained, resumes=False)
+        closing = self._close(opened.ref, opened.number, secure, abstained, resumes=False)
         restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
         waits = self.document.treatment.missing == "all"
         if flaw := self._problem_with(secure, as_mask(opened.contributors())):
@@ -112,41 +108,36 @@ class SecureTerm(JobPart):
         self._note(closing, members)
         closing.held = Held(closing.state, members, total)
         self._keeper.held = closing.held
-        self._send_all(closing, packed(members), total)
+        self._ask_keepers(closing, packed(members), total)
 
     def _note(self, closing: _Closing, members: int) -> None:
         self._notes.note(closing.state.digest, members, parted(members, closing.secure.groups), sync=False)
 
-    def resume(self, state: tasks.Ref, round_: int, secure: tasks.SecureInfo) -> None:
+    def resume(self, state: tasks.Ref, number: int, secure: tasks.SecureInfo) -> None:
         """Finish the round of another aggregator, which made this padded state; or ask for new keys."""
-        self._closing = closing = _Closing(state, round_, secure, {}, resumes=True)
+        closing = self._close(state, number, secure, {}, resumes=True)
         held = self._keeper.held
         closing.held = held if held is not None and held.state.digest == state.digest else None
-        self._send_all(closing, b"", tasks.NOTHING)
+        self._ask_keepers(closing, b"", tasks.NOTHING)
 
-    def _send_all(self, closing: _Closing, members: bytes, total: tasks.Ref) -> None:
+    def _ask_keepers(self, closing: _Closing, members: bytes, total: tasks.Ref) -> None:
         """Ask the other keepers; the maker has left its own pads out of the sum."""
         closing.message = Unpad(
-            self.document.id, self._term, closing.round, closing.state.digest, members, total.digest, total.size_bytes,
+            self.document.id, self._term, closing.number, closing.state.digest, members, total.digest, total.size_bytes,
             total.frames,
         )  # fmt: skip
         others = [index for index in closing.secure.keepers if index not in (self._me, closing.secure.maker)]
-        closing.keepers = {index: self.document.roster[index] for index in others}
-        closing.since = self._ctx.now
-        for index in closing.keepers:
-            self._send(closing, index)
+        closing.peers = {index: Asked(self.document.roster[index]) for index in others}
+        closing.asked_at = closing.busy_since = self._ctx.now
+        for index in closing.peers:
+            self._patience.ask(closing, index)
         self.look()
-
-    def _send(self, closing: _Closing, index: int) -> None:
-        assert closing.message is not None
-        closing.sent_at[index] = self._ctx.now
-        self._ctx.send(closing.keepers[index], closing.message)
 
     def on_pads(self, source: str, message: Pads) -> None:
         closing, index = self._closing, self.document.index(source)
-        if closing is None or index not in closing.keepers or index in closing.removed:
+        if closing is None or index not in closing.peers or closing.peers[index].answered:
             return
-        if (message.term, message.round, message.digest) != (self._term, closing.round, closing.state.digest):
+        if (message.term, message.round, message.digest) != (self._term, closing.number, closing.state.digest):
             return
         if message.refusal:
             # What it knows it may know for the rest of the job: the others try without its pads.
@@ -162,31 +153,28 @@ class SecureTerm(JobPart):
         self._in_vain = False
         if closing.held is None or closing.held.members != members:
             self._renew(closing, f"{source} has taken its pads away for other peers")
-            return
-        if ref.payload is None and not self._blobs.has(ref.digest):
-            closing.pulling[index] = ref
+        elif ref.payload is None and not self._blobs.has(ref.digest):
+            closing.peers[index].coming = ref
             self._blobs.pull(ref.digest, ref.size_bytes, [source])
-            return
-        closing.removed[index] = ref
+        else:
+            self._take(closing, index, ref)
+
+    def _take(self, closing: _Closing, index: int, ref: tasks.Ref) -> None:
+        closing.peers[index].ref, closing.peers[index].answered = ref, True
         self.look()
 
     def blob_ready(self, digest: bytes) -> None:
         closing = self._closing
-        if closing is None:
-            return
-        for index in [index for index, ref in closing.pulling.items() if ref.digest == digest]:
-            closing.removed[index] = closing.pulling.pop(index)
-            self.look()
+        for index, ref in () if closing is None else closing.arrived(digest):
+            self._take(closing, index, ref)
 
     def blobs(self) -> list[bytes]:
         closing = self._closing
-        if closing is None:
-            return []
-        return tasks.blobs_of((closing.state, *closing.removed.values(), *closing.pulling.values()))
+        return [] if closing is None else tasks.blobs_of((closing.state, *closing.refs()))
 
     def waits_for(self) -> list[str]:
         closing = self._closing
-        return [] if closing is None else [closing.keepers[index] for index in closing.missing()]
+        return [] if closing is None else [closing.peers[index].name for index in closing.missing()]
 
     def look(self) -> None:
         """Continue if all keepers have answered; ask for new keys if one is gone."""
@@ -194,33 +182,36 @@ class SecureTerm(JobPart):
         if closing is None or closing.message is None:
             return
         missing = closing.missing()
-        if not missing and (held := closing.held) is not None:
-            removed = tuple(sorted(closing.removed.items()))
-            self._closing = None
-            if closing.resumes:
-                maker = Maker(self._me, self._term, closing.round + 1)
-                self._note(closing, held.members)
-                self.finished = members_of(held.members)
-                own = self._keeper.held
-                if own is not None and own.state.digest == closing.state.digest:
-                    removed = (*removed, (self._me, own.sum))
-                task = tasks.FinishRound(
-                    *self._of_job, closing.state, held.members, maker, removed, keys=self._job.keys
-                )  # fmt: skip
-                self._compute(task)
-            else:
-                given = ((members_of(held.members), held.sum),)
-                self._combine(closing.state, closing.round, given, closing.abstained, removed)
-        elif not missing:
-            self._renew(closing, "no peer holds the sum")
-        elif gone := [index for index in missing if self._membership.gone(closing.keepers[index])]:
+        if gone := [index for index in missing if self._membership.gone(closing.peers[index].name)]:
             self._renew(closing, f"{self._names(gone)} gone")
+        elif not missing and closing.held is None:
+            self._renew(closing, "no peer holds the sum")
+        elif not missing and closing.held is not None:
+            self._closing = None
+            self._end(closing, closing.held)
+
+    def _end(self, closing: _Closing, held: Held) -> None:
+        """Hand the sum and the pads to the worker, which makes the next state."""
+        removed = tuple((index, one.ref) for index, one in sorted(closing.peers.items()) if one.ref is not None)
+        if not closing.resumes:
+            given = ((members_of(held.members), held.sum),)
+            self._combine(closing.state, closing.number, given, closing.abstained, removed)
+            return
+        maker = Maker(self._me, self._term, closing.number + 1)
+        self._note(closing, held.members)
+        self.finished = members_of(held.members)
+        own = self._keeper.held
+        if own is not None and own.state.digest == closing.state.digest:
+            removed = (*removed, (self._me, own.sum))
+        self._compute(
+            tasks.FinishRound(*self._of_job, closing.state, held.members, maker, removed, keys=self._job.keys)
+        )  # fmt: skip
 
     def _combine(
-        self, state: tasks.Ref, round_: int, given: tuple[tasks.Given, ...], abstained: Mapping[int, str],
+        self, state: tasks.Ref, number: int, given: tuple[tasks.Given, ...], abstained: Mapping[int, str],
         removed: tuple[tuple[int, tasks.Ref], ...], cancel: CancelProof | None = None,
     ) -> None:  # fmt: skip
-        maker = Maker(self._me, self._term, round_ + 1)
+        maker = Maker(self._me, self._term, number + 1)
         rules, keys = None if cancel is None else self._job.cancels.rules(self.document), self._job.keys
         self._compute(
             tasks.CombineRound(*self._of_job, state, given, abstained, maker, removed, cancel, rules, keys=keys)
@@ -229,7 +220,7 @@ class SecureTerm(JobPart):
     def _renew(self, closing: _Closing, why: str, silent: tuple[int, ...] = ()) -> None:
         self._closing = None
         if not closing.resumes:
-            self._report(KeysRenewed, term=self._term, round=closing.round, reason=why)
+            self._report(KeysRenewed, term=self._term, round=closing.number, reason=why)
         self._compute(tasks.RenewKeys(*self._of_job, closing.state, closing.abstained, silent, keys=self._job.keys))
 
     def revoked(self, name: str) -> None:
@@ -237,46 +228,33 @@ class SecureTerm(JobPart):
         closing, index = self._closing, self.document.index(name)
         if closing is not None and closing.message is not None:
             members = 0 if closing.held is None else closing.held.members
-            if index in closing.keepers or members >> index & 1:
+            if index in closing.peers or members >> index & 1:
                 self._renew(closing, f"{name} was revoked, or has new keys")
 
     def fire(self) -> bool:
         """Ask silent keepers again, and give them up in the end; return whether another aggregator should try.
 
-        New keys cost a round, so patience grows with every time that keepers were given up. If twice in one term no keeper
-        answers, the messages of this peer may be the ones that are lost. With ``missing = "all"`` no keeper is given up,
-        but another aggregator may have a link to it.
+        If twice in one term no keeper answers, the messages of this peer may be the ones that are lost. With ``missing =
+        "all"`` no keeper is given up, but another aggregator may have a link to it.
         """
         closing = self._closing
         if closing is None or closing.message is None:
             return False
-        self._patience.note_pulls(closing.pulling, closing.chunks_left)
-        silent = closing.missing()
-        lost = [index for index in silent if self._gives_up(closing, index)]
-        none_answered = not closing.removed and not closing.pulling
+        self._patience.note_chunks(closing)
+        self._patience.ask_again(closing)
+        lost = self._patience.ask_around(closing, closing.number, closing.message)
+        none_answered = not any(closing.refs())
         if lost and (self.document.treatment.missing == "all" or (none_answered and self._in_vain)):
-            for index in lost:
-                self._report(OutOfReach, closing.round, closing.keepers[index])
+            for one in lost:
+                self._report(OutOfReach, closing.number, one.name)
             return True
         if lost:
             self._in_vain = none_answered
-            self._given_up += 1
-            self._renew(closing, f"{self._names(lost)} did not answer as keepers", tuple(lost))
-            return False
-        for index in [index for index in silent if index not in closing.pulling]:
-            if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
-                self._send(closing, index)
-            silent_s = self._patience.silent_s(closing.keepers[index], closing.since)
-            if index not in closing.relayed and silent_s > self.document.treatment.patience_s / 2:
-                closing.relayed[index] = None
-                self._send_around(closing.round, closing.keepers[index], closing.message)
-        self.look()
+            names = [self.document.index(one.name) for one in lost]
+            self._renew(closing, f"{self._names(names)} did not answer as keepers", tuple(names))
+        else:
+            self.look()
         return False
 
-    def _gives_up(self, closing: _Closing, index: int) -> bool:
-        """Return whether a keeper was silent, or computed, for too long."""
-        times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
-        return self._patience.gives_up(closing.keepers[index], closing.since, times)
-
-    def _names(self, indices: list[int]) -> str:
+    def _names(self, indices: Iterable[int]) -> str:
         return ", ".join(self.document.roster[index] for index in indices)

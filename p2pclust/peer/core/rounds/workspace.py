@@ -9,8 +9,9 @@ The notes of the last rounds, and the list of the blobs to keep, are on disk in 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgpack
 
@@ -18,12 +19,9 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document, majority
 from p2pclust.peer.core.round_reports import NoJob, Without
-from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.rounds.job_context import ChildJob, JobContext, JobPart
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Wanted, WantedJob
 from p2pclust.peer.core.treatment import Treatment
-
-if TYPE_CHECKING:
-    from p2pclust.peer.core.rounds.job import AggregatedJob
 
 #: A round can be repeated; the one before it cannot, since a majority adopted its result.
 _ROUNDS_BACK: Final = 2
@@ -36,7 +34,7 @@ class _Preparing:
     round: int
     task: Contribute
     fetches: dict[bytes, tuple[str, ...]]  # by digest: the peers that have it
-    runs: dict[WantedJob, AggregatedJob]
+    runs: dict[WantedJob, ChildJob]
     progress: tuple[Any, ...] = ()
     progress_at: float = 0.0
     hopeless_since: dict[bytes | WantedJob, float] = field(default_factory=dict)
@@ -131,7 +129,7 @@ class JobWorkspace(JobPart):
         left = tuple(self._blobs.left(digest) for digest in preparing.fetches)
         running = [job for job in preparing.runs.values() if not job.ledger.finished]
         progress = (left, tuple(job.ledger.register.position for job in running), len(running))
-        if progress != preparing.progress or any(job.election.aggregator for job in running):
+        if progress != preparing.progress or any(job.aggregator for job in running):
             preparing.progress, preparing.progress_at = progress, self._ctx.now
         patient = self._ctx.now - preparing.progress_at < self.document.treatment.patience_s
         pending = [key for key in self._pending(preparing) if not self._hopeless(preparing, key)]
@@ -203,11 +201,11 @@ class JobWorkspace(JobPart):
         row = msgpack.packb([self._notes, list(self._holding.items())])
         self._ctx.persist("note", self.document.id, row, sync=sync)
 
-    def _outlived(self, round_: int) -> list[AggregatedJob]:
+    def _outlived(self, round_: int) -> list[ChildJob]:
         running = self._children.running(self.document.id)
         return [job for job in running if job.document.parent_round <= round_ - _ROUNDS_BACK]
 
-    def _drop(self, jobs: list[AggregatedJob]) -> None:
+    def _drop(self, jobs: Iterable[ChildJob]) -> None:
         for job in jobs:
             self._children.drop(job.id)
 

@@ -11,7 +11,7 @@ from harness import Net, Packet, opened_round
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
-from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE
+from p2pclust.peer.core.rounds.round import ANSWERED_TWICE
 from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -213,10 +213,10 @@ def test_a_peer_whose_contribution_never_comes_has_not_answered() -> None:
     assert term is not None
     large = replace(answers(net, "p2", job), contribution=bytes(32), size_bytes=10**6, payload=())
     net.arrive("p2", "p1", large)
-    assert "p2" not in term._patience._answered
-    assert term._patience.works_still("p2")
+    assert not term._round.peers[1].answered
+    assert "p2" in term._patience._works
     net.arrive("p2", "p1", answers(net, "p2", job))
-    assert "p2" in term._patience._answered
+    assert term._round.peers[1].answered
 
 
 def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
@@ -224,8 +224,8 @@ def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
         return Ref(name * 32, 1, name)
 
     opened = opened_round(ref(b"s"), "p1", "p2", "p3")
-    opened.contributions = {0: ref(b"a"), 1: ref(b"b")}
-    opened.refusals = {1: ref(b"c"), 2: ref(b"d")}
+    opened.peers[0].ref, opened.peers[1].ref = ref(b"a"), ref(b"b")
+    opened.peers[1].refusal, opened.peers[2].refusal = ref(b"c"), ref(b"d")
     opened.use()
     assert opened.used == (((0,), ref(b"a")), ((1,), ref(b"b")), ((2,), ref(b"d")))
     assert opened.contributors() == [0, 1]
@@ -236,10 +236,11 @@ def test_who_is_in_one_sum_with_a_revoked_peer_is_asked_again() -> None:
     names = ("p1", "p2", "p3", "p4")
     opened = opened_round(Ref(b"s" * 32, 1, b"s"), *names)
     opened.branches = cast(Any, SimpleNamespace(drop=lambda index: [1, 3] if index == 2 else []))
-    opened.answered = dict.fromkeys(names)
-    opened.contributions = {0: Ref(b"a" * 32, 1, b"a"), 3: Ref(b"b" * 32, 1, b"b")}
-    assert opened.drop("p3") == ["p2", "p4"]
-    assert list(opened.answered) == ["p1", "p4"]
+    for one in opened.peers.values():
+        one.answered = True
+    opened.peers[0].ref, opened.peers[3].ref = Ref(b"a" * 32, 1, b"a"), Ref(b"b" * 32, 1, b"b")
+    assert opened.revoke(2) == [1, 3]
+    assert [one.name for one in opened.peers.values() if one.answered] == ["p1", "p4"]
 
 
 def test_an_answer_with_neither_a_contribution_nor_a_reason_is_malformed() -> None:

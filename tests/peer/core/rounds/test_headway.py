@@ -14,8 +14,8 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_messages import HeartbeatReply, Open
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.rounds.patience import Patience, Resort
+from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.round import Round
 from p2pclust.peer.core.tasks import Ref, VerifyBlob
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
@@ -83,47 +83,51 @@ def test_a_term_tells_its_secured_rounds_which_peer_was_revoked(monkeypatch: pyt
     assert revoked == ["p3"]
 
 
-def a_round(context: Context, n_peers: int = 3) -> tuple[Patience, OpenRound]:
+def a_round(context: Context, n_peers: int = 3) -> tuple[Patience, Round]:
     """A round of all peers that p1 opened at the instant 0; it has contributed."""
     names = tuple(f"p{number + 1}" for number in range(n_peers))
     stores = tuple("abcdefgh"[:n_peers])
     document = Document(
         b"", names, stores, Treatment(patience_s=PATIENCE_S, compute_limit_s=LIMIT_S, collect="star"), "p1", ""
     )
-    membership = SimpleNamespace(gone=lambda name: False)
+    membership = SimpleNamespace(gone=lambda name: False, alive=lambda: list(names))
     parts = SimpleNamespace(context=context, document=document, membership=membership, blobs=None, ledger=None)
     job = cast(JobContext, parts)
     patience = Patience(job, Headway(job))
     opened = opened_round(Ref(b"s", 1, b"s"), *names)
-    patience.rests("p1")
-    opened.answered["p1"] = None
+    opened.peers[0].answered = True
     return patience, opened
+
+
+def ask_around(patience: Patience, opened: Round) -> list[str]:
+    return [one.name for one in patience.ask_around(opened, 5, opened.message())]
 
 
 def test_a_peer_that_computes_is_waited_for_as_long_as_the_limit_after_the_own_answer() -> None:
     _, context = a_headway()
     patience, opened = a_round(context)
-    context.now += 5.0
-    patience.rests("p1")
-    found = []
+    opened.busy_since = context.now = 5.0
+    found: list[str] = []
     while not found:
         context.now += 0.5
         patience.works("p2")
         patience.works("p3")
-        found = list(patience.lost_with(opened))
-    assert (context.now, found) == (5.0 + LIMIT_S + 0.5, [("p2", Resort.GIVE_UP_BUSY), ("p3", Resort.GIVE_UP_BUSY)])
+        found = ask_around(patience, opened)
+    assert (context.now, found) == (5.0 + LIMIT_S + 0.5, ["p2", "p3"])
+    assert patience.left_out(opened, opened.peers[1])
 
 
 def test_no_peer_is_given_up_as_busy_while_the_aggregator_computes_itself() -> None:
     """Where all devices take longer than the limit, none is left out of the round."""
-    _, context = a_headway()
-    patience, opened = a_round(context)
-    patience.begin()
-    while context.now < 3 * LIMIT_S:
-        context.now += 0.5
-        patience.works("p2")
-        patience.works("p3")
-        assert list(patience.lost_with(opened)) == []
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+    net.submit("p1", toy(1), aggregator="p1", patience_s=60.0, compute_limit_s=LIMIT_S)
+    net.advance(3 * LIMIT_S)
+    assert net.verbs("left-out") == []
+    net.hold_work = lambda name, effect: name == "p3"
+    net.do_work()
+    net.until(lambda: net.verbs("left-out") != [], limit_s=LIMIT_S + 2.0)
 
 
 @pytest.mark.slow
@@ -207,22 +211,25 @@ def test_the_first_two_terms_of_a_round_may_stand_still_for_equally_long_and_the
 def test_a_silent_peer_is_asked_through_others_and_left_out_half_of_the_patience_later() -> None:
     _, context = a_headway()
     patience, opened = a_round(context)
-    opened.answered["p2"] = None
-    found = []
-    while context.now < 2.0:
+    opened.peers[1].answered = True
+    given_up: list[str] = []
+    while not given_up:
         context.now += 0.1
-        found += [(round(context.now, 1), *what) for what in patience.lost_with(opened)]
-    assert found[0] == (1.0, "p3", Resort.ASK_AROUND) or found[0] == (1.1, "p3", Resort.ASK_AROUND)
-    assert found[1][0] == pytest.approx(found[0][0] + PATIENCE_S / 2, abs=0.11)
-    assert found[1][2] is Resort.GIVE_UP
+        given_up = ask_around(patience, opened)
+    relayed_at = opened.peers[2].relayed_at
+    assert (relayed_at, given_up) == (pytest.approx(PATIENCE_S, abs=0.11), ["p3"])
+    assert context.now == pytest.approx(1.5 * PATIENCE_S, abs=0.21)
+    assert not patience.left_out(opened, opened.peers[2])
 
 
 def test_a_peer_that_computed_for_too_long_is_waited_for_again_once_its_worker_has_ended_an_answer() -> None:
     _, context = a_headway()
-    patience, _ = a_round(context)
+    patience, opened = a_round(context)
     headway = patience._headway
     headway.has_ended("p3", 3)
-    patience.left_out("p3", busy=True)
+    context.now = LIMIT_S + 1.0
+    patience.works("p3")
+    assert patience.left_out(opened, opened.peers[2])
     headway.has_ended("p3", 3)  # it computes still
     assert patience.astray("p3")
     headway.has_ended("p3", 4)

@@ -10,7 +10,7 @@ from harness import Net, opened_round, toy
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
-from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.round import Asked, Round
 from p2pclust.peer.core.rounds.tree_sums import Part
 from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED
@@ -53,40 +53,47 @@ class Term:
         self.document = SimpleNamespace(roster=NAMES, index=NAMES.index)
         self._ctx = SimpleNamespace(barred={}, me="p1")
         self._job = SimpleNamespace(bars=lambda name: False)
-        self._patience = SimpleNamespace(rests=lambda name: None, heard=lambda name: None)
+        self._patience = SimpleNamespace(answered=lambda name: None, heard=lambda name: None)
         self.opened = opened_round(Ref(b"s" * 32, 1, b"s"), *NAMES)
-        self.opened.left_out[1] = None
+        self.opened.peers[1].left_out = True
         self.looks = 0
 
     def look(self) -> None:
         self.looks += 1
 
-    def take(self, ref: Ref | None, abstains: str) -> OpenRound:
+    def _answered(self, opened: Round, one: Asked) -> None:
+        AggregatorTerm._answered(cast(Any, self), opened, one)
+
+    def take(self, ref: Ref | None, abstains: str) -> Round:
         """Take an answer of p2, after which the round may end."""
-        AggregatorTerm._take(cast(Any, self), self.opened, "p2", ref, abstains)
+        AggregatorTerm._take(cast(Any, self), self.opened, 1, ref, abstains)
         assert self.looks == 1
         return self.opened
 
 
+def left_out(opened: Round) -> list[int]:
+    return [index for index, one in opened.peers.items() if one.left_out]
+
+
 def test_a_peer_that_answers_after_all_is_not_left_out() -> None:
     opened = Term().take(Ref(b"c" * 32, 1, b"c"), "")
-    assert (list(opened.contributions), list(opened.left_out)) == ([1], [])
+    assert (list(opened.contributions()), left_out(opened)) == ([1], [])
 
 
 def test_a_peer_that_abstains_after_all_is_not_left_out() -> None:
     opened = Term().take(None, "gate")
-    assert (opened.abstained, list(opened.left_out)) == ({1: "gate"}, [])
+    assert (opened.peers[1].abstains, left_out(opened)) == ("gate", [])
 
 
 def test_a_peer_that_says_that_it_was_not_asked_stays_left_out() -> None:
     opened = Term().take(None, NOT_ASKED)
-    assert (opened.abstained, list(opened.left_out)) == ({}, [1])
+    assert (opened.peers[1].abstains, left_out(opened)) == ("", [1])
 
 
-@pytest.mark.parametrize(("abstained", "left_out"), [({}, []), ({1: "gate"}, []), ({1: NOT_ASKED}, [1])])
-def test_a_peer_whose_answer_comes_in_a_sum_is_not_left_out(abstained: dict[int, str], left_out: list[int]) -> None:
+@pytest.mark.parametrize(("abstained", "expected"), [({}, []), ({1: "gate"}, []), ({1: NOT_ASKED}, [1])])
+def test_a_peer_whose_answer_comes_in_a_sum_is_not_left_out(abstained: dict[int, str], expected: list[int]) -> None:
     term = Term()
     AggregatorTerm._count(
         cast(Any, term), term.opened, Part(0b010, 0b010, 0b010 if not abstained else 0, abstained, None, False)
     )
-    assert list(term.opened.left_out) == left_out
+    assert left_out(term.opened) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness import opened_round
 
-from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.round import Round
 from p2pclust.peer.core.tasks import Ref
 
 ROSTER = ("p1", "p2", "p3", "p4")
@@ -14,24 +14,28 @@ def ref(name: bytes) -> Ref:
     return Ref(name * 32, 1, name)
 
 
-def opened(*, final: bool = False) -> OpenRound:
+def opened(*, final: bool = False) -> Round:
     """All have adopted; p1 has contributed, p2 has refused, both with signatures."""
     round_ = opened_round(ref(b"s"), *ROSTER, final=final)
-    round_.adopted = dict.fromkeys(ROSTER)
-    round_.contributions, round_.refusals = {0: ref(b"a")}, {1: ref(b"b")}
+    round_.adopted = dict.fromkeys(range(4))
+    round_.peers[0].ref, round_.peers[1].refusal = ref(b"a"), ref(b"b")
     return round_
 
 
 def test_of_a_state_with_a_proof_those_hold_it_whose_signed_answers_are_here() -> None:
-    assert list(opened().holders(signed=True)) == ["p1", "p2"]
+    round_ = opened()
+    assert not round_.has_majority(signed=True)
+    round_.peers[2].ref = ref(b"c")
+    assert round_.has_majority(signed=True)
 
 
 def test_a_signed_answer_without_an_adoption_in_an_intact_store_does_not_count() -> None:
     round_ = opened()
-    del round_.adopted["p1"]
-    assert list(round_.holders(signed=True)) == ["p2"]
+    round_.peers[2].ref = ref(b"c")
+    del round_.adopted[0]
+    assert not round_.has_majority(signed=True)
 
 
 def test_without_proofs_and_of_a_final_state_adoptions_are_enough() -> None:
-    assert list(opened().holders(signed=False)) == list(ROSTER)
-    assert list(opened(final=True).holders(signed=True)) == list(ROSTER)
+    assert opened().has_majority()
+    assert opened(final=True).has_majority(signed=True)
