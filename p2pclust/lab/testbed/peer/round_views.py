@@ -11,16 +11,21 @@ from p2pclust.peer.shell.shell import Shell
 
 _AFTER_S: Final = 0.5  # without a report of the round: shorter waits are not worth a line
 _MOST_NAMED: Final = 50
+_IN_FULL: Final = 20  # the first rounds of a job, all of whose centers are written
+_SELDOM_S: Final = (
+    0.1  # between the centers of later ones: to read a state anew in each round would slow the round down
+)
 _MOVES: Final = ("elected", "phase", "combined")
 
 
 class RoundViews:
-    """Listens to a peer's reports; writes ``centers`` after each round that it combined, and ``waits`` while one lasts."""
+    """Listens to a peer's reports; writes ``centers`` after rounds that it combined, and ``waits`` while one lasts."""
 
     def __init__(self, shell: Shell, write: Callable[[Mapping[str, Any]], None]) -> None:
         self._shell, self._write = shell, write
         self._loop = asyncio.get_running_loop()
         self._combined = ""  # the job of the last round that was combined here
+        self._shown = (0, 0.0)  # how many centers of that job were written, and when the last ones
         self._moved = ("", 0.0)  # the job that last moved on, and when
         self._looks = False  # a timer is set; moving on does not set another, which would cost more than all else here
         self._named: list[str] = []  # that were reported to be waited for
@@ -35,12 +40,16 @@ class RoundViews:
             if not self._looks:
                 self._looks = True
                 self._loop.call_later(_AFTER_S, self._look)
-        if verb == "combined":
-            self._combined = fields["job"]
-        ended = verb in ("combined", "finished") and fields["job"] == self._combined
+        if verb == "combined" and self._combined != fields["job"]:
+            self._combined, self._shown = fields["job"], (0, 0.0)
+        if verb not in ("combined", "finished") or fields["job"] != self._combined:
+            return
+        (n_shown, shown_at), now = self._shown, self._loop.time()
+        due = n_shown < _IN_FULL or now - shown_at >= _SELDOM_S or verb == "finished"
         # The centers that a round began with; at the end those that are final.
-        if ended and (centers := centers_of(self._shell.core, fields["job"])) is not None:
-            self._write({"t": self._loop.time(), "verb": "centers", "job": fields["job"], **centers})
+        if due and (centers := centers_of(self._shell.core, fields["job"])) is not None:
+            self._shown = (n_shown + 1, now)
+            self._write({"t": now, "verb": "centers", "job": fields["job"], **centers})
 
     def _look(self) -> None:
         """Report whose answer is missing, if this peer aggregates and that has changed; look again as long as it does."""

@@ -22,6 +22,7 @@ from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.spread.facts import FITNESS, Facts
 
+_NEVER: Final = float("-inf")
 #: The fitness of a peer that has published none; a peer with this fitness publishes nothing.
 _USUAL: Final = 0.5
 #: By how much a peer must be fitter for another to wait for it.
@@ -124,7 +125,7 @@ class Election(JobPart):
         self._tries = 0  # how often it has asked since it heard an aggregator
         self._to_ask: tuple[PreVote, list[str]] | None = None  # the others, once some would vote for it
         self._refused: dict[str, tuple[int, int]] = {}  # refused candidates, and the positions of their registers
-        self._heard_at = float("-inf")  # when this term's aggregator was last heard
+        self._heard_at = _NEVER  # when this term's aggregator was last heard
         self._waits = (0.0, 0.0)  # since when, and for how long where answers come in time
         self.role = Role.FOLLOWER
         self.aggregator = ""
@@ -150,6 +151,11 @@ class Election(JobPart):
     # -- called by the job ----------------------------------------------------------------------------------------
 
     def follow(self, aggregator: str, term: int) -> None:
+        """Follow the term's aggregator, which was heard just now."""
+        if aggregator == self.aggregator and term == self.ledger.term and self._heard_at > _NEVER:
+            # As usual: the wait begins anew, and the timer, which stays, finds that when it fires.
+            self._heard_at, self._waits = self._ctx.now, (self._ctx.now, self._waits[1])
+            return
         self.step_down(term)
         self.aggregator = self.terms[term] = aggregator
         self._refused.clear()
@@ -163,7 +169,7 @@ class Election(JobPart):
         if term > self.ledger.term:
             self.ledger.see(term)
             self.aggregator = ""
-            self._heard_at = float("-inf")
+            self._heard_at = _NEVER
         elif was is Role.FOLLOWER:
             return
         self.role = Role.FOLLOWER
@@ -200,7 +206,7 @@ class Election(JobPart):
     def aggregator_lost(self) -> None:
         """Shorten the time-out: membership considers the aggregator dead."""
         if self.role is Role.FOLLOWER:
-            self._heard_at = float("-inf")
+            self._heard_at = _NEVER
             self.hurry()
 
     @property
