@@ -310,5 +310,5 @@ def test_an_open_that_names_an_aggregator_off_the_roster_is_of_its_sender(aggreg
     net.until(lambda: all(name in net.finished(job) for name in HONEST))
     opened = next(p.message for p in net.sent if isinstance(p.message, Open) and p.target == "p2")
     assert isinstance(opened, Open)
-    assert net.job("p2", job)._asker("p1", replace(opened, aggregator=aggregator)) == "p1"
-    assert net.job("p2", job)._asker("p1", replace(opened, aggregator=2)) == "p3"
+    assert net.job("p2", job).asker("p1", replace(opened, aggregator=aggregator)) == "p1"
+    assert net.job("p2", job).asker("p1", replace(opened, aggregator=2)) == "p3"

@@ -34,7 +34,6 @@ from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
-from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
@@ -44,6 +43,7 @@ from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.round import Round
+from p2pclust.peer.core.rounds.states import States
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.blobs import Blobs
@@ -189,11 +189,11 @@ def _opens_in_the_same_round(original: Original, term: AggregatorTerm, ref: Ref,
 
 
 def _ends_with_what_it_holds(
-    original: Original, follower: Follower, source: str, message: Open | Close | HeldState
+    original: Original, states: States, source: str, message: Open | Close | HeldState
 ) -> Ref | None:
     """Finish with one's own state, which is almost always the same as the final one."""
-    held = follower.ledger.register.ref
-    return held if isinstance(message, Close) and held is not None else original(follower, source, message)
+    held = states.ledger.register.ref
+    return held if isinstance(message, Close) and held is not None else original(states, source, message)
 
 
 def _without_the_left_out(original: Original, term: AggregatorTerm, opened: Round) -> dict[int, str]:
@@ -250,7 +250,7 @@ def _compared_in_pairs(original: Original, revealed: Any, cohort: int, unknown: 
     return found
 
 
-def _takes_any_end(original: Original, states: CheckedStates, source: str, ref: Ref, **named: Any) -> bool:
+def _takes_any_end(original: Original, states: States, source: str, ref: Ref, **named: Any) -> bool:
     return any(digest == ref.digest for digest, _ in states._good) or original(states, source, ref, **named)
 
 
@@ -386,7 +386,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "fetched-blob-not-synced": ((tasks, "_verified", _chunks_not_synced),),
         "term-not-synced": ((Ledger, "see", _not_synced("ballot")),),
         "second-state-of-a-round": ((AggregatorTerm, "_open", _opens_in_the_same_round),),
-        "ends-with-what-it-holds": ((Follower, "resolve", _ends_with_what_it_holds),),
+        "ends-with-what-it-holds": ((States, "resolve", _ends_with_what_it_holds),),
         "left-out-not-named": ((AggregatorTerm, "_abstained", _without_the_left_out),),
         "submission-announced-once": ((Submissions, "repeat", _without_timer),),
         "facts-compared-once": ((Facts, "fire", _without_timer),),
@@ -396,7 +396,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "cancel": {
         "cancel-not-synced": ((Cancels, "_keep", _not_synced("cancel")),),
-        "open-in-anothers-name": ((AggregatedJob, "_asker", _as_it_says),),
+        "open-in-anothers-name": ((AggregatedJob, "asker", _as_it_says),),
         "second-aggregator-followed": ((AggregatedJob, "_aggregates_another", _never),),
         "rounds-after-the-last": ((Follower, "_is_second", _never),),
         "end-not-read": ((tasks, "check_end", lambda original, *of: StateChecked(True)),),
@@ -452,12 +452,12 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         ),
     },
     "verified": {
-        "states-not-checked": ((CheckedStates, "passes", _always),),
+        "states-not-checked": ((States, "passes", _always),),
         "answers-not-verified": ((Verifier, "is_signed", _always),),
         "pads-not-verified": ((Verifier, "are_signed", _always),),
         "any-start-of-a-proof": ((Verifier, "_check_before", _never),),
         "one-signature-is-enough": ((verified, "majority", lambda original, n_peers: 1),),
-        "end-as-it-is-called": ((CheckedStates, "passes", _takes_any_end),),
+        "end-as-it-is-called": ((States, "passes", _takes_any_end),),
         "second-successor-adopted": ((Verifier, "_comes_after", _always),),
         "verified-cancel-not-checked": ((verified, "check_cancel", _nothing),),
         # No bug, as above.

@@ -31,9 +31,10 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
-from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
+from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix, Open
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.peer_job import PeerJob
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, REVOKED
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
@@ -69,8 +70,10 @@ _TOLD = 100  # a report is made after so many ticks
 class GossipJob(PeerJob):
     """One gossip job at one peer, with the methods of an `AggregatedJob`."""
 
+    asks = (Mix, Join, AskState)
+
     def __init__(self, job: JobContext, note: bytes | None) -> None:
-        super().__init__(job)
+        super().__init__(job, lambda name: None)
         self.workspace = JobWorkspace(job, note)  # always empty
         self.circles = GossipMembership(job, self)
         self._exchange = Ticks(job.context, self._tell)
@@ -83,7 +86,6 @@ class GossipJob(PeerJob):
         self._half_way = False  # of the end
         self._taken: Version | None = None  # a state of another peer that the worker reads
         self._asked_at = float("-inf")  # when this peer asked for another state
-        self._waiting: HeldState | Close | None = None  # for the blob of a state
         self._refused: dict[bytes, None] = {}  # digests that are not valid states
 
     def start(self, *, fresh: bool) -> None:
@@ -102,13 +104,8 @@ class GossipJob(PeerJob):
 
     def receive(self, source: str, message: Message) -> None:
         match message:
-            case Mix() | Join() | AskState() if self.ledger.finished:
-                self._ctx.send(source, self._close_message())
-            case _ if self.ledger.finished:
+            case _ if self.about_the_end(source, message):
                 pass
-            case Close():  # the sender has finished, so a majority has this state
-                if (ref := self._resolve(source, message)) is not None:
-                    self._finish(message.term, message.round, ref)
             case Mix():
                 self._on_mix(source, message)
             case Join():
@@ -142,17 +139,12 @@ class GossipJob(PeerJob):
         super().forget()
 
     def blobs_in_use(self) -> list[bytes]:
-        waiting = [] if self._waiting is None else [self._waiting.digest]
-        return tasks.blobs_of(self._states()) + waiting
+        held = None if self._held is None else self._held.ref
+        return tasks.blobs_of((self.ledger.register.ref, held)) + self.states.blobs_in_use()
 
-    def _states(self) -> list[tasks.Ref | None]:
-        return [self.ledger.register.ref, None if self._held is None else self._held.ref]
-
-    def blob_ready(self, digest: bytes) -> None:
-        message = self._waiting
-        if message is not None and message.digest == digest and not self.ledger.finished:
-            self._waiting = None
-            self.receive("", message)
+    def state_named(self, source: str, message: HeldState | Open) -> None:
+        if isinstance(message, HeldState):
+            self._on_held(source, message)
 
     # -- ticks ------------------------------------------------------------------------------------------------------
 
@@ -222,7 +214,8 @@ class GossipJob(PeerJob):
 
     def entered(self) -> None:
         """Begin again in a new epoch."""
-        self._round, self._taken, self._waiting, self._half_way = None, None, None, False
+        self._round, self._taken, self._half_way = None, None, False
+        self.states.waiting.clear()
         self._entry = None if self._held is None else self._held.version
         self._exchange.enter(self._near(), (self._entry.round if self._entry else 0, 0))
         if self._held is not None:
@@ -363,8 +356,9 @@ class GossipJob(PeerJob):
 
     def _awaits_older(self, version: Version) -> bool:
         """Return whether no state is being fetched that is as new as that."""
-        waiting = self._waiting
-        return waiting is None or (isinstance(waiting, HeldState) and Version.of(waiting) < version)
+        waiting = self.states.waiting
+        _, held = waiting.get(HeldState, ("", None))
+        return Close not in waiting and (not isinstance(held, HeldState) or Version.of(held) < version)
 
     def _on_ask(self, source: str, message: AskState) -> None:
         circle, entry, held = self.circles.circle, self._entry, self._held
@@ -376,27 +370,16 @@ class GossipJob(PeerJob):
         answer = HeldState(self.id, circle.epoch, entry.epoch, entry.round, ref.digest, ref.size_bytes, ref.frames)
         self._ctx.send(source, answer, bulk=sum(map(len, ref.frames)) > MAX_CONTROL_BYTES // 2)
 
-    def _resolve(self, source: str, message: HeldState | Close) -> tasks.Ref | None:
-        """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
-        for ref in self._states():
-            if ref is not None and ref.digest == message.digest:
-                return ref
-        if message.digest in self._refused:
-            return None
-        ref = self._state_of(message, source, self.document.roster)
-        newer = isinstance(message, Close) or self._awaits_older(Version.of(message))
-        if newer and not message.state and self._blobs.fetching(message.digest):
-            self._waiting = message
-        return ref
-
     def _on_held(self, source: str, message: HeldState) -> None:
         version = Version.of(message)
         if self.circles.circle is None or self.circles.circle.epoch != message.epoch:
             return
-        if self._entry is None or version <= self._entry:
+        if self._entry is None or version <= self._entry or version.digest in self._refused:
             return
-        ref = self._resolve(source, message)
+        ref = self.states.resolve(source, message)
         if ref is None:
+            if self._awaits_older(version) and self.states.awaits(version.digest):
+                self.states.waiting[HeldState] = (source, message)
             return
         # Not on disk yet: a round with all members shows first that all of them have this state.
         self._round, self._half_way = None, False
@@ -430,4 +413,4 @@ class GossipJob(PeerJob):
 
     def _stop(self) -> None:
         self._ctx.timers.cancel(self._timer)
-        self._round = self._waiting = None
+        self._round = None

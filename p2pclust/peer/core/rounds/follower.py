@@ -11,17 +11,16 @@ from collections.abc import Callable
 from p2pclust.errors import WireError
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open
-from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open
 from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
-from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.round import Round
+from p2pclust.peer.core.rounds.states import States
 from p2pclust.peer.core.rounds.tree_sums import TreeSum
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.protocols.engine.reasons import REVOKED
@@ -32,7 +31,7 @@ class Follower(JobPart):
 
     def __init__(
         self, job: JobContext, election: Election, headway: Headway, workspace: JobWorkspace, notes: PadNotes,
-        aggregates: Callable[[], AggregatorTerm | None],
+        states: States, aggregates: Callable[[], AggregatorTerm | None],
     ) -> None:  # fmt: skip
         super().__init__(job)
         self._election = election
@@ -41,9 +40,7 @@ class Follower(JobPart):
         self._notes = notes
         self._aggregates = aggregates
         self.keeper = Keeper(job, election, notes)
-        self.states = CheckedStates(job, self._leave)
-        #: By kind: the sender, and the message with a state that is on its way, or is checked.
-        self.waiting: dict[type[Message], tuple[str, Open | Close | HeldState]] = {}
+        self._states = states
         self._hashed: tuple[bytes, float] | None = None  # the pending state that the worker hashes, and since when
         self._answers: dict[tuple[bytes, int], tuple[tasks.Ref | None, str]] = {}  # of the state in the register
         self._proposer = -1
@@ -53,34 +50,21 @@ class Follower(JobPart):
     @property
     def phase(self) -> str:
         """The phase of this peer: ``fetching``, ``computing``, or only ``following``."""
-        if Open in self.waiting or self._workspace.busy:
+        if Open in self._states.waiting or self._workspace.busy:
             return "fetching"
         return "computing" if self._headway.computing else "following"
 
     def blobs_in_use(self) -> list[bytes]:
         own = (ref for ref, _ in self._answers.values())
         sums = [] if self.place is None else self.place.refs()
-        waiting = [message.digest for _, message in self.waiting.values()]
         computing = [token.state for token in self._headway.computing]
-        in_use = [*self.keeper.blobs_in_use(), *self.states.blobs_in_use()]
-        return tasks.blobs_of((self.ledger.register.ref, *own, *sums)) + waiting + computing + in_use
+        in_use = [*self.keeper.blobs_in_use(), *self._states.blobs_in_use()]
+        return tasks.blobs_of((self.ledger.register.ref, *own, *sums)) + computing + in_use
 
     def end(self) -> None:
         self.leave_place()
         self.keeper.end()
         self._answers.clear()
-        self.waiting.clear()
-
-    def revoked(self, name: str) -> None:
-        """Stop waiting for states that a revoked peer sent."""
-        for kind in [kind for kind, (source, _) in self.waiting.items() if source == name]:
-            del self.waiting[kind]
-
-    def _leave(self, name: str) -> None:
-        if self.waiting.get(Open, ("", None))[0] == name:
-            del self.waiting[Open]
-        if not self.ledger.finished:
-            self._election.revoked(name)
 
     # -- a place in the tree ----------------------------------------------------------------------------------------
 
@@ -128,25 +112,25 @@ class Follower(JobPart):
             return  # an older message of this term, overtaken on the way
         if not -1 <= message.proposer < len(self.document.roster):
             return
-        _, waits = self.waiting.get(Open, ("", None))
+        _, waits = self._states.waiting.get(Open, ("", None))
         if isinstance(waits, Open) and (message.term, message.round) < (waits.term, waits.round):
             return  # it comes late, and before the blob of a newer state is here
         held = register.ref is not None and register.ref.digest == message.digest
         same = register.position == (message.term, message.round)
         if self._is_second(message, held=held):
             self._report(Contradiction, peer=source, term=message.term, round=message.round)
-            self.states.contradicts(source, "it opened a second state in one term and round, or one after the last")
+            self._states.contradicts(source, "it opened a second state in one term and round, or one after the last")
             return
         self._proposer = message.proposer
         if held and same and register.final == message.final:
             self._answer()
             return
-        ref = self.resolve(source, message)
+        ref = self._states.resolve(source, message)
         if ref is None:
-            self.waiting[Open] = (source, message)
+            self._states.waiting[Open] = (source, message)
             return
-        self.waiting.pop(Open, None)
-        self.states.adopted(message.term, source)
+        self._states.waiting.pop(Open, None)
+        self._states.adopted(message.term, source)
         self._adopt(message.term, message.round, ref, final=message.final)
 
     def _is_second(self, message: Open, *, held: bool) -> bool:
@@ -156,21 +140,6 @@ class Follower(JobPart):
             return False
         return not (held and message.final) if register.final else not held and register.round == message.round
 
-    def resolve(self, source: str, message: Open | Close | HeldState) -> tasks.Ref | None:
-        """Return the state that a message names; None while it is fetched or checked, or if it must not be adopted."""
-        register, final = self.ledger.register, isinstance(message, Close) or message.final
-        held = register.ref is not None and register.ref.digest == message.digest
-        if held and register.final is final:
-            return register.ref
-        present = (name for name in self.document.roster if self._membership.present(name))
-        ref = self._state_of(message, source, present)
-        opened_in = message.term if isinstance(message, Open) else 0
-        return ref if ref is not None and self.states.passes(source, ref, final=final, opened_in=opened_in) else None
-
-    def awaits(self, digest: bytes) -> bool:
-        """Return whether a state is fetched or checked: then :meth:`resolve` may return it later."""
-        return self._blobs.fetching(digest) or self.states.checking(digest)
-
     def adopt_own(self, opened: Round) -> bool:
         """Adopt what this peer opened, or answer it again; return whether it is new."""
         register = self.ledger.register
@@ -178,14 +147,14 @@ class Follower(JobPart):
         if register.position == (opened.term, opened.number) and register.ref is not None:
             self._answer()
             return False
-        self.states.adopted(opened.term, self._ctx.me)
+        self._states.adopted(opened.term, self._ctx.me)
         self._adopt(opened.term, opened.number, opened.ref, final=opened.info.final)
         return True
 
     def learn(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         """Take over another peer's register, without answering for it."""
         self.leave_place()
-        self.waiting.pop(Open, None)
+        self._states.waiting.pop(Open, None)
         self._answers.clear()
         self._workspace.abandon()
         self.ledger.learn(term, round_, ref, final=final)
@@ -283,9 +252,9 @@ class Follower(JobPart):
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
         position, asked = self.ledger.register.position, (message.term, message.round)
-        _, waits = self.waiting.get(Open, ("", None))
+        _, waits = self._states.waiting.get(Open, ("", None))
         if isinstance(waits, Open) and (waits.term, waits.round) == asked:
-            busy = self.awaits(waits.digest) and not self._hashes_for_long(waits.digest)
+            busy = self._states.awaits(waits.digest) and not self._hashes_for_long(waits.digest)
         else:
             gathers = self.place is not None and self.place.busy()
             answers = bool(self._headway.computing) or self._workspace.busy or gathers

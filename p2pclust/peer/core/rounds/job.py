@@ -30,8 +30,9 @@ from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Fitness, Role
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.job_context import JobContext, PeerJob
+from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
+from p2pclust.peer.core.rounds.peer_job import PeerJob
 from p2pclust.peer.core.rounds.round import Round
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 
@@ -57,8 +58,10 @@ class AggregatedJob(PeerJob):
     Every message of the job passes `receive`. The election, the follower and the keeper refuse stale terms.
     """
 
+    asks = (PreVote, RequestVote, Open, Heartbeat)
+
     def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None) -> None:
-        super().__init__(job)
+        super().__init__(job, self._leave)
         self._began_at = job.context.now
         self.headway = Headway(job)
         self.election = Election(job, self, fitness, self.headway)
@@ -67,7 +70,7 @@ class AggregatedJob(PeerJob):
         self.term: AggregatorTerm | None = None  # while this peer aggregates
         self.notes = PadNotes(job, pads)
         self.follower = Follower(
-            job, self.election, self.headway, self.workspace, self.notes, lambda: self.term
+            job, self.election, self.headway, self.workspace, self.notes, self.states, lambda: self.term
         )  # fmt: skip
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
@@ -86,13 +89,12 @@ class AggregatedJob(PeerJob):
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        distrusted = source in self.follower.states.distrusted and not self.ledger.finished
+        distrusted = source in self.states.distrusted and not self.ledger.finished
         if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)) or self._too_early(message):
             return
         if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
             return  # it asks again
-        if self.ledger.finished or isinstance(message, Close | CloseReply):
-            self._about_the_end(source, message)
+        if self.about_the_end(source, message):
             return
         match message:  # the most frequent first
             case Adopted() | HeartbeatReply():
@@ -112,20 +114,6 @@ class AggregatedJob(PeerJob):
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.own.forgot("a peer holds a later promise of it")
-
-    def _about_the_end(self, source: str, message: Message) -> None:
-        match message:
-            case Close():
-                self._on_close(source, message)
-            case CloseReply() if not self.ledger.finished:
-                pass
-            case CloseReply() if message.needs_state:
-                self._ctx.send(source, self._close_message())
-            case CloseReply():
-                self._unconfirmed.pop(source, None)
-            case PreVote() | RequestVote() | Open() | Heartbeat():
-                # A peer that still asks gets the final state; answers to old questions are ignored.
-                self._ctx.send(self._asker(source, message), self._close_message())
 
     def _too_early(self, message: Message) -> bool:
         """Return whether the message asks for a vote in the census of a cancelled series that has just begun.
@@ -162,7 +150,7 @@ class AggregatedJob(PeerJob):
             self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *register.position))
         return True
 
-    def _asker(self, source: str, message: Message) -> str:
+    def asker(self, source: str, message: Message) -> str:
         """Return the peer that the message is from: in a tree, and nowhere else, peers hand on the aggregator's message."""
         roster, tree = self.document.roster, self.document.treatment.collect == "tree"
         if tree and isinstance(message, Open) and 0 <= message.aggregator < len(roster):
@@ -173,13 +161,13 @@ class AggregatedJob(PeerJob):
         """Return whether another peer aggregates that term, as far as this one has heard: a term has one aggregator."""
         named = self.document.treatment.aggregator if term == 1 else ""
         known = named or self.election.terms.get(term, source)
-        if known == source or known in self.follower.states.distrusted:
+        if known == source or known in self.states.distrusted:
             return False
         self._report(round_reports.SecondAggregator, peer=source, term=term, aggregator=known)
         return True
 
     def _from_aggregator(self, carrier: str, message: Open | Heartbeat) -> None:
-        source = self._asker(carrier, message)
+        source = self.asker(carrier, message)
         if source == self._ctx.me:
             return
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
@@ -227,18 +215,18 @@ class AggregatedJob(PeerJob):
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""
         position = (message.entry_epoch, message.entry_round)
-        self.follower.waiting.pop(HeldState, None)
+        self.states.waiting.pop(HeldState, None)
         if not self.election.stands or position <= self.ledger.register.position:
             return
-        ref = self.follower.resolve(source, message)
+        ref = self.states.resolve(source, message)
         if ref is not None:
             self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
             if position[0] > self.ledger.term:
                 self.election.step_down(position[0])  # the votes that this candidate has are of an older term
             self.follower.learn(*position, ref, final=message.final)
             self.election.hurry()
-        elif self.follower.awaits(message.digest):
-            self.follower.waiting[HeldState] = (source, message)
+        elif self.states.awaits(message.digest):
+            self.states.waiting[HeldState] = (source, message)
 
     def fire(self, key: TimerKey) -> None:
         match key[2]:
@@ -250,7 +238,7 @@ class AggregatedJob(PeerJob):
                 self._repeats += 1
                 for name in self._unconfirmed:
                     if self._membership.present(name):
-                        self._ctx.send(name, self._close_message())
+                        self._ctx.send(name, self.close_message())
                 if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
                     self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
             case "gather" if self.follower.place is not None:
@@ -270,25 +258,18 @@ class AggregatedJob(PeerJob):
             case tasks.EndToken():
                 self.notes.compared(outcome)
             case tasks.CheckToken():
-                if self.follower.states.checked(token, outcome):
-                    self.blob_ready(token.state)
+                self.state_checked(token, outcome)
             case tasks.TermToken() if self.term is not None and not self.ledger.finished:
                 self.term.computed(token, outcome)
 
+    def state_named(self, source: str, message: HeldState | Open) -> None:
+        if isinstance(message, HeldState):
+            self._on_offer(source, message)
+        elif message.term == self.ledger.term:
+            self.follower.on_open(source, message)
+
     def blob_ready(self, digest: bytes) -> None:
-        waiting = self.follower.waiting
-        for kind in (Close, HeldState, Open):
-            source, message = waiting.get(kind, ("", None))
-            if message is None or message.digest != digest:
-                continue
-            if isinstance(message, Close):
-                self._on_close(source, message)
-            elif isinstance(message, HeldState):
-                self._on_offer(source, message)
-            else:
-                del waiting[Open]
-                if message.term == self.ledger.term:
-                    self.follower.on_open(source, message)
+        super().blob_ready(digest)
         self.follower.keeper.blob_ready(digest)
         if self.term is not None:
             self.term.blob_ready(digest)
@@ -303,7 +284,7 @@ class AggregatedJob(PeerJob):
 
     def revoked(self, name: str) -> None:
         self._unconfirmed.pop(name, None)
-        self.follower.revoked(name)
+        self.states.revoked(name)
         if not self.ledger.finished:
             self.election.revoked(name)
             if self.term is not None:
@@ -397,7 +378,7 @@ class AggregatedJob(PeerJob):
         self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
         self._finish(opened.term, opened.number, opened.ref)
         for name in self._unconfirmed:
-            self._ctx.send(name, self._close_message(with_state=self.document.index(name) not in opened.adopted))
+            self._ctx.send(name, self.close_message(with_state=self.document.index(name) not in opened.adopted))
         if self._unconfirmed:
             self._ctx.set_timer(self._closing, self._ctx.timing.retry_s)
 
@@ -408,16 +389,11 @@ class AggregatedJob(PeerJob):
         self.workspace.finish()
         self.notes.end()
 
-    def _on_close(self, source: str, message: Close) -> None:
+    def close_confirmed(self, source: str, message: CloseReply) -> None:
+        super().close_confirmed(source, message)
+        if not message.needs_state:
+            self._unconfirmed.pop(source, None)
+
+    def _leave(self, name: str) -> None:
         if not self.ledger.finished:
-            held = self.ledger.register
-            running = held.ref is not None and held.ref.digest == message.digest and not held.final
-            ref = None if running else self.follower.resolve(source, message)
-            if ref is None:
-                if message.size_bytes > self._ctx.limits.inline_bytes or self.follower.awaits(message.digest):
-                    self.follower.waiting[Close] = (source, message)
-                elif not message.state and not running:
-                    self._ctx.send(source, CloseReply(self.id, True))
-                return
-            self._finish(message.term, message.round, ref)
-        self._ctx.send(source, CloseReply(self.id, False))
+            self.election.revoked(name)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, Protocol
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.fleet_roster import RosterName
-from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.reports import JobFinished, Report
-from p2pclust.peer.core.round_reports import StateCorrupt
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import Series
 from p2pclust.peer.core.tasks import BeginJob, DescribeState, JobKeys, Ref, Task
-from p2pclust.protocols.engine.workspace import digest_of
 
 _P = ParamSpec("_P")
 
@@ -124,51 +120,3 @@ class JobPart:
         """Make a report, whose first two fields are `Document.named`."""
         job, within = self.document.named
         self._ctx.report(kind(job, within, *of, **named))
-
-    def _state_of(self, message: Open | HeldState | Close, source: str, others: Iterable[str]) -> Ref | None:
-        """Return the state that a message names; None while it is fetched, or if its digest is wrong.
-
-        A blob is asked of its sender, the `source`, and of the `others`.
-        """
-        if message.state:
-            if digest_of(message.state[0]) != message.digest:
-                self._report(StateCorrupt, peer=source)
-                return None
-            return Ref(message.digest, len(message.state[0]), message.state[0])
-        if self._blobs.has(message.digest):
-            return Ref(message.digest, message.size_bytes, None)
-        if message.size_bytes > self._ctx.limits.inline_bytes:
-            more = [name for name in others if name not in (source, self._ctx.me)]
-            self._blobs.pull(message.digest, message.size_bytes, [source, *more] if source else more)
-        return None
-
-
-class PeerJob(JobPart, ABC):
-    """What jobs with and without an aggregator have in common at one peer."""
-
-    def __init__(self, job: JobContext) -> None:
-        super().__init__(job)
-        self.suspicions = job.suspicions
-        self.bars = job.bars
-        self.id = job.document.id
-        self.terms: Mapping[int, str] = {}  #: by term: the aggregators that this life of the peer has heard of
-
-    def forget(self) -> None:
-        for table in ("job", "ballot", "register"):
-            self._ctx.persist(table, self.id, None, sync=False)
-
-    def _finish(self, term: int, round_: int, ref: Ref) -> None:
-        self.ledger.finish(term, round_, ref)
-        self._stop()
-        self._report(JobFinished, term=term, round=round_, digest=ref.digest.hex())
-        self._job.children.ended(self.id)
-
-    @abstractmethod
-    def _stop(self) -> None:
-        """Drop all but the result: the job has finished."""
-
-    def _close_message(self, *, with_state: bool = True) -> Close:
-        register = self.ledger.register
-        assert register.ref is not None
-        ref, state = register.ref, register.ref.frames if with_state else ()
-        return Close(self.id, register.term, register.round, ref.digest, ref.size_bytes, state)

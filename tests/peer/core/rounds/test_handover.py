@@ -12,7 +12,7 @@ import pytest
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_messages import Close, HeldState, Open
-from p2pclust.peer.core.rounds.job_context import JobPart
+from p2pclust.peer.core.rounds.states import States
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.core.timing import PRESETS, Limits
@@ -40,11 +40,11 @@ def test_the_bytes_of_a_state_are_compared_with_its_digest(message: Made) -> Non
     ctx = Context("p1", PRESETS["fast"], Limits(inline_bytes=100, chunk_bytes=64), np.random.default_rng(0), "s")
     blobs = Blobs(ctx, {}, frozenset())
     job = SimpleNamespace(context=ctx, membership=None, blobs=blobs, document=DOCUMENT, ledger=None)
-    part = JobPart(cast(Any, job))
+    part = States(cast(Any, job), lambda name: None)
     good, bad = (
         message(digest_of(b"state"), 5, (b"state",)),
         message(digest_of(b"state"), 5, (b"other",)),
     )
-    assert part._state_of(bad, "p2", NAMES) is None
+    assert part._state_of(bad, "p2") is None
     assert [effect.verb for effect in ctx.effects] == ["corrupt"]  # type: ignore[attr-defined]
-    assert part._state_of(good, "p2", NAMES) == Ref(digest_of(b"state"), 5, b"state")
+    assert part._state_of(good, "p2") == Ref(digest_of(b"state"), 5, b"state")

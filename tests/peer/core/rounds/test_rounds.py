@@ -391,8 +391,7 @@ class TestLateOpens:
         newer = self.opened(job, 5, blob=True)
         net.arrive("p2", "p1", newer)
         net.arrive("p2", "p1", self.opened(job, 3, blob=blob))
-        follower = net.job("p1", job).follower
-        assert follower.waiting[Open] == ("p2", newer)
+        assert net.job("p1", job).states.waiting[Open] == ("p2", newer)
         assert net.job("p1", job).ledger.register.round < 3
 
     def test_one_that_is_refused_does_not_change_the_proposer(self) -> None:
