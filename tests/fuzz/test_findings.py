@@ -80,7 +80,7 @@ def test_a_peer_is_believed_what_it_says_of_itself() -> None:
 def test_a_gossip_job_of_thousands_on_a_full_mesh() -> None:
     """Its links alone, millions of them, took every peer that read the document 30 s and 1.4 GB."""
     roster = tuple(f"n{number:04d}" for number in range(129))
-    treatment = Treatment("wait", 1.0, collect="gossip", gossip_tolerance=0.1, mixing="push-sum")
+    treatment = Treatment("wait", 1.0, 60.0, collect="gossip", gossip_tolerance=0.1, mixing="push-sum")
     with pytest.raises(UsageError, match="129 peers on a full mesh, where at most 128 can average"):
         Document(b"x", roster, ("",) * 129, treatment, "p1", "n")
     small = Document(b"x", roster[:128], ("",) * 128, treatment, "p1", "n")

@@ -68,7 +68,7 @@ def test_every_way_in_asks_the_table() -> None:
     with pytest.raises(UsageError) as requested:
         JobRequest(cluster_job("llf-cm", n_clusters=2), Treatment(secure=True, collect="gossip"))
     with pytest.raises(UsageError) as met:
-        Treatment("wait", 5.0, collect="gossip", secure=True).check()
+        Treatment("wait", 5.0, 60.0, collect="gossip", secure=True).check()
     assert [str(error.value) for error in (submitted, requested, met)] == [f"submit: {wanted}", wanted, wanted]
 
 

@@ -28,7 +28,7 @@ STORES = tuple(f"s-{name}" for name in ROSTER)
 
 def document(missing: str = "wait", links: bytes | None = None, **more: object) -> Document:
     given = {"collect": "gossip", "gossip_tolerance": 1e-9, "mixing": "push-sum"} | more
-    treatment = Treatment(missing, 1.0, **given)  # type: ignore[arg-type]
+    treatment = Treatment(missing, 1.0, 60.0, **given)  # type: ignore[arg-type]
     packed = links_of(Routing("a", RING), treatment, ROSTER) if links is None else links
     return Document(b"job", ROSTER, STORES, treatment, "a", "n", packed)
 

@@ -182,7 +182,7 @@ class TestRun:
         assert net.within("p3") == []
         (key,) = [key for key in net.core("p3").jobs._early._messages if key[0] != job]
         assert isinstance(net.core("p3").jobs._early._messages[key], Open | Heartbeat)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         before = net.now
         net.do_work()
         assert [j.ledger.register.term for j in net.within("p3")] == [1], "what came before it was known counts"
@@ -196,7 +196,7 @@ class TestRun:
     def test_strangers_to_the_job_have_no_word_in_it(self) -> None:
         net = DeskNet(4)
         net.wants[1] = run(0, 1, 2)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         job = net.begin()
         net.until(lambda: all(net.within(name) for name in ("p1", "p2", "p3")))
         (child,) = net.within("p2")
@@ -220,7 +220,7 @@ class TestRun:
         net = DeskNet(5)
         net.wants[1] = run(1, 2, 3, aggregator=3, mathematics=toy(2))
         net.hold_work = lambda name, effect: (
-            getattr(effect.task, "job", b"") == toy(2) and effect.task.kind == "combine"
+            getattr(effect.task, "mathematics", b"") == toy(2) and effect.task.kind == "combine"
         )
         job = net.begin(aggregator="p1")
         net.until(lambda: bool(net.tasks))
@@ -240,7 +240,7 @@ class TestRun:
     def test_without_its_majority_it_is_given_up_and_the_round_goes_on(self) -> None:
         net = DeskNet(5)
         net.wants[1] = run(1, 3, aggregator=3)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: bool(net.within("p2")))
         net.crash("p4")
@@ -254,14 +254,14 @@ class TestRun:
         net = DeskNet(5)
         net.wants[1] = run(*roster, aggregator=1)
         net.hold_work = lambda name, effect: (
-            effect.task.kind == "contribute" and getattr(effect.task, "job", b"") != CHILD
+            effect.task.kind == "contribute" and getattr(effect.task, "mathematics", b"") != CHILD
         )
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: len(net.tasks) == 5)
         net.crash("p4", wiped=True)
         net.start("p4")
         net.until(lambda: len(net.tasks) == 6)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         net.do_work()
         net.until(lambda: bool(net.within("p2")))
         if len(roster) == 3:
@@ -276,7 +276,7 @@ class TestRun:
         net = DeskNet(5)
         net.wants[1] = run(1, 2, 3, aggregator=1)
         net.hold_work = lambda name, effect: (
-            effect.task.kind == "contribute" and getattr(effect.task, "job", b"") != CHILD
+            effect.task.kind == "contribute" and getattr(effect.task, "mathematics", b"") != CHILD
         )
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: len(net.tasks) == 5)
@@ -314,14 +314,14 @@ class TestRun:
         net.finish(job)
         stores = ("store-p1", "store-p2", "store-p3")
         for nonce in (f"{job}/0/g", "7", "job-1/x/y", ""):
-            document = Document(CHILD, net.names, stores, Treatment("wait", 5.0, collect="star"), "", nonce)
+            document = Document(CHILD, net.names, stores, Treatment("wait", 5.0, 60.0, collect="star"), "", nonce)
             net.core("p1").jobs.learn(Fact("p2", "job/" + document.id, 2**40, document.encode()))
             delta = FactDelta("p2", 0, ("job/" + document.id,), (2**40,), (document.encode(),))
             net.arrive("p2", "p1", delta)
         net.advance(10)
         assert list(net.core("p1").jobs.jobs) == [job]
         assert net.rows("p1")["job"] == [job]
-        with_one = Document(CHILD, net.names, stores, Treatment("wait", 5.0, collect="star"), "p2", f"{job}/0/g")
+        with_one = Document(CHILD, net.names, stores, Treatment("wait", 5.0, 60.0, collect="star"), "p2", f"{job}/0/g")
         net.core("p1").jobs.learn(Fact("p2", "job/" + with_one.id, 2**40, with_one.encode()))
         assert with_one.id in net.core("p1").jobs.jobs
         assert with_one.parent == "", "whatever its nonce looks like"
@@ -350,7 +350,7 @@ class TestKeep:
         found: list[tuple[str, bytes]] = []
         net.hold_work = lambda name, effect: (
             effect.task.kind == "contribute"
-            and getattr(effect.task, "job", b"") == CHILD
+            and getattr(effect.task, "mathematics", b"") == CHILD
             and bool(found.append((name, effect.task.note)))
         )
         net.finish(net.begin(rounds=4))
@@ -439,7 +439,7 @@ class TestKeep:
     def test_who_comes_back_after_the_end_drops_them_too(self) -> None:
         net = DeskNet()
         net.wants = {1: run(0, 1, 2, mathematics=toy(50))}
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == toy(50)
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == toy(50)
         job = net.begin(rounds=2, aggregator="p1", patience_s=600.0)
         net.until(lambda: all(net.within(name) for name in net.names))
         net.crash("p3")
@@ -466,7 +466,7 @@ class TestKeep:
             CHILD,
             net.names,
             ("store-p1", "store-p2", "store-p3"),
-            Treatment("wait", 5.0, aggregator="p1", collect="star"),
+            Treatment("wait", 5.0, 60.0, aggregator="p1", collect="star"),
             "",
             f"{job}/1/x",
         )
@@ -474,7 +474,7 @@ class TestKeep:
             CHILD,
             net.names,
             ("store-p1", "store-p2", "store-p3"),
-            Treatment("wait", 5.0, aggregator="p1", collect="star"),
+            Treatment("wait", 5.0, 60.0, aggregator="p1", collect="star"),
             "",
             "job-9/1/x",
         )
@@ -598,12 +598,14 @@ def _opens(packet: Packet, round_: int) -> bool:
 
 def test_a_document_tells_whether_a_job_is_within_another() -> None:
     stores = ("a", "b")
-    within = Document(b"", ("p1", "p2"), stores, Treatment("wait", 5.0, collect="star"), "", "job-7/12/1.0.3")
+    within = Document(b"", ("p1", "p2"), stores, Treatment("wait", 5.0, 60.0, collect="star"), "", "job-7/12/1.0.3")
     assert (within.parent, within.parent_round) == ("job-7", 12)
-    handed_in = Document(b"", ("p1", "p2"), stores, Treatment("wait", 5.0, collect="star"), "p1", "job-7/12/1.0.3")
+    handed_in = Document(
+        b"", ("p1", "p2"), stores, Treatment("wait", 5.0, 60.0, collect="star"), "p1", "job-7/12/1.0.3"
+    )
     assert handed_in.parent == ""
     assert Document.decode(within.encode()) == within
-    treatment = ["wait", 5.0, 0.0, "", "star", 0.0, "", 0, 0.0, False, 0, 0, "", "", "", 0]
+    treatment = ["wait", 5.0, 60.0, 0.0, "", "star", 0.0, "", 0, 0.0, False, 0, 0, "", "", "", 0]
     assert msgpack.unpackb(within.encode()) == [
         b"", ["p1", "p2"], ["a", "b"], treatment, "", "job-7/12/1.0.3", b"", None, None,
     ]  # fmt: skip

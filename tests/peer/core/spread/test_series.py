@@ -97,7 +97,9 @@ def test_rows_are_read_anew_for_every_turn() -> None:
 
 def test_rows_that_another_job_works_on_are_left() -> None:
     net = Net(3)
-    net.hold_work = lambda name, effect: effect.task.kind == "contribute" and getattr(effect.task, "job", b"") == toy(7)
+    net.hold_work = lambda name, effect: (
+        effect.task.kind == "contribute" and getattr(effect.task, "mathematics", b"") == toy(7)
+    )
     net.meet()
     net.submit("p1", toy(7))
     net.until(lambda: bool(net.tasks))
@@ -236,7 +238,7 @@ def test_a_peer_that_was_away_when_the_series_was_cancelled_begins_no_turn() -> 
 
 
 def test_the_document_says_which_turn_it_is() -> None:
-    treatment = Treatment("wait", 1.0, collect="star", every_s=60.0)
+    treatment = Treatment("wait", 1.0, 60.0, collect="star", every_s=60.0)
     document = Document(b"x", ("a", "b"), ("1", "2"), treatment, "a", "n", turn=Turn("series-1", 3, True))
     assert Document.decode(document.encode()) == document
     assert census_of(document).turn == Turn("series-1", 4, True)
@@ -257,7 +259,7 @@ def test_the_document_says_which_turn_it_is() -> None:
     ],
 )
 def test_a_turn_that_is_none(turn: list[Any]) -> None:
-    document = Document(b"x", ("a",), ("1",), Treatment("wait", 1.0, collect="star"), "a", "n")
+    document = Document(b"x", ("a",), ("1",), Treatment("wait", 1.0, 60.0, collect="star"), "a", "n")
     plain = msgpack.unpackb(document.encode())
     with pytest.raises(WireError):
         Document.decode(msgpack.packb([*plain, turn]))
