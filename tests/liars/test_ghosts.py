@@ -109,7 +109,7 @@ class Fleet:
     def document(self, kind: str = "plain", *, roster: list[str] | None = None, **changed: Any) -> Document:
         names = tuple(sorted(roster or self.names))
         stores = tuple(f"store-{name}-0" for name in names)
-        treatment = Treatment("wait", 5.0, 0.0, LIAR, "star", **KINDS[kind])
+        treatment = Treatment("wait", 5.0, 60.0, 0.0, LIAR, "star", **KINDS[kind])
         job = cluster_job("llf-cm", n_clusters=2, secure=treatment.secure, tol=0.0, max_rounds=3)
         given = {"nonce": "n", "submitter": LIAR, "fleet_roster": self.name(1)} | changed
         return Document(bytes(msgpack.packb(job.to_dict())), names, stores, treatment, **given)

@@ -80,7 +80,7 @@ def document(store: str, names: tuple[str, ...], named: RosterName, nonce: str) 
         "llf-cm", n_clusters=3, bounds=([-50.0, -50.0], [150.0, 150.0]), init="uniform", tol=0.0, secure=True
     )  # fmt: skip
     treatment = Treatment(
-        "wait", 30.0, 0.0, LIAR, "star", secure=True, keepers=3, cohort=5 if len(names) == 5 else 3, burnt="groups",
+        "wait", 30.0, 600.0, 0.0, LIAR, "star", secure=True, keepers=3, cohort=5 if len(names) == 5 else 3, burnt="groups",
         leave="groups",
     )  # fmt: skip
     stores = tuple({VICTIM: store, LIAR: "store-liar"}.get(name, "s") for name in names)

@@ -122,7 +122,7 @@ def toy(rounds: int = 2, *, one: bool = False, pad: int = 0, abstainers: Iterabl
 
 def opened_round(ref: Ref, *names: str, **fields: Any) -> Round:
     """Round 5 at its aggregator, which asks all peers directly, at the instant 0."""
-    document = SimpleNamespace(id="job-1", roster=names, index=names.index)
+    document = SimpleNamespace(id="job-1", roster=names, index=names.index, majority=len(names) // 2 + 1)
     branches = SimpleNamespace(sums=list, refs=list, coming=dict, drop=lambda index: ())
     info = StateInfo(**{"final": False, "asked": tuple(range(len(names))), **fields})
     peers = {index: Asked(name) for index, name in enumerate(names)}

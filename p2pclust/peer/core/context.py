@@ -30,26 +30,28 @@ _NEVER = float("inf")
 class Timers:
     """Named instants. Arming a timer again moves it; equal instants fire in the order in which they were armed."""
 
+    next_at: float = _NEVER  #: the instant of the earliest timer; infinity if none is armed
     _at: dict[TimerKey, tuple[float, int]] = field(default_factory=dict)
     _armed: int = 0
-    _next: float | None = _NEVER  # the instant of the earliest; None: not computed yet
 
     def set(self, key: TimerKey, at: float) -> None:
         """Arm the timer, or move it."""
         before = self._at.pop(key, None)
         self._armed += 1
         self._at[key] = (at, self._armed)
-        if self._next is not None:
-            if at <= self._next:
-                self._next = at
-            elif before is not None and before[0] == self._next:
-                self._next = None
+        if at <= self.next_at:
+            self.next_at = at
+        elif before is not None and before[0] == self.next_at:
+            self._find_next()
 
     def cancel(self, key: TimerKey) -> None:
         """Disarm the timer if it is armed."""
         armed = self._at.pop(key, None)
-        if armed is not None and armed[0] == self._next:
-            self._next = None
+        if armed is not None and armed[0] == self.next_at:
+            self._find_next()
+
+    def _find_next(self) -> None:
+        self.next_at = min(self._at.values())[0] if self._at else _NEVER
 
     def postpone(self, kind: TimerKey, by_s: float) -> None:
         """Postpone all timers whose keys begin with `kind`.
@@ -60,7 +62,7 @@ class Timers:
         >>> timers.set(("member", "suspicion", "a"), 2.0)
         >>> timers.set(("member", "probe"), 5.0)
         >>> timers.postpone(("member", "suspicion"), 7.0)
-        >>> timers.next_at(), timers.pop_due(9.0), timers.pop_due(9.0)
+        >>> timers.next_at, timers.pop_due(9.0), timers.pop_due(9.0)
         (5.0, ('member', 'probe'), ('member', 'suspicion', 'a'))
         """
         for key in [key for key in self._at if key[: len(kind)] == kind]:
@@ -70,15 +72,9 @@ class Timers:
         """Return whether the timer is armed."""
         return key in self._at
 
-    def next_at(self) -> float:
-        """Return the instant of the earliest timer; infinity if none is armed."""
-        if self._next is None:
-            self._next = min(self._at.values())[0] if self._at else _NEVER
-        return self._next
-
     def pop_due(self, now: float) -> TimerKey | None:
         """Disarm and return the earliest timer that is due, if any."""
-        if not self._at or self.next_at() > now:
+        if not self._at or self.next_at > now:
             return None
         key = min(self._at, key=self._at.__getitem__)
         self.cancel(key)
@@ -111,6 +107,8 @@ class Context:
     @property
     def timing(self) -> Timing:
         """The preset's durations stretched to the farthest peer; `preset` has the same between neighbours, without a map."""
+        if self.routing.whole:
+            return self.preset
         reach = self.routing.reach
         if self._stretched is None or self._stretched[0] != reach:
             self._stretched = (reach, self.preset.over(reach))

@@ -125,7 +125,7 @@ class Core:
     @property
     def wake_at(self) -> float:
         """When the core wants a `Woken` at the latest; infinity if it waits for nothing but messages."""
-        return self.timers.next_at()
+        return self.timers.next_at
 
     def kernel_of(self, name: str) -> str:
         """Return the best kernel that a peer has published; empty if none."""
@@ -139,11 +139,12 @@ class Core:
 
     def step(self, now: float, event: events.Event) -> list[Effect]:  # noqa: PLR0912 - one branch for each event
         """Take one event and return the effects to perform, in order; `now`, in seconds, never goes back."""
-        ctx, members, late_s = self._ctx, self.membership, now - self.timers.next_at()
+        ctx, members, late_s = self._ctx, self.membership, now - self.timers.next_at
         # Something happens at least once per period, which is longer while processors are short. Otherwise this process was
         # asleep, stopped, or without a processor: suspicions last longer, and answers are given more time.
-        if now - ctx.now > 2 * ctx.preset.probe_period_s + members.slack_s():
-            members.suspicions.overslept(now - ctx.now)
+        awake_s, expected_s = now - ctx.now, 2 * ctx.preset.probe_period_s
+        if awake_s > expected_s and awake_s > expected_s + members.slack_s():
+            members.suspicions.overslept(awake_s)
         if late_s > 0:
             members.pace.was_late(late_s, ctx.timing)
         ctx.now = now
@@ -170,7 +171,7 @@ class Core:
                 self.enrolment.expired(event.names)
             case events.Leave():
                 members.leave()
-        while (key := self.timers.pop_due(now)) is not None:
+        while self.timers.next_at <= now and (key := self.timers.pop_due(now)) is not None:
             self._machines[key[0]].fire(key)
         if members.changes or members.links_changed or members.own.has_forgotten or self.facts.news:
             self._settle()

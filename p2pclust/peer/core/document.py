@@ -152,7 +152,7 @@ class Document:
         """The name of the job: a digest of the document; remembered, because every message of the job bears it."""
         return "job-" + hashlib.blake2b(self.encode(), digest_size=16).hexdigest()
 
-    @property
+    @cached_property
     def parent(self) -> str:
         """The parent of a child job; empty for a submitted job."""
         return "" if self.submitter else self.nonce.split("/")[0]
@@ -162,7 +162,7 @@ class Document:
         """The client's id for the submission; empty if it gave none. Later turns of a series have that of the first."""
         return (self.series or self.nonce).partition(":")[2] if self.submitter else ""
 
-    @property
+    @cached_property
     def series(self) -> str | None:
         """The series that the job is a turn of."""
         return None if self.turn is None else self.turn.series
@@ -172,7 +172,7 @@ class Document:
         """The number of the turn; 0 for a job that is not repeated."""
         return 0 if self.turn is None else self.turn.number
 
-    @property
+    @cached_property
     def census(self) -> bool:
         """Whether the job is a census: it only agrees on the next document of a series."""
         return self.mathematics == CENSUS
@@ -195,6 +195,11 @@ class Document:
         )  # fmt: skip
 
     @cached_property
+    def majority(self) -> int:
+        """How many peers of the roster, dead or alive, are a majority."""
+        return majority(len(self.roster))
+
+    @cached_property
     def named(self) -> tuple[str, str | None]:
         """The first two fields of all reports on the job: its id, and its parent if it has one."""
         return self.id, self.parent or None
@@ -213,7 +218,8 @@ class Document:
     def counts(self, name: str, store_id: str) -> bool:
         """Return whether a peer counts for a majority: only with the store that it had at submission."""
         # A peer that lost its store may have voted, or adopted a state, and no longer know it.
-        return name in self and self.store_ids[self.index(name)] == store_id
+        index = self._indices.get(name, -1)
+        return index >= 0 and self.store_ids[index] == store_id
 
     def encode(self) -> bytes:
         """Return canonical bytes; raise `UsageError` if the document is too large to be a fact."""

@@ -41,7 +41,7 @@ class Treatment:
 
     Examples
     --------
-    >>> Treatment(missing="drop", patience_s=5.0, collect="star").check()
+    >>> Treatment("drop", patience_s=5.0, compute_limit_s=60.0, collect="star").check()
     Traceback (most recent call last):
     ...
     p2pclust.errors.UsageError: missing = 'drop' needs deadline_s: the round ends at its deadline: set deadline_s above 0

@@ -197,7 +197,7 @@ def _ends_with_what_it_holds(
 
 
 def _without_the_left_out(original: Original, term: AggregatorTerm, opened: Round) -> dict[int, str]:
-    have = opened.contributors()
+    have = opened.contributors
     return {index: one.abstains for index, one in opened.peers.items() if one.abstains and index not in have}
 
 

@@ -153,7 +153,7 @@ class AggregatorTerm(JobPart):
                 listed = [] if secure is None else [roster[index] for index in secure.asked]
                 self._report(round_reports.KeysExchanged, self.term, closed.number, listed)
             else:
-                combined = closed.number, closed.contributors()
+                combined = closed.number, closed.contributors
         elif token.kind == tasks.FinishRound.kind:
             combined = held.round, self._secure.finished
         if combined is not None and not refused:
@@ -402,8 +402,9 @@ class AggregatorTerm(JobPart):
 
     def _revocation(self, opened: Round) -> CancelProof | None:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
-        wanted = opened.wanted() if self.document.treatment.missing == "all" else ()
-        names = (self.document.roster[index] for index in wanted)
+        if self.document.treatment.missing != "all":
+            return None
+        names = (self.document.roster[index] for index in opened.wanted())
         return next((CancelProof("", name) for name in names if self._job.bars(name)), None)
 
     def _complete(self, opened: Round) -> bool:
@@ -425,7 +426,10 @@ class AggregatorTerm(JobPart):
             return opened.proposer < 0
         if opened.too_few is not None and opened.too_few == opened.contributions():
             return False
-        return all(self._settled(opened, index) for index in opened.info.asked)
+        for index in opened.info.asked:
+            if not opened.peers[index].answered and not self._settled(opened, index):
+                return False
+        return True
 
     def _settled(self, opened: Round, index: int) -> bool:
         """Return whether a peer is not waited for; leave it out if it is gone, or late and not needed."""
@@ -446,7 +450,7 @@ class AggregatorTerm(JobPart):
         return self._settled(opened, index) or lost or self._patience.computes_too_long(opened, one)
 
     def _abstained(self, opened: Round) -> dict[int, str]:
-        have, abstained = dict.fromkeys(opened.contributors()), dict[int, str]()
+        have, abstained = dict.fromkeys(opened.contributors), dict[int, str]()
         for index, one in opened.peers.items():
             if index in have or not (one.abstains or one.left_out):
                 continue

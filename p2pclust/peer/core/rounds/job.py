@@ -90,7 +90,7 @@ class AggregatedJob(PeerJob):
 
     def receive(self, source: str, message: Message) -> None:
         distrusted = source in self.states.distrusted and not self.ledger.finished
-        if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)) or self._too_early(message):
+        if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)):
             return
         if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
             return  # it asks again
@@ -103,7 +103,7 @@ class AggregatedJob(PeerJob):
                 self._from_aggregator(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
-            case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
+            case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm() if not self._too_early(message):
                 self.election.receive(source, message)
             case HeldState():
                 self._on_offer(source, message)
@@ -121,7 +121,7 @@ class AggregatedJob(PeerJob):
         The candidate was away and may not know of the cancel. It hears of it meanwhile, and then begins no other turn.
         """
         turn = self.document.turn
-        if not self.document.census or turn is None or not isinstance(message, PreVote | RequestVote):
+        if turn is None or not self.document.census or not isinstance(message, PreVote | RequestVote):
             return False
         begun_s = self._ctx.now - self._began_at
         return bool(self._job.cancels.by(turn.series)) and begun_s < self.document.treatment.patience_s

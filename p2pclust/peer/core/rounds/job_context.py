@@ -77,8 +77,8 @@ class JobContext:
 
         It counts in the size of majorities, but does not contribute or keep pads, and counts for no cohort.
         """
-        ctx = self.context
-        return name in ctx.barred or ctx.rosters.other_key(self.document.fleet_roster, name)
+        ctx, named = self.context, self.document.fleet_roster
+        return name in ctx.barred or (named is not None and ctx.rosters.other_key(named, name))
 
     @property
     def keys(self) -> JobKeys | None:

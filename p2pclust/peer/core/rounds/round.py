@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from p2pclust.peer.core.document import Document, majority
+from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_messages import Open
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.tree_sums import Branches
@@ -81,6 +81,7 @@ class Round(Question):
     adopted_by_majority: bool = False  # only a revocation makes it false again
     combining: bool = False
     used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined; and signed refusals
+    contributors: tuple[int, ...] = ()  # the peers in these contributions and sums, in roster order
     too_few: dict[int, Ref] | None = None  # the keys that came, and were not enough
 
     def message(self) -> Open:
@@ -93,7 +94,7 @@ class Round(Question):
         return self.branches.along(index, self.message())
 
     def wanted(self) -> list[int]:
-        return sorted(index for index in ((self.proposer,) if self.info.one else self.info.asked) if index >= 0)
+        return sorted([index for index in ((self.proposer,) if self.info.one else self.info.asked) if index >= 0])
 
     def missing(self) -> list[int]:
         return [index for index in self.wanted() if not (self.peers[index].answered or self.peers[index].left_out)]
@@ -119,6 +120,10 @@ class Round(Question):
     def use(self) -> None:
         """Fix what is combined: the sums from the tree, and the contributions of peers in none of them."""
         self.combining, self.used = True, tuple(self._usable())
+        peers = [index for indices, _ in self.used for index in indices]
+        self.contributors = tuple(
+            sorted([i for i in peers if self.peers[i].ref is not None or not self.peers[i].refusal])
+        )
 
     def _usable(self) -> Iterator[Given]:
         summed: dict[int, None] = {}
@@ -132,17 +137,12 @@ class Round(Question):
             if one.refusal is not None and one.ref is None:
                 yield (index,), one.refusal
 
-    def contributors(self) -> list[int]:
-        """Return the peers whose contributions are combined, in roster order."""
-        used = (index for peers, _ in self.used for index in peers)
-        return sorted(index for index in used if self.peers[index].ref is not None or self.peers[index].refusal is None)
-
     def has_majority(self, *, signed: bool = False) -> bool:
         """Return whether a majority has adopted the state; `signed`: of those only whose signed answers are here."""
-        holders = self.adopted.keys()
+        holders = len(self.adopted)
         if signed and not self.info.final:
-            return sum(bool(self.peers[i].ref or self.peers[i].refusal) for i in holders) >= majority(len(self.peers))
-        return len(holders) >= majority(len(self.peers))
+            holders = sum(bool(self.peers[index].ref or self.peers[index].refusal) for index in self.adopted)
+        return holders >= self.document.majority
 
     def blobs(self) -> list[bytes]:
         return blobs_of((self.ref, *self.refs(), *self.branches.refs()))

@@ -73,7 +73,7 @@ class SecureTerm(JobPart):
         closing = self._close(opened.ref, opened.number, secure, abstained, resumes=False)
         restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
         waits = self.document.treatment.missing == "all"
-        if flaw := self._problem_with(secure, as_mask(opened.contributors())):
+        if flaw := self._problem_with(secure, as_mask(opened.contributors)):
             self._renew(closing, flaw)
         elif lost := [index for index in restarted if waits or index in secure.keepers]:
             self._renew(closing, f"{self._names(lost)} restarted")

@@ -228,7 +228,7 @@ def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
     opened.peers[1].refusal, opened.peers[2].refusal = ref(b"c"), ref(b"d")
     opened.use()
     assert opened.used == (((0,), ref(b"a")), ((1,), ref(b"b")), ((2,), ref(b"d")))
-    assert opened.contributors() == [0, 1]
+    assert opened.contributors == (0, 1)
 
 
 def test_who_is_in_one_sum_with_a_revoked_peer_is_asked_again() -> None:

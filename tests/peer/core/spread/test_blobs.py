@@ -56,7 +56,7 @@ class Puller:
         self.hear(BlobChunk(DIGEST, index, (CHUNKS[index],)), source)
 
     def time_out(self) -> list[tuple[str, int]]:
-        self.ctx.now = self.ctx.timers.next_at()
+        self.ctx.now = self.ctx.timers.next_at
         key = self.ctx.timers.pop_due(self.ctx.now)
         assert key is not None
         self.blobs.fire(key[0:])
@@ -126,7 +126,7 @@ class TestPace:
             puller.blobs.pull(digest_of(data), len(data), ["p3"])
         assert puller.asked() == [("p3", 0)], "the room for one is not taken by a question that nobody answers"
         usual_s = PRESETS["fast"].chunk_timeout_s
-        assert puller.ctx.timers.next_at() == puller.ctx.now + usual_s, "p3 is given no more time for that"
+        assert puller.ctx.timers.next_at == puller.ctx.now + usual_s, "p3 is given no more time for that"
 
     def test_sources_that_were_silent_take_no_room_from_those_that_answer(self) -> None:
         """Four of them once had all the room, each for eight chunk time-outs, and so every round of the job."""
@@ -193,7 +193,7 @@ class TestPace:
         puller.effects()
         assert puller.pull("p3") == [("p3", 0)]
         usual_s = PRESETS["fast"].chunk_timeout_s
-        assert puller.ctx.timers.next_at() == puller.ctx.now + 8 * usual_s
+        assert puller.ctx.timers.next_at == puller.ctx.now + 8 * usual_s
 
     def test_after_soon_answers_others_are_waited_for_less_long_again(self) -> None:
         puller, usual_s = Puller(), PRESETS["fast"].chunk_timeout_s
@@ -203,7 +203,7 @@ class TestPace:
         waits = []
         for index in range(5):
             puller.come(index, after=0.1)
-            waits.append(round((puller.ctx.timers.next_at() - puller.ctx.now) / usual_s, 9))
+            waits.append(round((puller.ctx.timers.next_at - puller.ctx.now) / usual_s, 9))
         assert waits == [8, 4, 2, 1, 1]
 
 
@@ -219,7 +219,7 @@ def test_a_blob_is_here_when_a_worker_has_hashed_it() -> None:
     assert not puller.blobs.has(DIGEST)
     puller.blobs.verified(DIGEST, True)
     assert puller.blobs.has(DIGEST)
-    assert puller.ctx.timers.next_at() == float("inf"), "no timer is left behind"
+    assert puller.ctx.timers.next_at == float("inf"), "no timer is left behind"
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_a_slow_link_is_given_twice_the_time_whenever_nothing_came_up_to_eight_t
         waits.append(round((puller.ctx.now - began) / usual_s, 9))
     assert waits == [1, 2, 4, 8, 8]
     puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
-    assert puller.ctx.timers.next_at() == puller.ctx.now + 8 * usual_s, "one that came says what the link needs"
+    assert puller.ctx.timers.next_at == puller.ctx.now + 8 * usual_s, "one that came says what the link needs"
 
 
 def test_a_new_source_goes_first_without_starting_anew() -> None:
@@ -498,7 +498,7 @@ def test_a_new_source_goes_first_without_starting_anew() -> None:
 def test_a_blob_larger_than_allowed_is_not_pulled() -> None:
     puller = Puller(blob_bytes=1000)
     assert puller.pull("p2") == []
-    assert puller.ctx.timers.next_at() == float("inf")
+    assert puller.ctx.timers.next_at == float("inf")
 
 
 def test_what_is_here_is_not_pulled() -> None:
@@ -512,7 +512,7 @@ def test_what_nobody_needs_is_dropped_and_no_longer_pulled() -> None:
     puller.pull("p2")
     puller.blobs.keep_only(frozenset(), unfinished=False)
     assert DropBlob(DIGEST) in puller.effects()
-    assert puller.ctx.timers.next_at() == float("inf")
+    assert puller.ctx.timers.next_at == float("inf")
     puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
     assert puller.effects() == []
 

@@ -72,7 +72,7 @@ def test_asking_again_while_a_worker_hashes_starts_nothing() -> None:
     asked(context)
     blobs.pull(DIGEST, 64, ["p3"])
     assert asked(context) == []
-    assert context.timers.next_at() == float("inf")
+    assert context.timers.next_at == float("inf")
     blobs.verified(DIGEST, True)
     assert blobs.has(DIGEST)
 
@@ -125,7 +125,7 @@ def test_a_size_that_no_blob_has_is_not_fetched(size: int) -> None:
     context, blobs = machine()
     blobs.pull(DIGEST, size, ["p2"])
     assert context.effects == []
-    assert context.timers.next_at() == float("inf")
+    assert context.timers.next_at == float("inf")
 
 
 def test_what_was_never_hashed_is_hashed_after_a_restart() -> None:
