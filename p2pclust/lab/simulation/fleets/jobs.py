@@ -104,7 +104,7 @@ def _fedcref_job(plan: JobPlan, seed: int) -> Job:
 
 def _plain(plan: JobPlan, n: int) -> Treatment:
     deadline_s = plan.deadline_s if plan.missing == "drop" else 0.0
-    return Treatment(plan.missing, 0.0, deadline_s, collect=plan.collect)
+    return Treatment(plan.missing, deadline_s=deadline_s, collect=plan.collect)
 
 
 def _secured(plan: JobPlan, n: int) -> Treatment:
