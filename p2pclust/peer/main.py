@@ -27,6 +27,7 @@ from p2pclust.clustering.kernels import installed
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.peer.core.core import Core, Identity, StoreContents
 from p2pclust.peer.core.enrolment import TABLE
+from p2pclust.peer.core.round_reports import PHASES
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.shell.allow_list import AllowList, begin
@@ -61,10 +62,13 @@ class Surroundings:
 
     #: Whether other processes of the same user may not look at the memory of a peer with keys.
     hides_memory: ClassVar[bool] = True
+    #: The phases of rounds that are neither in the log nor read by anything else here.
+    unread_phases: tuple[str, ...]
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
         self._log = log_of(config)
+        self.unread_phases = () if self._log.level == "debug" else PHASES
         self._services: Services | None = None
 
     def watch(self, verb: str, fields: Mapping[str, Any]) -> None:
@@ -148,6 +152,7 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
     try:
         stored = store.load()
         core = Core(_identity(config, links, allow_list, stored), stored, timing, limits, rng, sizes)
+        core.unread_phases = around.unread_phases
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), watch, allow_list)
         worker = Worker(
             _loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share,

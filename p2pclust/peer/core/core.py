@@ -123,6 +123,15 @@ class Core:
         }  # fmt: skip
 
     @property
+    def unread_phases(self) -> tuple[str, ...]:
+        """The phases of rounds of which nothing reads the reports, which are not made; none at the start."""
+        return self._ctx.unread_phases
+
+    @unread_phases.setter
+    def unread_phases(self, phases: tuple[str, ...]) -> None:
+        self._ctx.unread_phases = phases
+
+    @property
     def wake_at(self) -> float:
         """When the core wants a `Woken` at the latest; infinity if it waits for nothing but messages."""
         return self.timers.next_at

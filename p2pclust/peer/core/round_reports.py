@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from p2pclust.peer.core.reports import JobReport, Report
 from p2pclust.peer.core.tasks import StateInfo
@@ -71,6 +71,10 @@ class StandsStill(JobReport):
 
 
 # -- rounds -------------------------------------------------------------------------------------------------------------
+
+
+#: The phases of a round.
+PHASES: Final = ("opening", "adopting", "combining", "closing")
 
 
 class PhaseBegun(JobReport, verb="phase"):

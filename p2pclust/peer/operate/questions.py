@@ -75,6 +75,7 @@ class Questions:
         self._accepting: dict[str, list[Caller]] = defaultdict(list)
         self._ending: dict[str, list[Caller]] = defaultdict(list)
         self._watching: dict[str, list[Caller]] = defaultdict(list)
+        self._unread_phases: tuple[str, ...] | None = None  # of this peer, while an operator watches a job and reads them
         shell.listen(self._reported)
 
     def take(self, caller: Caller, verb: str, fields: dict[str, Any]) -> None:
@@ -216,6 +217,8 @@ class Questions:
         if not over:
             self._check_room()
             self._watching[job.id].append(caller)
+            if self._unread_phases is None:
+                self._unread_phases, self._shell.core.unread_phases = self._shell.core.unread_phases, ()
 
     def _check_room(self) -> None:
         waiting = (*self._accepting.values(), *self._ending.values(), *self._watching.values())
@@ -267,6 +270,8 @@ class Questions:
             stay = [caller for caller in self._watching.pop(watched, []) if caller.answer(told, last=last) and not last]
             if stay:
                 self._watching[watched] = stay
+        if self._unread_phases is not None and not self._watching:
+            self._shell.core.unread_phases, self._unread_phases = self._unread_phases, None
         if over:
             for caller in self._ending.pop(job_id, []):
                 caller.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})

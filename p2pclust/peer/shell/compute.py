@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -222,9 +222,7 @@ class Worker:
         """
         if not isinstance(task, BeginJob | StateTask) or self._local.X.size > _FEW_NUMBERS:
             return False
-        job = job_of(task.mathematics)
-        one_pass = (isinstance(stage, Additive) or not isinstance(stage, Labelling) for stage in job.protocols)
-        return not job.has_workspace and all(one_pass)
+        return _one_pass(task.mathematics)
 
     def _perform(self, effect: Compute) -> Computed:
         token = effect.token
@@ -239,6 +237,15 @@ class Worker:
             return Computed(effect.token, NoResult(_DIED))
         with nullcontext() if self._deaths is None else self._deaths.watching(kind):
             return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life, kind[0]))
+
+
+@lru_cache(maxsize=64)
+def _one_pass(mathematics: bytes) -> bool:
+    """Return whether each stage of a job passes over the rows once."""
+    job = job_of(mathematics)
+    return not job.has_workspace and all(
+        isinstance(stage, Additive) or not isinstance(stage, Labelling) for stage in job.protocols
+    )
 
 
 def _kind(token: Token) -> Kind:

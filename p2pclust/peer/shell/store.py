@@ -235,16 +235,18 @@ class Store:
         with self._lock:
             number = self._n_commits + 1
             assert self._row_log is not None, "the store is closed"
-            self._sound = False
-            with failing(self._row_log_path):
-                logged = self._row_log.add(number, rows)
-            if logged:
-                self._logged.update({(name, key): value for name, key, value in rows})
-                self._n_commits = number
-            else:
-                self._commit(rows)
-            with failing(self.path):
+            self._sound, where = False, self._row_log_path
+            try:
+                if self._row_log.add(number, rows):
+                    for name, key, value in rows:
+                        self._logged[name, key] = value
+                    self._n_commits = number
+                else:
+                    self._commit(rows)
+                where = self.path
                 os.pwrite(self._commits_file, _counted(number), 0)
+            except OSError as error:
+                raise failure(where, error) from None
             self._sound = True
 
     def _commit(self, rows: Sequence[Row]) -> None:

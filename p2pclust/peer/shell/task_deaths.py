@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgpack
 
@@ -56,20 +54,23 @@ class TaskDeaths:
         """Return how often the process died in such a task since one of them ended well."""
         return self._deaths.get(kind, 0)
 
-    @contextmanager
-    def watching(self, kind: Kind) -> Iterator[None]:
-        """Note that such a task begins, and that it ends; a lack of memory, or a bug, ends the process with it."""
+    def watching(self, kind: Kind) -> Self:
+        """Note that such a task begins, and, as a context, that it ends."""
         self._write(kind)
-        try:
-            yield
-        except P2PClustError:  # for example a full disk, which is not this task's fault
+        self._watched = kind
+        return self
+
+    def __enter__(self) -> None:
+        """The task begins."""
+
+    def __exit__(self, of: object, error: BaseException | None, trace: object) -> None:
+        """The task ended. A lack of memory, or a bug, ends the process with it."""
+        if error is None:
+            self._deaths.pop(self._watched, None)
+        if error is None or isinstance(error, P2PClustError):  # for example a full disk, which is not this task's fault
             self._write(None)
-            raise
-        except BaseException:
+        else:
             self._dies = True
-            raise
-        self._deaths.pop(kind, None)
-        self._write(None)
 
     def leave(self) -> None:
         """Note that the process ends as it should, perhaps in the middle of a task."""

@@ -238,7 +238,7 @@ class GossipJob(PeerJob):
     def _open(self) -> None:
         state, circle = self._state, self._circle
         phase = "closing" if state.info.final else "adopting"
-        self._report(round_reports.PhaseBegun, phase, circle.epoch, state.version.round)
+        self._phase_begins(phase, circle.epoch, state.version.round)
         if state.info.final:
             self._mix(self._present)
         elif self._whom in self._offers:
@@ -301,7 +301,7 @@ class GossipJob(PeerJob):
             return
         self._exchange.expect((round_ + 1, 0))
         self._report(round_reports.Averaged, round_, epoch, ticks=ended.tick, reached=ended.reached)
-        self._report(round_reports.PhaseBegun, "combining", epoch, round_)
+        self._phase_begins("combining", epoch, round_)
         task = tasks.CloseGossipRound(
             *self._of_job, self._state.ref,
             answers=tuple(answer for _, answer in sorted(ended.answers.items())),

@@ -241,7 +241,7 @@ class Membership(MemberTable):
 
     def may_promise(self, name: str) -> bool:
         """Return whether a neighbour may be promised something; if not, ping it: see `OwnLife.may_promise`."""
-        if not self._ctx.routing.linked(name) or self.own.may_promise(self.members[name]):
+        if self.own.is_first or not self._ctx.routing.linked(name) or self.own.may_promise(self.members[name]):
             return True
         self.greet(name)
         return False

@@ -76,7 +76,7 @@ class OwnLife:
 
     def may_promise(self, member: Member) -> bool:
         """Return whether a neighbour could have reported a later life of this store, whose promises this one might break."""
-        return self.is_first or member.replied or self._late()
+        return member.replied or self._late()
 
     def _late(self) -> bool:
         # Whether other peers' word about an earlier life is no longer believed.

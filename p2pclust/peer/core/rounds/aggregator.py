@@ -176,7 +176,7 @@ class AggregatorTerm(JobPart):
         )  # fmt: skip
         self._patience.begin()
         opened.proposer = self._proposer(opened)
-        self._report(round_reports.PhaseBegun, "closing" if info.final else "opening", self.term, number)
+        self._phase_begins("closing" if info.final else "opening", self.term, number)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
         message, below = opened.message(), branches.tree.below[me]  # one for all: it is encoded once
         for index, name in enumerate(roster):
@@ -391,7 +391,7 @@ class AggregatorTerm(JobPart):
                 self._secure.close(opened, self._abstained(opened), cancel)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             opened.use()
-            self._report(round_reports.PhaseBegun, phase="combining", term=self.term, round=opened.number)
+            self._phase_begins("combining", self.term, opened.number)
             abstained = self._abstained(opened)
             if opened.info.secure is not None:
                 self._secure.close(opened, abstained)

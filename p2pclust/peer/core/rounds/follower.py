@@ -12,7 +12,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open
-from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
+from p2pclust.peer.core.round_reports import BadTree, Contradiction
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
@@ -161,7 +161,7 @@ class Follower(JobPart):
 
     def _adopt(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         before = self.ledger.register.ref
-        self._report(PhaseBegun, phase="adopting", term=term, round=round_)
+        self._phase_begins("adopting", term, round_)
         self.ledger.adopt(term, round_, ref, final=final)
         self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:

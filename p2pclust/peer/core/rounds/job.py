@@ -174,7 +174,7 @@ class AggregatedJob(PeerJob):
             self._report(round_reports.Fenced, peer=source, term=message.term, own_term=self.ledger.term)
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
-        if self._aggregates_another(source, message.term):
+        if self.election.terms.get(message.term) != source and self._aggregates_another(source, message.term):
             return
         if carrier == source or self.follower.is_news(message):
             self.election.follow(source, message.term)
@@ -182,7 +182,8 @@ class AggregatedJob(PeerJob):
         if self.follower.place is not None and message.term > self.follower.place.opened.term:
             self.follower.leave_place()
         if isinstance(message, Open):
-            self.follower.take_place(carrier, message)
+            if message.height or self.document.treatment.collect == "tree":
+                self.follower.take_place(carrier, message)
             self.follower.on_open(source, message)
         else:
             self.follower.on_heartbeat(source, message)

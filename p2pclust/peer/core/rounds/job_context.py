@@ -12,6 +12,7 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.round_reports import PhaseBegun
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
@@ -118,5 +119,8 @@ class JobPart:
         self, kind: Callable[Concatenate[str, str | None, _P], Report], *of: _P.args, **named: _P.kwargs
     ) -> None:
         """Make a report, whose first two fields are `Document.named`."""
-        job, within = self.document.named
-        self._ctx.report(kind(job, within, *of, **named))
+        self._ctx.effects.append(kind(*self.document.named, *of, **named))
+
+    def _phase_begins(self, phase: str, term: int, round_: int) -> None:
+        if phase not in self._ctx.unread_phases:
+            self._report(PhaseBegun, phase, term, round_)

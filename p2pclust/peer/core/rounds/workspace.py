@@ -52,6 +52,7 @@ class JobWorkspace(JobPart):
         self._preparing: _Preparing | None = None
         self._timer: TimerKey = ("job", self.document.id, "desk")
         self._on_disk = stored is not None  # whether there may be a row
+        self._used = self._on_disk  # whether this job has notes, blobs, or child jobs
         if stored is not None:
             notes, holding = msgpack.unpackb(stored)
             self._notes = [(round_, note) for round_, note in notes]
@@ -59,6 +60,7 @@ class JobWorkspace(JobPart):
 
     def start(self) -> None:
         """Verify the stored blobs after a restart, before they are offered again."""
+        self._used = self._used or bool(self._children.running(self.document.id))
         others = [name for name in self.document.roster if name != self._ctx.me]
         for digest, size_bytes in self._holding.items():
             self._blobs.pull(digest, size_bytes, others)
@@ -68,7 +70,7 @@ class JobWorkspace(JobPart):
         return self._preparing is not None
 
     def note_before(self, round_: int) -> bytes:
-        return next((note for of, note in reversed(self._notes) if of < round_), b"")
+        return next((note for of, note in reversed(self._notes) if of < round_), b"") if self._notes else b""
 
     @property
     def note(self) -> bytes:
@@ -77,6 +79,7 @@ class JobWorkspace(JobPart):
 
     def prepare(self, round_: int, task: Contribute, wanted: Wanted) -> None:
         """Fetch the blobs, and run the child jobs, that the contribution to this round needs."""
+        self._used = True
         roster, me = self.document.roster, self._ctx.me
         fetches: dict[bytes, tuple[str, ...]] = {}
         self._holding = {**{blob.digest: blob.size_bytes for blob in wanted.blobs}, **self._published}
@@ -185,6 +188,9 @@ class JobWorkspace(JobPart):
         published, note = {}, None
         if isinstance(outcome, Contributed):
             published, note = dict(outcome.published), outcome.note
+        if not (self._used or published or note):
+            return
+        self._used = True
         for digest in published:
             self._blobs.made(digest)
         self._published = published
