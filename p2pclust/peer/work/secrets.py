@@ -130,8 +130,8 @@ class Secrets:
         """
         known = self._of(keys)
         if known.believed != part.entries:
-            if flaw := KeyList(part.entries).problem_with(known.terms.keys, keys.job_id, part.asks):
-                return flaw
+            if problem := KeyList(part.entries).problem_with(known.terms.keys, keys.job_id, part.asks):
+                return problem
             known.believed, u = part.entries, part.unsettled
             if (
                 u is not None

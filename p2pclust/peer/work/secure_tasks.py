@@ -90,14 +90,14 @@ class SecureRound(AtState):
         """Return the sets whose sums are revealed of a round with these members."""
         return secure_rounds.segments_of(self.job, self.state, members)
 
-    def set_flaw(self, members: int) -> str:
+    def problem_with_set(self, members: int) -> str:
         """Return why the sum of these members may not be revealed, or an empty string."""
-        return secure_rounds.set_flaw(self.job, self.state, members, self.terms)
+        return secure_rounds.problem_with_set(self.job, self.state, members, self.terms)
 
     def check(self) -> None:
         """Raise WireError if the state cannot be one of the job."""
-        if flaw := secure_rounds.flaw(self.state, self.terms):
-            raise WireError(f"job state: {flaw}")
+        if problem := secure_rounds.problem_with_state(self.state, self.terms):
+            raise WireError(f"job state: {problem}")
 
     def secure_info(self) -> tasks.SecureInfo:
         part = self.part
@@ -227,8 +227,8 @@ class SecureRound(AtState):
         chooses them.
         """
         secure = self.terms.secure
-        if flaw := secure_rounds.answers_flaw(self.part, secure):
-            return flaw
+        if problem := secure_rounds.problem_with_answers(self.part, secure):
+            return problem
         if secure.leave != "groups":
             return ""
         known, members = self.secrets.known_sets(self.keys, self.part, pads), sum(sets)
@@ -272,8 +272,8 @@ class SecureRound(AtState):
         part = self.part
         if part.wants_keys or (task.sum is None and part.maker != task.maker):
             return "the state was made by another peer, or in another term"
-        if flaw := self.set_flaw(task.members):
-            return flaw
+        if problem := self.problem_with_set(task.members):
+            return problem
         if not task.pads.intact:
             return _OTHER_STORE
         if task.me not in self.keepers:
@@ -351,8 +351,8 @@ class SecureRound(AtState):
 
     def handed_over(self, task: tasks.FinishRound, blobs: BlobAccess) -> tuple[dict[int, bytes], bytes]:
         """Return the pads, and the sum, that keepers hold of a round whose maker is gone; or raise WireError."""
-        if flaw := self.set_flaw(task.members):
-            raise WireError(flaw)
+        if problem := self.problem_with_set(task.members):
+            raise WireError(problem)
         sealed, sums = {}, {}
         for keeper, ref in task.removed:
             data = blobs.whole(ref)

@@ -207,8 +207,8 @@ def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415
     from p2pclust.protocols.engine import secure_rounds  # noqa: PLC0415
 
-    if flaw := secure_rounds.unfit(job, task.keys.secure.groups):
-        raise UsageError(flaw)
+    if problem := secure_rounds.problem_with_job(job, task.keys.secure.groups):
+        raise UsageError(problem)
     secrets = _secrets(life)
     begun = secure_rounds.begin(job, secrets.terms(task.keys))
     return SecureRound(job, begun, task.n_peers, task.keys, secrets).made(begun, blobs)

@@ -120,8 +120,8 @@ class Verifier:
         at = SecureRound(self.job, before, self.n_peers, self.keys, self.secrets, proof.digest)
         padded, malformed = self.contributions(before, proof.answers)
         members = as_mask(padded)
-        if flaw := at.set_flaw(members):
-            raise WireError(flaw)
+        if problem := at.problem_with_set(members):
+            raise WireError(problem)
         if [one.keeper for one in proof.pads] != list(at.keepers):
             raise WireError("the pads are not those of all keepers")
         for one in proof.pads:
@@ -157,8 +157,10 @@ class Verifier:
         state = decode_state(self.job, data)
         if (state.secured is None) != (self.keys.secure is None):
             raise WireError("job state: a secured part in a job without secure sums, or none in one with them")
-        if self.keys.secure is not None and (flaw := secure_rounds.flaw(state, self.secrets.terms(self.keys))):
-            raise WireError(f"job state: {flaw}")
+        if self.keys.secure is not None and (
+            problem := secure_rounds.problem_with_state(state, self.secrets.terms(self.keys))
+        ):
+            raise WireError(f"job state: {problem}")
         return state
 
     def _check(

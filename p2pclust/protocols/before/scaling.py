@@ -81,7 +81,9 @@ class Range(Protocol):
         lo, hi = local.range()
         return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(
+        self, state: State, contributions: Sequence[tuple[int, Contribution]]
+    ) -> Mapping[int, str]:
         left_out, sound = {}, []
         for peer, part in contributions:
             lo, hi = part["lo"], part["hi"]
@@ -102,7 +104,7 @@ class Range(Protocol):
             rows=np.int64(sum(min(max(int(part["rows"]), 0), self.rows_needed) for part in contributions)),
         )
 
-    def objection(self, state: State) -> str:
+    def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.rows_needed, int(state["rows"]))
 
 

@@ -115,7 +115,7 @@ class SplitMerge(FirstCenters, Additive):
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._ended(state, uniform(state, self.n_clusters, rng))
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if len(state["cells"]) > self.most_cells:
             return f"{len(state['cells'])} cells for {self.n_clusters} clusters"
         return "a cell with a negative number of rows" if (state["cell_masses"] < 0).any() else ""

@@ -207,7 +207,7 @@ class Alternating(Iterated, Additive, SideBySide):
         """Return the least and the greatest number of rows, or total weight, that a contribution may be of."""
         return ANY_NUMBER
 
-    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
+    def problem_with_addend(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         weights, sums = np.asarray(part[self.masses]), np.asarray(part["sums"])
         if (weights < 0).any():
             return "a cluster has a negative weight"
@@ -255,7 +255,7 @@ class Alternating(Iterated, Additive, SideBySide):
         """Stop when the centers moved by less than ``tol``, but not by a round that was taken back."""
         return super().finished(previous, state, rounds) and not (self.accelerate and "plain" not in state)
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         kept = [name in state for name in ("plain", "objective", "relaxation")]
         if any(kept) and not all(kept):
             return "only some of the arrays of an accelerated round"
@@ -304,7 +304,7 @@ class Alternating(Iterated, Additive, SideBySide):
             numbers["objective"] = objective(local.points(state), state["centers"], fuzzifier, local.weights)
         return Arrays({self.masses: masses, "sums": sums, **numbers})
 
-    def objection(self, state: State) -> str:
+    def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.n_clusters, int(state["rows"]))
 
     def combine(self, state: State, total: Any) -> State:

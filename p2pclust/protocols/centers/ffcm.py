@@ -61,7 +61,7 @@ class LocalFuzzy(Fuzzy):
     def open(self, state: State, rng: np.random.Generator) -> State:
         return super().open(state, rng).replace(stream=drawn_stream(rng))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_centers(part, most=self.n_clusters, weights="weights" if "weights" in part else "")
 
     def expects(self, state: State) -> Mapping[str, Slot]:

@@ -90,7 +90,7 @@ class FederatedKMeansProtocol(Iterated):
         # Line 18: all that this peer reveals.
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_centers(part, most=self.n_clusters, weights="sizes", least=1)
 
     def combine(self, state: State, contributions: Any) -> State:

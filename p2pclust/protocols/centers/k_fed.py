@@ -78,7 +78,7 @@ class KFedProtocol(Clustering):
         # All that this peer reveals.
         return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_centers(part, most=self.n_clusters)
 
     def combine(self, state: State, contributions: Any) -> State:

@@ -89,8 +89,8 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         opened = super().open(state, rng).replace(coarse=np.int64(0))
         return opened if self.n_init == 1 else opened.replace(start_coarse=np.zeros(self.n_init, dtype=np.int64))
 
-    def flaw(self, state: State, *, done: bool) -> str:
-        return super().flaw(state, done=done) or (
+    def problem_with_state(self, state: State, *, done: bool) -> str:
+        return super().problem_with_state(state, done=done) or (
             "no count of coarse centers for each start" if self.n_init > 1 and "start_coarse" not in state else ""
         )
 

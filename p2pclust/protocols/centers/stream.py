@@ -240,7 +240,7 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         following = stepped.replace(batch=state["batch"] + np.int64(1), past_weights=weights, past_sums=sums)
         return following.replace(opened=centers, cost=np.float64(cost))
 
-    def objection(self, state: State) -> str:
+    def problem_with_all_rows(self, state: State) -> str:
         """Refuse a first batch of fewer rows than clusters: centers that coincide never part again."""
         rows, drift = int(state["rows"]), state["drift"]
         if len(drift) == 1 and drift[0, _SURPRISE] < 0 and rows < self.n_clusters:

@@ -176,7 +176,7 @@ class VerticalClustering(Clustering, ByColumns):
     def pooled_weights(self, points: Points, centers: Floats) -> NDArray[Any]:
         """Return the clusters' weights in the pooled algorithm, shape (C,)."""
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if "first_rows" in state and state["first_rows"].size != self.n_clusters:
             return f"{state['first_rows'].size} picked rows for {self.n_clusters} centers"
         present = [name for name in self.per_cluster if name in state]
@@ -213,7 +213,7 @@ class VerticalClustering(Clustering, ByColumns):
 class _OfOwners(VerticalClustering, Remembering):
     """Algorithm 4 as it is: the aggregator adds up what single peers send, and remembers the distances."""
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_squares(part, self.n_clusters)
 
     def combine_remembering(

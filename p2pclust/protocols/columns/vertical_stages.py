@@ -58,7 +58,9 @@ class Align(ByColumns):
         ids = digest_of_ids(state["salt"].tobytes(), local.ids, local.n_samples)
         return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=ids)
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(
+        self, state: State, contributions: Sequence[tuple[int, Contribution]]
+    ) -> Mapping[int, str]:
         """Name the peers that differ from most; of two equally frequent answers, that of the lowest index counts."""
         problems: dict[int, str] = {}
         answers = [(peer, int(part["rows"]), part["ids"].tobytes()) for peer, part in contributions]
@@ -119,7 +121,7 @@ class VerticalSeeding(ByColumns):
         centers = first_centers(state, local, columns, self.n_clusters)
         return Arrays(squares=columns.squares(centers, "float64"))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_squares(part, state["first_rows"].size)
 
     def combine(self, state: State, contributions: Any) -> State:
@@ -142,7 +144,7 @@ class VerticalSeeding(ByColumns):
             row = row if row < closest.size else int(np.flatnonzero(closest)[-1])
         return state.replace(first_rows=np.append(picks, row))
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         return "" if state["first_rows"].size < self.n_clusters else "it continues picking rows"
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:

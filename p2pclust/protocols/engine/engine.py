@@ -184,7 +184,7 @@ def _raw(
         raise Abstain(NOT_DRAWN)
     if job.kernel not in installed():
         raise Abstain(f"this device has no kernel {job.kernel}: install p2pclust on it where there is a C compiler")
-    refusal = local.refused or protocol.refusal(state.arrays, local)
+    refusal = local.refused or protocol.problem_with_rows(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
     if protocol.noisy and not noise:
@@ -348,12 +348,12 @@ def _closed(
         # Such a state could not even be sent.
         return replace(after, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(after, arrays=arrays)
-    if hopeless := protocol.hopeless(state.arrays, arrays):
-        return replace(stepped, status="failed", reason=hopeless)
+    if problem := protocol.problem_with_step(state.arrays, arrays):
+        return replace(stepped, status="failed", reason=problem)
     # Peers that a privacy gate holds in this stage may contribute to a later one.
     held = any(reason.startswith(HELD) for reason in reasons.values())
-    if len(contributors) + len(reasons) == n_peers and not held and (objection := protocol.objection(arrays)):
-        return replace(stepped, status="failed", reason=objection)
+    if len(contributors) + len(reasons) == n_peers and not held and (problem := protocol.problem_with_all_rows(arrays)):
+        return replace(stepped, status="failed", reason=problem)
     steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
     if protocol.finished(state.arrays, arrays, steps):
         return _opened(job, replace(stepped, converged=state.converged or not protocol.evaluates), state.stage + 1)
@@ -467,7 +467,7 @@ def _combined(
     if protocol.asks == "one" and given:
         order = random_streams.proposers(job.seed, n_peers)
         given = [min(given, key=lambda item: order.index(item[0]))]
-    left_out = protocol.leaves_out(state.arrays, given) if given else {}
+    left_out = protocol.problems_with_parts(state.arrays, given) if given else {}
     kept = [(peer, part) for peer, part in given if peer not in left_out]
     peers, parts = tuple(peer for peer, _ in kept), [part for _, part in kept]
     if not kept or (isinstance(protocol, ByColumns) and len(kept) < n_peers):
@@ -490,13 +490,13 @@ def _robustly_combined(
         if not isinstance(peer, int | Group) or senders in given:
             raise ValueError(f"{protocol.id} needs the contribution of each peer by itself, and not a sum")
         given[senders] = floats_of(protocol, state.arrays, part)
-    found = {peers: protocol.implausible(state.arrays, peers, part) for peers, part in sorted(given.items())}
+    found = {peers: protocol.problem_with_addend(state.arrays, peers, part) for peers, part in sorted(given.items())}
     left_out = {
-        peer: f"{IMPLAUSIBLE}{'the total of its group: ' if len(peers) > 1 else ''}{flaw}"
-        for peers, flaw in found.items()
-        for peer in (peers if flaw else ())
+        peer: f"{IMPLAUSIBLE}{'the total of its group: ' if len(peers) > 1 else ''}{problem}"
+        for peers, problem in found.items()
+        for peer in (peers if problem else ())
     }
-    kept = {peers: given[peers] for peers, flaw in found.items() if not flaw}
+    kept = {peers: given[peers] for peers, problem in found.items() if not problem}
     if not kept:
         return None, (), left_out
     contributors = tuple(sorted(peer for peers in kept for peer in peers))

@@ -60,7 +60,7 @@ class Terms:
         return dealt(self.keys, self.n_peers, self.secure.groups)
 
 
-def unfit(job: Job, groups: int = 0) -> str:
+def problem_with_job(job: Job, groups: int = 0) -> str:
     """Return why no job of these stages can have secure sums, with so many fixed groups, or an empty string."""
     asked = exclusions.JobOptions(secure=True, participation=job.participation != 1.0, groups=bool(groups))
     if problem := next(exclusions.problems(job.fill_in(asked)), ""):
@@ -100,7 +100,7 @@ def secured_of(state: JobState) -> Secured:
     return state.secured
 
 
-def flaw(state: JobState, terms: Terms) -> str:
+def problem_with_state(state: JobState, terms: Terms) -> str:
     """Return why a secured state that arrived cannot be one of this job, or an empty string."""
     part, n_peers = secured_of(state), terms.n_peers
     u = part.unsettled
@@ -162,7 +162,7 @@ def least_members(job: Job, state: JobState, terms: Terms) -> int:
     return max(terms.secure.cohort, noisy)
 
 
-def set_flaw(job: Job, state: JobState, members: int, terms: Terms) -> str:
+def problem_with_set(job: Job, state: JobState, members: int, terms: Terms) -> str:
     """Return why the sum over a set of peers may not be revealed in a padded round, or an empty string."""
     part = secured_of(state)
     if members & ~part.asked or members.bit_count() < least_members(job, state, terms):
@@ -307,7 +307,7 @@ def settles(listed: Sequence[KeyEntry], context: Unsettled, secure: SecureSums) 
     return (as_mask(one.index for one in listed if one.taken == 0) & others).bit_count() > secure.colluders
 
 
-def answers_flaw(part: Secured, secure: SecureSums) -> str:
+def problem_with_answers(part: Secured, secure: SecureSums) -> str:
     """Return what the answers on the list of keys of a padded state say and the state leaves out, or an empty string."""
     if any(entry.refusal and part.asked >> entry.index & 1 for entry in part.entries):
         return "a peer is asked that has refused"

@@ -181,8 +181,8 @@ def _checked(job: Job, state: JobState, before: JobState | None) -> JobState:
         raise WireError(f"job state: done in stage {state.stage} of a job of {len(job.protocols)}")
     if state.status == "running" and not protocol.needs_rounds(state.arrays):
         raise WireError(f"job state: a round of stage {protocol.id}, which needs none")
-    if flaw := protocol.flaw(state.arrays, done=state.status == "done"):
-        raise WireError(f"job state: {flaw}")
+    if problem := protocol.problem_with_state(state.arrays, done=state.status == "done"):
+        raise WireError(f"job state: {problem}")
     return state
 
 

@@ -177,7 +177,9 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             case "refine":
                 return work.refine(rng)
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(
+        self, state: State, contributions: Sequence[tuple[int, Contribution]]
+    ) -> Mapping[int, str]:
         agreed, left_out, n_clusters = Agreed.of(state), {}, 0
         for peer, part in contributions:
             try:
@@ -277,7 +279,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         settled = last["changed"] < float(self.settled or 0.0) * last["rows"] or last["groups"] == 0
         return "hardly a row changes its cluster" if settled else ""
 
-    def hopeless(self, previous: State, state: State) -> str:
+    def problem_with_step(self, previous: State, state: State) -> str:
         """Fail if two peers built different graphs from the same verdicts: no result of theirs would mean the same."""
         differs = Agreed.of(state).differs.tolist()
         if differs:
@@ -290,7 +292,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         size = encoded_size(self.architecture(previous).n_parameters, self.encoding)
         return news(before, Agreed.of(state), runs, size)
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         phase = int(state["cref_phase"])
         if not 0 <= phase < len(PHASES):
             return f"fedcref: there is no phase {phase}"

@@ -151,7 +151,7 @@ class UIFCAProtocol(Labelling):
         # All that this peer reveals.
         return Arrays(weights=trained, sizes=sizes, suppressed=np.int64(np.count_nonzero(withheld)))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         sizes = part["sizes"]
         if not ((sizes >= 0) & (sizes <= _MAX_ROWS)).all() or not sizes.any():
             return "failed: its sizes are none"
@@ -184,7 +184,7 @@ class UIFCAProtocol(Labelling):
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return int(state["steps"]) >= self.round_limit
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         architecture = self.architecture(state["origin"].size)
         if state["models"].shape != (self.n_clusters, architecture.n_parameters):
             return f"models of shape {list(state['models'].shape)} for {self.n_clusters} flows of the job's layers"

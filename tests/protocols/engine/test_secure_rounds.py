@@ -86,7 +86,7 @@ def test_a_job_begins_with_keys_and_then_asks_all_peers_for_padded_contributions
     assert (padded.round, padded.log) == (begun.round, ()), "keys are in no log and count for no limit"
     for state in (begun, padded):
         assert JobState.decode(state.encode()) == state
-        assert secure_rounds.flaw(state, fleet.terms) == ""
+        assert secure_rounds.problem_with_state(state, fleet.terms) == ""
 
 
 def test_rounds_of_totals_have_the_bits_of_the_plain_job_and_one_exchange_of_keys() -> None:
@@ -165,8 +165,8 @@ def test_a_context_is_dead_if_enough_keepers_took_no_pads_away() -> None:
     part = part_of(after_keys(fleet, state, fleet.answers([*others, *keepers[:2]])))
     assert of(part) == ((), (NINE,), (NINE,))
     for one in (part, replace(part, revealed=(NINE >> 1,))):
-        assert secure_rounds.answers_flaw(one, fleet.secure) == ""
-    assert secure_rounds.answers_flaw(replace(part, unknown=()), fleet.secure) == (
+        assert secure_rounds.problem_with_answers(one, fleet.secure) == ""
+    assert secure_rounds.problem_with_answers(replace(part, unknown=()), fleet.secure) == (
         "too few keepers say that nothing was revealed in the context before"
     )
 
@@ -196,8 +196,8 @@ def test_a_set_that_one_peer_reports_was_revealed() -> None:
     state = asked_again(fleet)
     part = part_of(after_keys(fleet, state, fleet.answers() | {8: fleet.answer(8, taken=0b111110111)}))
     assert of(part) == ((0b111110111,), (0b111110111,), ())
-    assert secure_rounds.answers_flaw(part, fleet.secure) == ""
-    assert secure_rounds.answers_flaw(replace(part, revealed=()), fleet.secure) == (
+    assert secure_rounds.problem_with_answers(part, fleet.secure) == ""
+    assert secure_rounds.problem_with_answers(replace(part, revealed=()), fleet.secure) == (
         "the state hides a set of peers that a peer reported"
     )
 
@@ -215,8 +215,11 @@ def test_a_peer_that_refused_is_not_asked() -> None:
     fleet = SecureFleet(6)
     answers = fleet.answers() | {4: fleet.answer(4, refusal="no data")}
     part = part_of(after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), answers))
-    assert secure_rounds.answers_flaw(part, fleet.secure) == ""
-    assert secure_rounds.answers_flaw(replace(part, asked=0b111111), fleet.secure) == "a peer is asked that has refused"
+    assert secure_rounds.problem_with_answers(part, fleet.secure) == ""
+    assert (
+        secure_rounds.problem_with_answers(replace(part, asked=0b111111), fleet.secure)
+        == "a peer is asked that has refused"
+    )
 
 
 def test_a_report_of_peers_that_were_not_asked_is_malformed() -> None:
@@ -244,7 +247,7 @@ def test_a_context_is_dead_or_revealed_or_unknown(reports: list[int | None], mak
         expected = ((), (0b1111111,), (0b1111111,))
     # Too few may know what they took pads for, so that no peer can keep pads: the last state names no burnt sets.
     assert of(part) == (expected if after.status == "running" else (expected[0], (), expected[2]))
-    assert after.status == "failed" or secure_rounds.answers_flaw(part, fleet.secure) == ""
+    assert after.status == "failed" or secure_rounds.problem_with_answers(part, fleet.secure) == ""
 
 
 def test_a_job_that_is_cancelled_notes_in_the_end_what_was_revealed() -> None:
@@ -424,7 +427,7 @@ def test_a_state_that_cannot_be_is_refused(change: dict[str, Any], reason: str) 
     fleet = SecureFleet(5)
     padded = first_padded(fleet)
     wrong = replace(padded, secured=replace(part_of(padded), **change))
-    assert reason in secure_rounds.flaw(wrong, fleet.terms)
+    assert reason in secure_rounds.problem_with_state(wrong, fleet.terms)
 
 
 @pytest.mark.parametrize(
@@ -436,8 +439,8 @@ def test_a_state_that_cannot_be_is_refused(change: dict[str, Any], reason: str) 
 def test_a_context_that_cannot_be_is_refused(wrong: Unsettled) -> None:
     fleet = SecureFleet(5)
     state = asked_again(fleet)
-    assert secure_rounds.flaw(state, fleet.terms) == ""
-    assert "beyond the job roster" in secure_rounds.flaw(
+    assert secure_rounds.problem_with_state(state, fleet.terms) == ""
+    assert "beyond the job roster" in secure_rounds.problem_with_state(
         replace(state, secured=replace(part_of(state), unsettled=wrong)), fleet.terms
     )
 
@@ -448,7 +451,7 @@ def test_a_list_of_keys_in_another_order_is_refused() -> None:
     entries = part_of(padded).entries
     for wrong in (entries[::-1], (*entries, entries[0])):
         state = replace(padded, secured=replace(part_of(padded), entries=wrong))
-        assert "not in roster order" in secure_rounds.flaw(state, fleet.terms)
+        assert "not in roster order" in secure_rounds.problem_with_state(state, fleet.terms)
 
 
 def test_a_state_without_a_secured_part_is_refused() -> None:
@@ -477,9 +480,9 @@ def test_jobs_that_are_no_sums_are_refused(options: dict[str, Any], reason: str)
 
 
 def test_a_job_that_was_not_made_for_secure_sums_is_unfit() -> None:
-    assert secure_rounds.unfit(JOB) == ""
+    assert secure_rounds.problem_with_job(JOB) == ""
     plain = cluster_job("llf-cm", n_clusters=2, init="split-merge")
-    assert "range shows each peer's ranges" in secure_rounds.unfit(plain)
+    assert "range shows each peer's ranges" in secure_rounds.problem_with_job(plain)
 
 
 def test_groups_follow_from_all_sets_and_not_from_the_newest() -> None:

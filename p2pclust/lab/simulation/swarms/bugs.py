@@ -78,7 +78,7 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
-def _no_flaw(*_: Any) -> str:
+def _no_problem(*_: Any) -> str:
     return ""
 
 
@@ -425,9 +425,12 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
                 "_ask",
                 lambda original, term, closing, members, total: original(term, closing, 1 << term._me, total),
             ),
-            (secure_rounds, "set_flaw", _no_flaw),
+            (secure_rounds, "problem_with_set", _no_problem),
         ),
-        "cohort-not-of-the-set": ((secure_rounds, "set_flaw", _no_flaw), (SecureTerm, "_problem_with", _no_flaw)),
+        "cohort-not-of-the-set": (
+            (secure_rounds, "problem_with_set", _no_problem),
+            (SecureTerm, "_problem_with", _no_problem),
+        ),
         # A padded state is opened again by the next aggregator, and keepers take their pads away for it too.
         "second-set-for-a-state": (
             (AggregatorTerm, "_made_before", _never),
@@ -449,7 +452,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "sum-of-a-small-group": (
             (secure_tasks, "_added_up", lambda original, given, groups, *of: original(given, groups, 1, of[-1])),
             (SecureInfo, "revealable", lambda original, info, members: members),
-            (secure_rounds, "set_flaw", _no_flaw),
+            (secure_rounds, "problem_with_set", _no_problem),
             (secure_rounds, "_grouped", lambda original, part, able, *of: able),
         ),
         "peers-leave-across-groups": (
@@ -486,7 +489,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         # The aggregator looks again when the sum is made, so a keeper has to overlook the revocation, too.
         "padded-by-a-revoked-peer": (
             (OpenRound, "drop", _keeps_what_is_padded),
-            (Keeper, "_barred", _no_flaw),
+            (Keeper, "_barred", _no_problem),
         ),
     },
     "forgers": {
