@@ -167,7 +167,8 @@ class SecureRound(AtState):
         refusals = self._refusals(task, local, rows, unbelieved)
         if refusal := next(filter(None, refusals), ""):
             return NoResult(refusal)
-        layout, noisy = self.layout, job.protocols[state.stage].noisy
+        layout, protocol = self.layout, job.protocols[state.stage]
+        noisy = isinstance(protocol, Additive) and protocol.noisy
         # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.
         entropy = pair.noise_source(self.context) if noisy else None
         try:

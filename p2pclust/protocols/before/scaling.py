@@ -81,9 +81,7 @@ class Range(Protocol):
         lo, hi = local.range()
         return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
 
-    def problems_with_parts(
-        self, state: State, contributions: Sequence[tuple[int, Contribution]]
-    ) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         left_out, sound = {}, []
         for peer, part in contributions:
             lo, hi = part["lo"], part["hi"]

@@ -58,9 +58,7 @@ class Align(ByColumns):
         ids = digest_of_ids(state["salt"].tobytes(), local.ids, local.n_samples)
         return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=ids)
 
-    def problems_with_parts(
-        self, state: State, contributions: Sequence[tuple[int, Contribution]]
-    ) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Name the peers that differ from most; of two equally frequent answers, that of the lowest index counts."""
         problems: dict[int, str] = {}
         answers = [(peer, int(part["rows"]), part["ids"].tobytes()) for peer, part in contributions]

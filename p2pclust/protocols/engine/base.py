@@ -171,9 +171,7 @@ class Protocol(ABC):
         """Return the state with the number of columns that the peers of a job with secure sums agreed on."""
         return state
 
-    def problems_with_parts(
-        self, state: State, contributions: Sequence[tuple[int, Contribution]]
-    ) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Return the peers whose contributions cannot be combined with the others, with reasons; not if additive.
 
         They count as having abstained. The answer may depend on the contributions but not on their order of arrival. By

@@ -187,7 +187,7 @@ def _raw(
     refusal = local.refused or protocol.problem_with_rows(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
-    if protocol.noisy and not noise:
+    if isinstance(protocol, Additive) and protocol.noisy and not noise:
         raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
@@ -234,7 +234,7 @@ def advance(
         arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
         # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
         abstained = {**abstained, **left_out}
-        least = protocol.least_contributors(n_peers)
+        least = protocol.least_contributors(n_peers) if isinstance(protocol, Additive) else 0
         if 0 < len(contributors) < least:  # fewer peers added noise than its privacy counts on
             few = f"{protocol.id}: {len(contributors)} peers contributed, and the noise of {least} is needed"
             return replace(state, status="failed", reason=few)

@@ -18,7 +18,7 @@ import msgpack
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
-from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.random_streams import MAX_SEED
@@ -127,6 +127,11 @@ class Job:
         return tuple(build(stage.protocol, stage.parameters, stage.package) for stage in self.stages)
 
     @cached_property
+    def additive(self) -> tuple[Additive, ...]:
+        """The protocols of the stages that add up."""
+        return tuple(protocol for protocol in self.protocols if isinstance(protocol, Additive))
+
+    @cached_property
     def main(self) -> int:
         """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
         return main_stage([stage.protocol for stage in self.stages])
@@ -152,7 +157,7 @@ class Job:
             by_columns=self.by_columns,
             with_models=self.has_workspace,
             remembers=not self.by_columns and any(isinstance(protocol, Remembering) for protocol in self.protocols),
-            one_by_one=any(protocol.one_by_one for protocol in self.protocols),
+            one_by_one=any(protocol.one_by_one for protocol in self.additive),
         )
 
     def here(self, kernel: str = AUTO) -> Job:

@@ -17,6 +17,7 @@ from typing import Final
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.engine import Group, Peers, by_themselves
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
@@ -66,9 +67,10 @@ def problem_with_job(job: Job, groups: int = 0) -> str:
     if problem := next(exclusions.problems(job.fill_in(asked)), ""):
         return problem
     for protocol in job.protocols:
-        if not (protocol.sums_only() or (groups and protocol.one_by_one)):
+        by_group = groups and isinstance(protocol, Additive) and protocol.one_by_one
+        if not (protocol.sums_only() or by_group):
             return f"secure: {protocol.id} {protocol.instead_of_sums()}"
-    noisy = [number for number, one in enumerate(job.protocols) if one.noisy]
+    noisy = [number for number, one in enumerate(job.protocols) if isinstance(one, Additive) and one.noisy]
     if not noisy:
         return ""
     first = engine.begin(job)
@@ -122,7 +124,8 @@ def problem_with_state(state: JobState, terms: Terms) -> str:
 
 def groups_in(job: Job, state: JobState, part: Secured) -> tuple[int, ...]:
     """Return the groups whose totals are revealed one by one in the stage of a state; empty where only the total is."""
-    return part.groups if job.protocols[state.stage].one_by_one else ()
+    protocol = job.protocols[state.stage]
+    return part.groups if isinstance(protocol, Additive) and protocol.one_by_one else ()
 
 
 def segments_of(job: Job, state: JobState, members: int) -> tuple[int, ...]:
@@ -151,14 +154,15 @@ def mu_squared_of(job: Job) -> float:
 
     Rounds that are done again with fresh noise, because keys were exchanged anew, are counted. It is 0 without noise.
     """
-    return math.fsum(one.mu_squared for one in job.protocols)
+    return math.fsum(one.mu_squared for one in job.additive)
 
 
 def least_members(job: Job, state: JobState, terms: Terms) -> int:
     """Return the fewest peers whose sum may be revealed: the cohort, or more where the noise of honest peers is needed."""
-    protocol = job.protocols[state.stage]
-    # Those that pool what they see can subtract their own noise.
-    noisy = protocol.least_contributors(terms.n_peers) + terms.secure.colluders if protocol.noisy else 0
+    protocol, noisy = job.protocols[state.stage], 0
+    if isinstance(protocol, Additive) and protocol.noisy:
+        # Those that pool what they see can subtract their own noise.
+        noisy = protocol.least_contributors(terms.n_peers) + terms.secure.colluders
     return max(terms.secure.cohort, noisy)
 
 

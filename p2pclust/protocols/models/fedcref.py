@@ -177,9 +177,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             case "refine":
                 return work.refine(rng)
 
-    def problems_with_parts(
-        self, state: State, contributions: Sequence[tuple[int, Contribution]]
-    ) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         agreed, left_out, n_clusters = Agreed.of(state), {}, 0
         for peer, part in contributions:
             try:

@@ -116,9 +116,7 @@ class PerfectAssociations(FedCRefProtocol):
         classes = majority(local.truth, note.entered, counts[peer])
         return Arrays(classes=classes.astype(np.uint8)[:, np.newaxis])
 
-    def problems_with_parts(
-        self, state: State, contributions: Sequence[tuple[int, Contribution]]
-    ) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         agreed = Agreed.of(state)
         if agreed.phase != "verdicts":
             return super().problems_with_parts(state, contributions)
