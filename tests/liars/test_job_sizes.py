@@ -17,7 +17,7 @@ from tests.peer.harness import Net, toy
 from p2pclust.errors import FleetError
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed, Submit
-from p2pclust.peer.core.tasks import Contributed, NoResult, Outcome, Ref, TermToken, VerifyBlob
+from p2pclust.peer.core.tasks import Contributed, HashBlob, NoResult, Outcome, Ref, TermToken
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.operate import device
 from p2pclust.peer.operate.questions import Questions
@@ -147,7 +147,7 @@ def lives_of(folder: Path, outcomes: list[BaseException | None]) -> list[Any]:
             deaths=TaskDeaths(folder / NAME),
         )  # fmt: skip
         try:
-            worker.submit(Compute(TermToken("job-1", "contribute", 1), VerifyBlob(b"")))
+            worker.submit(Compute(TermToken("job-1", "contribute", 1), HashBlob(b"")))
             async with asyncio.timeout(60):
                 answer = await answers.get()
             told.append(answer.outcome if isinstance(answer, Computed) else type(answer).__name__)

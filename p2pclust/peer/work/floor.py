@@ -63,7 +63,7 @@ class Floor:
         `keys` is None where devices do not sign. Every device refuses what no honest submitter's document asks for.
         The rules about several jobs are those of the device's ledger.
         """
-        private = any(one.mu_squared > 0.0 for one in job.additive)
+        private = job.mu_squared > 0.0
         secure = None if keys is None else keys.secure
         if private or secure is not None:
             from p2pclust.protocols.engine.secure_rounds import problem_with_job  # noqa: PLC0415 - of such jobs only

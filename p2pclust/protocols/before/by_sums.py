@@ -40,6 +40,7 @@ class EnoughRows(Additive):
     """Add up the peers' rows, as far as they matter."""
 
     id: ClassVar[str] = "enough-rows"
+    holds: ClassVar[str] = "int64: n_columns rows"
     adds_nothing: ClassVar[bool] = True
 
     n_clusters: int = 1
@@ -105,6 +106,7 @@ class RangeBySums(Additive):
     """
 
     id: ClassVar[str] = "range-by-sums"
+    holds: ClassVar[str] = "int64 2 F: prefixes; int64: n_columns found_bits rows; float64 F: lo hi; bool: declared"
     whether: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ()
 

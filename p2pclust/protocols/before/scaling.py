@@ -35,6 +35,7 @@ class Range(Protocol):
     """
 
     id: ClassVar[str] = "range"
+    holds: ClassVar[str] = "float64 F: lo hi; bool: declared; int64: rows"
 
     # lo, hi: declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains from
     # every later round, by name.
@@ -111,6 +112,7 @@ class NoScaling(OpeningStage):
     """Work in the data's own units, counted from the middle of each range: a large common offset costs no digits."""
 
     id: ClassVar[str] = "none"
+    holds: ClassVar[str] = "float64 F: origin scale unit"
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)
@@ -122,6 +124,7 @@ class MinMaxScaling(OpeningStage):
     """Map each feature's range to [0, 1]."""
 
     id: ClassVar[str] = "minmax"
+    holds: ClassVar[str] = "float64 F: origin scale unit"
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)
@@ -141,6 +144,7 @@ class ZScoreScaling(Additive):
     """
 
     id: ClassVar[str] = "zscore"
+    holds: ClassVar[str] = "float64 F: origin scale unit; int64: moments"
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "moments")
 
     min_rows: int = 3  # a peer with fewer rows abstains; 1 lets every peer contribute

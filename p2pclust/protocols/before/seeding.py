@@ -63,6 +63,7 @@ _SEEDINGS = 10
 class FirstCenters(Protocol):
     """A stage that ends with first centers, in the working coordinates of the stages before it."""
 
+    holds: ClassVar[str] = "int64: stream; float64 C F: centers; float64 I C F: starts"
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
 
     n_clusters: int
@@ -220,6 +221,7 @@ class SharedSeeding(FirstCenters):
     """
 
     id: ClassVar[str] = "shared-k-means++"
+    holds: ClassVar[str] = "float64 p F: picks"
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "picks", "stream")
 
     init: str = "shared-k-means++"

@@ -46,6 +46,7 @@ class SplitMerge(FirstCenters, Additive):
     """
 
     id: ClassVar[str] = "split-merge"
+    holds: ClassVar[str] = "float64 e F: cells; float64 e: cell_masses; int64: splits"
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream", "cells", "cell_masses", "splits")
 
     init: str = "split-merge"

@@ -59,6 +59,7 @@ class Iterated(Clustering):
       the centers; the printed ``t > T``, with t from 0, would allow two more.
     """
 
+    holds: ClassVar[str] = "float64 C F: centers; float64 t: shifts; int64: suppressed"
     n_clusters: int
     tol: float = 5e-3
     max_rounds: int = 30
@@ -157,6 +158,10 @@ class Alternating(Iterated, Additive, SideBySide):
     stood still already; ``centers`` are those of the first start, and ``shifts`` has the largest move of any start.
     """
 
+    holds: ClassVar[str] = (
+        "int64: rows; float64: objective relaxation; float64 C F: plain; float64 I C F: starts; "
+        "float64 I t: trails; float64 j 4: claims"
+    )
     after: ClassVar[tuple[str, ...]] = ("objective",)
     #: The array of a contribution with the weights of the clusters, and the other numbers next to the sums.
     masses: ClassVar[str] = "weights"

@@ -49,6 +49,7 @@ _SEEDINGS = 10
 class LocalFuzzy(Fuzzy):
     """Rounds of local fuzzy c-means from the global centers; each peer sends the centers that it found for k-means."""
 
+    holds: ClassVar[str] = "int64: stream"
     works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "stream")
 
     tol: float = 1e-4

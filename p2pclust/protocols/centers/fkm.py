@@ -45,6 +45,7 @@ class FederatedKMeansProtocol(Iterated):
     """
 
     id: ClassVar[str] = "fkm"
+    holds: ClassVar[str] = "bool: proposed; int64: stream"
     reveals: ClassVar[str] = (
         "each round, the means of its rows in each cluster and the numbers of these rows (nothing of a cluster with "
         "fewer than min_cluster_size rows, but how many such clusters)"

@@ -36,6 +36,9 @@ class KFedProtocol(Clustering):
     """k-FED (Algorithms 1 and 2): k-means at each peer; the local means are clustered once."""
 
     id: ClassVar[str] = "k-fed"
+    holds: ClassVar[str] = (
+        "float64 C F: centers; float64 t: shifts; int64: suppressed further merged stream; bool: proposed"
+    )
     reveals: ClassVar[str] = (
         "once, the means of its local clusters (none of fewer than min_cluster_size rows, but how many such clusters)"
     )

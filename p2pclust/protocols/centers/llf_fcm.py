@@ -72,6 +72,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """
 
     id: ClassVar[str] = "llf-fcm"
+    holds: ClassVar[str] = "int64: coarse; int64 I: start_coarse"
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of its rows' memberships and their weighted sum (nothing with C (F + "
         "1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its share of the "

@@ -166,6 +166,10 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     """
 
     id: ClassVar[str] = "stream-fcm"
+    holds: ClassVar[str] = (
+        "int64: rows coarse batch; float64: cost; float64 C: past_weights; float64 C F: past_sums opened; "
+        "float64 b 5: drift"
+    )
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of the memberships of its batch's rows and their weighted sum "
         "(nothing with (C (F + 1) + 1) / F rows in the batch or fewer); its batch's share of the objective, and its "
@@ -270,6 +274,9 @@ class Warm(OpeningStage):
     """
 
     id: ClassVar[str] = "warm"
+    holds: ClassVar[str] = (
+        "float64 F: origin scale unit; float64 C F: centers past_sums; float64 C: past_weights; float64: cost"
+    )
 
     # origin, scale, unit: the working coordinates of that job, and its grid.
     origin: tuple[float, ...]

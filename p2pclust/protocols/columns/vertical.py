@@ -58,6 +58,7 @@ Floats = NDArray[np.float64]
 class VerticalClustering(Clustering, ByColumns):
     """What both algorithms share (Algorithm 4)."""
 
+    holds: ClassVar[str] = "float64 t: shifts"
     n_clusters: int
     # The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It grows with
     # the square root of the number of rows, so it is another thing than a movement of centers. With 0 exactly
@@ -239,6 +240,7 @@ class _OfOwners(VerticalClustering, Remembering):
 class CrispVertical(VerticalClustering):
     """The assignment of rows in LLF-CM: labels."""
 
+    holds: ClassVar[str] = "int64 N: labels last_labels; int64 C: counts"
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     assigned: ClassVar[str] = "labels"
@@ -285,6 +287,7 @@ class VerticalCMeansProtocol(CrispVertical, _OfOwners):
 class FuzzyVertical(VerticalClustering):
     """The assignment of rows in LLF-FCM: memberships."""
 
+    holds: ClassVar[str] = "float64|float32 N C: memberships last_memberships"
     pooled_name: ClassVar[str] = "fuzzy c-means"
     assigned: ClassVar[str] = "memberships"
     makes: ClassVar[tuple[str, ...]] = ("memberships",)

@@ -43,6 +43,7 @@ class Align(ByColumns):
     """Whether all peers hold the same rows in the same order."""
 
     id: ClassVar[str] = "align"
+    holds: ClassVar[str] = "uint8 S: salt; int64: n_rows; int64 M: columns"
     works_on: ClassVar[tuple[str, ...]] = ("salt",)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
@@ -86,6 +87,7 @@ class VerticalSeeding(ByColumns):
     """First centers: drawn by each peer, given to it, or rows of all, drawn or picked one by one."""
 
     id: ClassVar[str] = "vertical-seeding"
+    holds: ClassVar[str] = "bool: given; int64 K: first_rows"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "first_rows")
 
     n_clusters: int

@@ -64,8 +64,12 @@ class Protocol(ABC):
         Whether a round asks every peer, or one only: the first alive of the seed's permutation.
     works_on : tuple of str
         The arrays that its states have: a state from another peer must hold them.
+    holds : str
+        What its states may hold, beside what those of its bases may, such as ``"float64 C F: centers; int64: rows"``: a
+        dtype, or several with ``|`` between; lengths, of which a letter is the same one in all stages of a job, 0 only if
+        it is small; and names.
     own_arrays : mapping of str to Slot
-        Of a plug-in: the arrays of its states that no stage of p2pclust has, by name.
+        Of a plug-in: the arrays of its states that no other stage of the job has, by name.
     draws : bool
         Whether participation applies: rounds of clustering draw peers, scaling asks all.
     evaluates : bool

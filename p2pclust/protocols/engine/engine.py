@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -75,14 +76,17 @@ class Memory:
 
 
 @contextmanager
-def _mathematics(job: Job, local: Local | None = None) -> Iterator[None]:
+def _mathematics(job: Job, threads: int = 1) -> Iterator[None]:
     """Let the job's kernel be in force, and NumPy not warn of what is not finite: it is found, by name, where it matters.
 
     Where the kernel is not installed it is NumPy: such a device may still aggregate.
     """
-    kernel = Kernel(job.kernel if job.kernel in installed() else NUMPY, 1 if local is None else local.threads)
+    kernel = _kernel(job.kernel if job.kernel in installed() else NUMPY, threads)
     with using(kernel), np.errstate(all="ignore"):
         yield
+
+
+_kernel = lru_cache(maxsize=8)(Kernel)
 
 
 def begin(job: Job) -> JobState:
@@ -104,14 +108,19 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
         gone = _abstained_in(state, whole_stage=True)
         # A peer that was silent once is asked again when no other peer is left.
         return tuple(p for p in order if p not in gone) or tuple(p for p in order if p not in by_themselves(gone))
-    share = job.participation if protocol.draws else 1.0
-    return random_streams.participants(job.seed, state.round, n_peers, share)
+    if not protocol.draws or job.participation == 1.0:
+        return tuple(range(n_peers))
+    return random_streams.participants(job.seed, state.round, n_peers, job.participation)
 
 
 def settles(job: Job, state: JobState) -> bool:
     """Return whether the coming round of a job without an aggregator ends only when all estimates agree."""
-    steps = sum(1 for record in state.log if record.stage == state.stage and record.contributors)
-    return job.protocols[state.stage].settles(state.arrays, steps)
+    return job.protocols[state.stage].settles(state.arrays, _steps(state))
+
+
+def _steps(state: JobState) -> int:
+    """Count the rounds of the present stage that made a step."""
+    return len([record for record in state.log if record.stage == state.stage and record.contributors])
 
 
 def wants(job: Job, state: JobState, workspace: Workspace, n_peers: int) -> Wants:
@@ -139,8 +148,10 @@ def contribution(
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=entropy is not None)
     if not isinstance(protocol, Additive):
         return raw
-    with _on_the_grid(raw):
+    try:
         limbs = quantise_all(raw, protocol.units(state.arrays), n_peers=n_peers, limbs=protocol.limbs)
+    except GridError as error:
+        raise _off_the_grid(raw, error) from None
     if protocol.noisy and entropy is not None:
         for name, noise in protocol.noise(state.arrays, n_peers, entropy).items():
             limbs[name][0] += noise
@@ -159,20 +170,17 @@ def sent(
     if not isinstance(protocol, Additive) or protocol.noisy:
         return contribution(job, state, local, peer, n_peers, workspace)
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=False)
-    with _on_the_grid(raw):
-        in_units(raw, protocol.units(state.arrays), n_peers=n_peers)
-    if all(raw.dtype(name) == np.float64 for name in raw):
-        return raw
-    return Arrays({name: np.asarray(value, dtype=np.float64) for name, value in raw.items()})
-
-
-@contextmanager
-def _on_the_grid(raw: Contribution) -> Iterator[None]:
     try:
-        yield
+        in_units(raw, protocol.units(state.arrays), n_peers=n_peers)
     except GridError as error:
-        _refuse_infinite(raw)
-        raise Abstain(f"failed: {error}") from None
+        raise _off_the_grid(raw, error) from None
+    others = [name for name in raw if raw.dtype(name) != np.float64]
+    return raw.replace(**{name: raw[name].astype(np.float64) for name in others}) if others else raw
+
+
+def _off_the_grid(raw: Contribution, error: GridError) -> Abstain:
+    _refuse_infinite(raw)
+    return Abstain(f"failed: {error}")
 
 
 def _raw(
@@ -191,7 +199,7 @@ def _raw(
         raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
-    with _mathematics(job, local):
+    with _mathematics(job, local.threads):
         try:
             if isinstance(protocol, WithWorkspace):
                 raw = protocol.contribute_with(state.arrays, local, rng, workspace or Workspace(peer))
@@ -204,9 +212,9 @@ def _raw(
     expected = protocol.expects(state.arrays)
     assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
     for name, slot in expected.items():
-        assert matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
-        fits = isinstance(protocol, Additive) or raw[name].dtype == slot.dtype
-        assert fits, f"{protocol.id}: {name} is {raw[name].dtype}"
+        dtype, shape = raw.dtype(name), raw.shape(name)
+        assert shape == slot.shape or matches(shape, slot.shape), f"{protocol.id}: {name} has shape {shape}"
+        assert isinstance(protocol, Additive) or dtype == slot.dtype, f"{protocol.id}: {name} is {dtype}"
     if not isinstance(protocol, Additive):
         _refuse_infinite(raw)
     return raw
@@ -285,7 +293,7 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
         rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
         return protocol.conclude_with(state.arrays, local, rng, workspace)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
-        with _mathematics(job, local), job.stages[state.stage].calling("conclude"):
+        with _mathematics(job, local.threads), job.stages[state.stage].calling("conclude"):
             return protocol.conclude(state.arrays, local)
     return Arrays()
 
@@ -354,8 +362,7 @@ def _closed(
     held = any(reason.startswith(HELD) for reason in reasons.values())
     if len(contributors) + len(reasons) == n_peers and not held and (problem := protocol.problem_with_all_rows(arrays)):
         return replace(stepped, status="failed", reason=problem)
-    steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
-    if protocol.finished(state.arrays, arrays, steps):
+    if protocol.finished(state.arrays, arrays, _steps(stepped)):
         return _opened(job, replace(stepped, converged=state.converged or not protocol.evaluates), state.stage + 1)
     return _within_limit(job, stepped)
 

@@ -41,6 +41,11 @@ class Measure(Evaluation):
     """
 
     id: ClassVar[str] = "measure"
+    holds: ClassVar[str] = (
+        "int64: measured_rows measured_hidden; "
+        "float64: measured_inertia measured_objective measured_within measured_outside measured_silhouette; "
+        "float64 C: measured_weights measured_spreads; int64 C: measured_counts"
+    )
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers")
 
     fuzzifier: float = 2.0  # of the memberships in the fuzzy measures; above 1

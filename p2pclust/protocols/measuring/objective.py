@@ -57,6 +57,7 @@ class Objective(Evaluation):
     """
 
     id: ClassVar[str] = "objective"
+    holds: ClassVar[str] = "int64: winner; float64 I2: objectives; float64 C: masses"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
 
     fuzzifier: float | None = None  # of fuzzy c-means; left out, the objective is that of c-means

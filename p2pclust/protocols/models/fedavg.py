@@ -114,6 +114,7 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
     """
 
     id: ClassVar[str] = "fedavg"
+    holds: ClassVar[str] = "int64: stream; uint8 w: weights"
     works_on: ClassVar[tuple[str, ...]] = ("stream", "weights")
 
     n_features: int
@@ -218,6 +219,7 @@ class ModelAverageProtocol(TrainedTogether, Additive):
     """FedAvg of one autoencoder, by sums."""
 
     id: ClassVar[str] = "model-average"
+    holds: ClassVar[str] = "float32 W: model"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "model")
     units = Additive.ones
 

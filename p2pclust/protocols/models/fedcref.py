@@ -51,6 +51,12 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
     """FedCRef: an autoencoder for each cluster of each peer; peers find which are the same, and train together."""
 
     id: ClassVar[str] = "fedcref"
+    holds: ClassVar[str] = (
+        "int64: stream cref_phase cref_iteration cref_refinement; int64 a: cref_counts; int64 q: cref_rows; "
+        "uint8 q 32: cref_models; bool a2: cref_told; uint8 q2 z: cref_table; int64 l 2: cref_links; "
+        "int64 v: cref_aside; int64 b2 g: cref_members; uint8 g 32: cref_group_models; bool h g: cref_holders; "
+        "int64 d: cref_differs; bool r: cref_resting; float64 t2 8: cref_history; int64 e: cref_alone"
+    )
     reveals: ClassVar[str] = (
         "a model of each of its clusters and its number of rows; for each cluster and each other peer's model one "
         "byte (mode refined) or bit (paper); each round of a community, a model trained on its rows and their "

@@ -52,6 +52,7 @@ class UIFCAProtocol(Labelling):
     """
 
     id: ClassVar[str] = "uifca"
+    holds: ClassVar[str] = "float32 C U: models assigning; int64: steps suppressed; uint8 S: salt"
     reveals: ClassVar[str] = (
         "each round, for each cluster that has some of its rows: how many, and the weights of the cluster's model "
         "after training on them (nothing of a cluster that has one)"

@@ -168,6 +168,10 @@ class PrivateCMeansProtocol(Additive, Clustering):
     """
 
     id: ClassVar[str] = "private-cm"
+    holds: ClassVar[str] = (
+        "float64: epsilon delta; float64 C F: centers deviations past_sums; float64 C: past_weights; "
+        "int64 C: past_rounds; float64 t: shifts; bool: given"
+    )
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     noisy: ClassVar[bool] = True

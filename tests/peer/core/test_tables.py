@@ -305,7 +305,7 @@ def test_a_document_names_the_fleet_roster_in_force_and_no_peer_that_is_not_on_i
 
 def test_a_document_too_large_to_be_a_fact_is_refused() -> None:
     with pytest.raises(UsageError, match="at most 57344 are possible"):
-        _document(job=bytes(58_000)).encode()
+        _document(mathematics=bytes(58_000)).encode()
 
 
 def _fields(**changed: Any) -> bytes:

@@ -20,7 +20,7 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough
+from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough, SecuredState
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -38,9 +38,8 @@ def locals_of(n_peers: int) -> list[Local]:
 
 def first_padded(fleet: SecureFleet, maker: Maker = MAKER) -> JobState:
     """The first padded state, after the keys of all peers."""
-    return secure_rounds.keys_closed(
-        JOB, secure_rounds.begin(JOB, fleet.terms), ASKS, fleet.answers(), {}, fleet.terms, maker
-    )  # fmt: skip
+    begun = SecuredState(JOB, secure_rounds.begin(JOB, fleet.terms), fleet.terms, ASKS)
+    return begun.keys_closed(fleet.answers(), {}, maker)
 
 
 def part_of(state: JobState) -> Secured:
@@ -50,13 +49,14 @@ def part_of(state: JobState) -> Secured:
 
 def asked_again(fleet: SecureFleet, silent: Sequence[int] = (), padded: JobState | None = None) -> JobState:
     """The state that asks for new keys after the padded one."""
-    return secure_rounds.renewed(padded or first_padded(fleet), STATE, {}, silent, fleet.terms)
+    return SecuredState(JOB, padded or first_padded(fleet), fleet.terms, STATE).renewed({}, silent)
 
 
 def after_keys(
     fleet: SecureFleet, state: JobState, answers: Mapping[int, KeyEntry], abstained: Mapping[int, str] | None = None
 ) -> JobState:  # fmt: skip
-    return secure_rounds.keys_closed(JOB, state, ASKS, answers, abstained or {}, fleet.terms, replace(MAKER, round=3))
+    at = SecuredState(JOB, state, fleet.terms, ASKS)
+    return at.keys_closed(answers, abstained or {}, replace(MAKER, round=3))
 
 
 def closed(
@@ -67,7 +67,7 @@ def closed(
     total, _ = added_up(given_, fleet.n_peers)
     assert total is not None
     maker = Maker(0, 1, state.round + 2)
-    return secure_rounds.closed(JOB, state, total, as_mask(members), gone or {}, fleet.terms, maker)
+    return SecuredState(JOB, state, fleet.terms, STATE).closed(total, as_mask(members), gone or {}, maker)
 
 
 # -- the usual way -----------------------------------------------------------------------------------------------------
@@ -253,9 +253,8 @@ def test_a_context_is_dead_or_revealed_or_unknown(reports: list[int | None], mak
 def test_a_job_that_is_cancelled_notes_in_the_end_what_was_revealed() -> None:
     fleet = SecureFleet(5)
     answers = fleet.answers(taken=0b01111)
-    ended = secure_rounds.keys_closed(
-        JOB, asked_again(fleet), ASKS, answers, {}, fleet.terms, MAKER, cancelled_by="a test"
-    )  # fmt: skip
+    asked = SecuredState(JOB, asked_again(fleet), fleet.terms, ASKS)
+    ended = asked.keys_closed(answers, {}, MAKER, cancelled_by="a test")
     assert (ended.status, ended.reason) == ("failed", "cancelled by a test")
     assert part_of(ended) == Secured(3, columns=2, revealed=(0b01111,))
 
@@ -344,7 +343,7 @@ def test_too_few_keepers_for_the_colluders_keep_the_round_open() -> None:
 def test_a_peer_that_abstained_by_itself_is_not_asked_again_for_the_same_state() -> None:
     fleet = SecureFleet(5)
     gone = {3: "no data", 4: f"{LEFT_OUT}: late"}
-    again = secure_rounds.renewed(first_padded(fleet), STATE, gone, (), fleet.terms)
+    again = SecuredState(JOB, first_padded(fleet), fleet.terms, STATE).renewed(gone, ())
     assert part_of(again).absent == {3: "no data"}
     part = part_of(after_keys(fleet, again, fleet.answers()))
     assert members_of(part.asked) == (0, 1, 2, 4)
@@ -354,7 +353,7 @@ def test_a_peer_that_abstained_by_itself_is_not_asked_again_for_the_same_state()
 def test_a_job_of_which_too_few_peers_are_left_fails_with_their_reasons() -> None:
     fleet = SecureFleet(4)
     gone = {2: "no data", 3: "privacy gate"}
-    failed = secure_rounds.renewed(first_padded(fleet), STATE, gone, (), fleet.terms)
+    failed = SecuredState(JOB, first_padded(fleet), fleet.terms, STATE).renewed(gone, ())
     assert failed.status == "failed"
     assert failed.reason == (
         "secure sums: only 2 of 4 peers can contribute, and 3 are needed (peer 2: no data; peer 3: privacy gate)"

@@ -182,7 +182,7 @@ class TestRun:
         assert net.within("p3") == []
         (key,) = [key for key in net.core("p3").jobs._early._messages if key[0] != job]
         assert isinstance(net.core("p3").jobs._early._messages[key], Open | Heartbeat)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         before = net.now
         net.do_work()
         assert [j.ledger.register.term for j in net.within("p3")] == [1], "what came before it was known counts"
@@ -196,7 +196,7 @@ class TestRun:
     def test_strangers_to_the_job_have_no_word_in_it(self) -> None:
         net = DeskNet(4)
         net.wants[1] = run(0, 1, 2)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         job = net.begin()
         net.until(lambda: all(net.within(name) for name in ("p1", "p2", "p3")))
         (child,) = net.within("p2")
@@ -220,7 +220,7 @@ class TestRun:
         net = DeskNet(5)
         net.wants[1] = run(1, 2, 3, aggregator=3, mathematics=toy(2))
         net.hold_work = lambda name, effect: (
-            getattr(effect.task, "job", b"") == toy(2) and effect.task.kind == "combine"
+            getattr(effect.task, "mathematics", b"") == toy(2) and effect.task.kind == "combine"
         )
         job = net.begin(aggregator="p1")
         net.until(lambda: bool(net.tasks))
@@ -240,7 +240,7 @@ class TestRun:
     def test_without_its_majority_it_is_given_up_and_the_round_goes_on(self) -> None:
         net = DeskNet(5)
         net.wants[1] = run(1, 3, aggregator=3)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: bool(net.within("p2")))
         net.crash("p4")
@@ -254,14 +254,14 @@ class TestRun:
         net = DeskNet(5)
         net.wants[1] = run(*roster, aggregator=1)
         net.hold_work = lambda name, effect: (
-            effect.task.kind == "contribute" and getattr(effect.task, "job", b"") != CHILD
+            effect.task.kind == "contribute" and getattr(effect.task, "mathematics", b"") != CHILD
         )
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: len(net.tasks) == 5)
         net.crash("p4", wiped=True)
         net.start("p4")
         net.until(lambda: len(net.tasks) == 6)
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == CHILD
         net.do_work()
         net.until(lambda: bool(net.within("p2")))
         if len(roster) == 3:
@@ -276,7 +276,7 @@ class TestRun:
         net = DeskNet(5)
         net.wants[1] = run(1, 2, 3, aggregator=1)
         net.hold_work = lambda name, effect: (
-            effect.task.kind == "contribute" and getattr(effect.task, "job", b"") != CHILD
+            effect.task.kind == "contribute" and getattr(effect.task, "mathematics", b"") != CHILD
         )
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: len(net.tasks) == 5)
@@ -350,7 +350,7 @@ class TestKeep:
         found: list[tuple[str, bytes]] = []
         net.hold_work = lambda name, effect: (
             effect.task.kind == "contribute"
-            and getattr(effect.task, "job", b"") == CHILD
+            and getattr(effect.task, "mathematics", b"") == CHILD
             and bool(found.append((name, effect.task.note)))
         )
         net.finish(net.begin(rounds=4))
@@ -380,7 +380,7 @@ class TestKeep:
         job = net.begin(rounds=3, aggregator="p2", patience_s=60.0)
         net.until(lambda: bool(net.tasks))
         net.crash("p1")
-        net.hold_work = lambda name, effect: name == "p1" and effect.task.kind == "verify"
+        net.hold_work = lambda name, effect: name == "p1" and effect.task.kind == "hash"
         net.start("p1")
         assert not net.core("p1").blobs.has(digest_of(MODEL)), "its disk may have changed since: it is hashed first"
         net.lost = lambda packet: False
@@ -439,7 +439,7 @@ class TestKeep:
     def test_who_comes_back_after_the_end_drops_them_too(self) -> None:
         net = DeskNet()
         net.wants = {1: run(0, 1, 2, mathematics=toy(50))}
-        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == toy(50)
+        net.hold_work = lambda name, effect: getattr(effect.task, "mathematics", b"") == toy(50)
         job = net.begin(rounds=2, aggregator="p1", patience_s=600.0)
         net.until(lambda: all(net.within(name) for name in net.names))
         net.crash("p3")
@@ -524,7 +524,7 @@ class TestKeep:
         net.until(lambda: bool(net.done("p3", 2)))
         net.crash("p3")
         net.finish(job, ("p1", "p2"))
-        net.hold_work = lambda name, effect: effect.task.kind == "verify"
+        net.hold_work = lambda name, effect: effect.task.kind == "hash"
         net.start("p3")
         net.finish(job)
         net.hold_work = lambda name, effect: False

@@ -97,7 +97,9 @@ def test_rows_are_read_anew_for_every_turn() -> None:
 
 def test_rows_that_another_job_works_on_are_left() -> None:
     net = Net(3)
-    net.hold_work = lambda name, effect: effect.task.kind == "contribute" and getattr(effect.task, "job", b"") == toy(7)
+    net.hold_work = lambda name, effect: (
+        effect.task.kind == "contribute" and getattr(effect.task, "mathematics", b"") == toy(7)
+    )
     net.meet()
     net.submit("p1", toy(7))
     net.until(lambda: bool(net.tasks))
