@@ -45,9 +45,11 @@ _MAX_DIMENSIONS = 4
 _MAX_BYTES = 2**28
 #: One packer for what is small: making a new one takes longer than packing that.
 pack: Final = msgpack.Packer(use_bin_type=True).pack
+#: The headers of lists of so many parts.
+LIST_OF: Final = tuple(bytes(pack([0] * n))[: -n or None] for n in range(_MAX_ARRAYS + 1))
 
 
-class Arrays(Mapping[str, NDArray[Any]]):
+class Arrays(dict[str, NDArray[Any]]):
     """An immutable, ordered set of named arrays.
 
     Parameters
@@ -72,31 +74,33 @@ class Arrays(Mapping[str, NDArray[Any]]):
     True
     """
 
-    __slots__ = ("_arrays",)
+    __slots__ = ()
 
     def __init__(self, arrays: Mapping[str, ArrayLike | StoredArray] | None = None, /, **more: ArrayLike) -> None:
         given: dict[str, Any] = {**(arrays or {}), **more}
-        self._arrays = _few({name: _locked(name, value) for name, value in given.items()})
+        self._take({name: _locked(name, value) for name, value in given.items()})
 
     @classmethod
-    def _of(cls, arrays: dict[str, NDArray[Any] | StoredArray]) -> Arrays:
+    def _of(cls, arrays: Mapping[str, NDArray[Any] | StoredArray]) -> Arrays:
         """Return arrays that cannot be changed already."""
-        made = cls.__new__(cls)
-        made._arrays = _few(arrays)
+        made = Arrays.__new__(Arrays)
+        made._take(arrays)
         return made
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        array = self._arrays[name]
-        return array.load() if isinstance(array, StoredArray) else array
+    def _take(self, arrays: Mapping[str, Any]) -> None:
+        if len(arrays) > _MAX_ARRAYS:
+            raise ValueError(f"{len(arrays)} arrays: at most {_MAX_ARRAYS} travel together")
+        dict.update(self, arrays)
+        if StoredArray in map(type, arrays.values()):
+            self.__class__ = _InBlobs
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("arrays cannot be changed: replace makes others")
 
-    def __len__(self) -> int:
-        return len(self._arrays)
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._arrays
+    def __reduce__(self) -> Any:
+        return Arrays, (dict(dict.items(self)),)
 
     def __eq__(self, other: object) -> bool:
         """Return whether names, their order, dtypes, shapes and every bit are equal."""
@@ -107,24 +111,27 @@ class Arrays(Mapping[str, NDArray[Any]]):
             for mine, theirs in zip(self.values(), other.values(), strict=True)
         )
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return "Arrays(" + ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self._arrays.items()) + ")"
+        return "Arrays(" + ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in dict.items(self)) + ")"
 
     def replace(self, **arrays: ArrayLike) -> Arrays:
         """Return a copy in which these arrays replace those of the same name, new names last."""
-        return Arrays._of({**self._arrays, **{name: _locked(name, value) for name, value in arrays.items()}})
+        return Arrays._of({**self, **{name: _locked(name, value) for name, value in arrays.items()}})
 
     def without(self, *names: str) -> Arrays:
         """Return a copy that lacks these names."""
-        return Arrays._of({name: array for name, array in self._arrays.items() if name not in names})
+        return Arrays._of({name: array for name, array in dict.items(self) if name not in names})
 
     def differs_in_numbers(self, before: Arrays, *, same: Collection[str], grows: str) -> bool:
         """Return whether all but numbers is as in `before`: but not the numbers of some, and one array may have grown."""
-        if list(self._arrays) != list(before._arrays):
+        if list(self) != list(before):
             return False
-        for (name, array), other in zip(self._arrays.items(), before._arrays.values(), strict=True):
+        for (name, array), other in zip(dict.items(self), dict.values(before), strict=True):
             if array is not other:
                 if array.dtype != other.dtype or len(array.shape) != len(other.shape) or name in same:
                     return False
@@ -134,7 +141,7 @@ class Arrays(Mapping[str, NDArray[Any]]):
 
     def blocks(self, name: str, height: int) -> Iterator[NDArray[Any]]:
         """Yield an array's rows in order, `height` at a time; each block is valid only until the next is asked for."""
-        array = self._arrays[name]
+        array: Any = dict.__getitem__(self, name)
         if isinstance(array, StoredArray):
             yield from array.blocks(height)
         else:
@@ -143,24 +150,25 @@ class Arrays(Mapping[str, NDArray[Any]]):
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return an array's shape, wherever its numbers are."""
-        return self._arrays[name].shape
+        return dict.__getitem__(self, name).shape
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return an array's dtype, wherever its numbers are."""
-        return self._arrays[name].dtype
+        return dict.__getitem__(self, name).dtype
 
     def sound(self) -> bool:
         """Return whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
-        return all(isinstance(array, StoredArray) or all_finite(array) for array in self._arrays.values())
+        numbers = [array for array in dict.values(self) if not isinstance(array, StoredArray)]
+        return b"\0" not in b"".join([np.isfinite(array).tobytes() for array in numbers])
 
     def moved(self, name: str, new_name: str) -> Arrays:
         """Return a copy in which an array has another name, without reading its numbers."""
-        return Arrays._of({new_name if key == name else key: array for key, array in self._arrays.items()})
+        return Arrays._of({new_name if key == name else key: array for key, array in dict.items(self)})
 
     def pieces(self) -> list[Piece]:
         """Return the bytes as msgpack writes ``[name, dtype, shape, bytes]`` per array, large arrays apart, not copied."""
-        pieces: list[Piece] = [array_header(len(self._arrays))]
-        for name, array in self._arrays.items():
+        pieces: list[Piece] = [LIST_OF[len(self)]]
+        for name, array in dict.items(self):
             dtype, _, head = layout(name, _CODE_OF[array.dtype], array.shape)
             pieces.append(head)
             if isinstance(array, StoredArray):
@@ -180,7 +188,7 @@ class Arrays(Mapping[str, NDArray[Any]]):
         for a size that does not match, or a float that is not finite. The caller compares the bytes of the result with
         those that arrived: only then were all types right.
         """
-        known = {} if before is None else before._arrays
+        known = {} if before is None else before
         if type(packed) is not list or len(packed) > _MAX_ARRAYS:
             raise WireError("arrays: expected a short list")
         arrays: dict[str, NDArray[Any] | StoredArray] = {}
@@ -232,6 +240,25 @@ class Arrays(Mapping[str, NDArray[Any]]):
         return arrays
 
 
+class _InBlobs(Arrays):
+    """Arrays of which some stay in a blob: one is loaded when it is asked for."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        array: Any = dict.__getitem__(self, name)
+        return array.load() if isinstance(array, StoredArray) else array
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return default if name not in self else self[name]  # noqa: SIM401 - that would be this function
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+
 State = Arrays
 Contribution = Arrays
 Payload = tuple[Stored, int, int]  # a blob, and where in it the bytes of an array begin, and how many they are
@@ -251,17 +278,6 @@ def unpack(data: bytes, *, max_items: int) -> Any:
         )  # fmt: skip
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise WireError(f"malformed msgpack: {type(error).__name__}") from None
-
-
-def array_header(length: int) -> bytes:
-    """Return msgpack's header of a list."""
-    return bytes([0x90 | length]) if length < 16 else b"\xdc" + length.to_bytes(2, "big")
-
-
-def _few(arrays: dict[str, NDArray[Any] | StoredArray]) -> dict[str, NDArray[Any] | StoredArray]:
-    if len(arrays) > _MAX_ARRAYS:
-        raise ValueError(f"{len(arrays)} arrays: at most {_MAX_ARRAYS} travel together")
-    return arrays
 
 
 def all_finite(values: NDArray[Any]) -> bool:
@@ -332,4 +348,4 @@ def layout(name: str, code: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any],
         raise WireError(f"arrays: {name}: malformed shape")
     dtype = _CODES[code]
     n_bytes = math.prod(shape) * dtype.itemsize
-    return dtype, n_bytes, array_header(4) + pack(name) + pack(code) + pack(shape) + bin_header(n_bytes)
+    return dtype, n_bytes, LIST_OF[4] + pack(name) + pack(code) + pack(shape) + bin_header(n_bytes)

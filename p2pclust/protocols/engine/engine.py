@@ -518,25 +518,26 @@ def added_up(
     Return the total, the same bits in whatever order and through whatever sums (None without any contribution), and the
     peers whose contributions are in it, in roster order.
     """
+    first: Contribution | None = None
     total: dict[str, NDArray[np.int64]] = {}
     peers: dict[int, None] = {}
     for given, part in contributions:
         senders = given if isinstance(given, tuple) else (given,)
-        if any(peer in peers or not 0 <= peer < n_peers for peer in senders):
+        if not peers.keys().isdisjoint(senders) or not 0 <= min(senders) <= max(senders) < n_peers:
             raise ValueError(f"contribution of peers {senders} after {list(peers)}: one counts twice, or is of no peer")
         peers.update(dict.fromkeys(senders))
-        if not total:
-            total = {name: np.array(limbs) for name, limbs in part.items()}
+        if first is None:
+            first = part
             continue
+        total = total or {name: np.array(limbs) for name, limbs in first.items()}
         for name, limbs in total.items():
             np.add(limbs, part[name], out=limbs)
-    return (Arrays(total) if total else None), tuple(sorted(peers))
+    return (Arrays(total) if total else first), tuple(sorted(peers))
 
 
 def floats_of(protocol: Additive, state: State, contribution: Contribution) -> Arrays:
     """Return the floats that the limbs of a contribution, or of a total, stand for."""
-    limbs = {name: np.array(own) for name, own in contribution.items()}
-    return Arrays(dequantise_all(limbs, protocol.units(state)))
+    return Arrays(dequantise_all(contribution, protocol.units(state)))
 
 
 def _refuse_infinite(raw: Contribution) -> None:

@@ -17,7 +17,7 @@ import msgpack
 
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
-from p2pclust.protocols.engine.arrays import Arrays, Payload, State, array_header, pack, unpack
+from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Payload, State, pack, unpack
 from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
@@ -375,7 +375,7 @@ class JobState:
         optional += [pack(self.proof)] if self.proof else []
         log = _packed_log(self.log)
         return [
-            array_header(min(_FIELDS) + len(optional)), begin[1:], bin_header(len(log)),
+            LIST_OF[min(_FIELDS) + len(optional)], begin[1:], bin_header(len(log)),
             log if len(log) <= LARGE_BYTES else memoryview(log), *self.arrays.pieces(), *optional,
         ]  # fmt: skip
 
@@ -415,8 +415,7 @@ class JobState:
         proof = optional.pop() if optional and isinstance(optional[-1], bytes) else b""
         if len(optional) > 1 or (not proof and len(fields) == max(_FIELDS)):
             raise WireError("job state: a malformed optional part")
-        kinds = [type(part) for part in fields[:9]]
-        if kinds != [int, int, int, int, str, str, bool, int, bytes]:
+        if [*map(type, fields[:9])] != [int, int, int, int, str, str, bool, int, bytes]:
             raise WireError("job state: a field of another type")
         if min(counts := (round_, stage, stage_round, empty_rounds)) < 0 or max(counts) >= _MAX_COUNT:
             raise WireError("job state: a count is malformed")

@@ -108,10 +108,11 @@ def problem_with_state(state: JobState, terms: Terms) -> str:
     u = part.unsettled
     masks = [part.asked, part.silent, *part.groups, *part.revealed, *part.burnt, *part.unknown]
     masks += [] if u is None else [u.asked, u.keepers]
-    listed = as_mask(entry.index for entry in part.entries)
+    indices = [entry.index for entry in part.entries]
+    listed = as_mask(indices)
     if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
         return "its secured part names peers beyond the job roster, or without a key"
-    if [entry.index for entry in part.entries] != list(members_of(listed)):
+    if indices != list(members_of(listed)):
         return "its list of keys is not in roster order, each peer once"
     if (u is not None and u.maker >= n_peers) or any(peer >= n_peers for peer in part.absent):
         return "its secured part names peers beyond the job roster"
@@ -367,9 +368,9 @@ def settles(listed: Sequence[KeyEntry], context: Unsettled, secure: SecureSums) 
 
 def problem_with_answers(part: Secured, secure: SecureSums) -> str:
     """Return what the answers on the list of keys of a padded state say and the state leaves out, or an empty string."""
-    if any(entry.refusal and part.asked >> entry.index & 1 for entry in part.entries):
+    if part.asked & as_mask([entry.index for entry in part.entries if entry.refusal]):
         return "a peer is asked that has refused"
-    if unnamed(part, (own for entry in part.entries for own in (*entry.sets, *([entry.taken] if entry.taken else [])))):
+    if unnamed(part, [own for entry in part.entries for own in (*entry.sets, entry.taken) if own]):
         return "the state hides a set of peers that a peer reported"
     u = part.unsettled
     if u is None or u.asked in part.unknown or any(not one & ~u.asked for one in part.revealed):

@@ -177,7 +177,9 @@ def _parts(pieces: list[Piece]) -> Iterator[Any]:
 
 def joined(pieces: list[Piece]) -> bytes:
     """Return pieces put together."""
-    return b"".join([b"".join(one.raw(_STEP)) if isinstance(one, StoredArray) else one for one in pieces])
+    if StoredArray in map(type, pieces):
+        pieces = [b"".join(one.raw(_STEP)) if isinstance(one, StoredArray) else one for one in pieces]
+    return b"".join(pieces)  # type: ignore[arg-type]
 
 
 def bin_header(size: int) -> bytes:

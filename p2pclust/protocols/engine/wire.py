@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import WireError
-from p2pclust.protocols.engine.arrays import Arrays, Contribution, State, array_header, layout
+from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Contribution, State, layout
 from p2pclust.protocols.engine.base import Additive, Protocol, Slot
 from p2pclust.protocols.engine.fixed_point import GridError, fits, is_unit, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
@@ -90,7 +90,7 @@ class ContributionReader:
     def _numbers(self, sent: Sequence[bytes]) -> dict[str, NDArray[Any]] | None:
         """Return the numbers of contributions, peers first, or None if these differ in more."""
         numbers: dict[str, NDArray[Any]] = {}
-        begin, head = 0, array_header(len(self._slots))
+        begin, head = 0, LIST_OF[len(self._slots)]
         for name, slot in self._slots.items():
             shape = tuple([length for length in slot.shape if length is not None])
             if len(shape) < len(slot.shape):
