@@ -10,7 +10,7 @@ from p2pclust.peer.core.treatment import TOLERANCE, Treatment
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.secure_rounds import unfit
+from p2pclust.protocols.engine.secure_rounds import problem_with_job
 from p2pclust.protocols.engine.workspace import Workspace
 
 
@@ -28,8 +28,8 @@ class JobRequest:
         treatment = self.treatment
         missing = treatment.missing or ("all" if self.job.by_columns else "wait")
         refuse(self.job.fill_in(replace(treatment.options, missing=missing)))
-        if treatment.secure and (flaw := unfit(self.job, treatment.groups)):
-            raise UsageError(flaw)
+        if treatment.secure and (problem := problem_with_job(self.job, treatment.groups)):
+            raise UsageError(problem)
         tolerance = treatment.gossip_tolerance or (TOLERANCE if treatment.collect == "gossip" else 0.0)
         object.__setattr__(self, "treatment", replace(treatment, missing=missing, gossip_tolerance=tolerance))
 

@@ -38,7 +38,7 @@ from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME as TASKS
 from p2pclust.peer.shell.task_deaths import TaskDeaths
-from p2pclust.peer.work.floor import Floor, size_flaw
+from p2pclust.peer.work.floor import Floor, problem_with_size
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.platforms import allow_files
@@ -147,7 +147,7 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
     memory = memory_bytes(config.get("memory_mb"))
 
     def sizes(job: bytes, n_peers: int) -> str:
-        return size_flaw(job, n_peers, worker.data.columns, memory)
+        return problem_with_size(job, n_peers, worker.data.columns, memory)
 
     try:
         stored = store.load()

@@ -31,6 +31,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
+from p2pclust.protocols.engine.secure_rounds import SecuredState
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.key_list import KeyEntry
@@ -167,7 +168,7 @@ class Aggressor:
             )
             return replace(self.verifier.follows(replace(state, proof=b""), proof), proof=proof.encode())
         answers = {i: KeyEntry.decode(i, body) for i, body in given.items()}
-        return secure_rounds.keys_closed(self.job, state, digest, answers, dict(refused), self.terms, maker)
+        return SecuredState(self.job, state, self.terms, digest).keys_closed(answers, dict(refused), maker)
 
     def padded_round(self, state):
         """Open a padded state; return its digest, and the answers by index; its own is only the check word."""
@@ -233,7 +234,7 @@ class Aggressor:
             )
             return replace(self.verifier.follows(replace(state, proof=b""), proof), proof=proof.encode())
         found = layout_of(self.job, state).contribution(total)
-        return secure_rounds.closed(self.job, state, found, as_mask(members), {}, self.terms, maker)
+        return SecuredState(self.job, state, self.terms).closed(found, as_mask(members), {}, maker)
 
 
 def truth(job, state, local, index, n):

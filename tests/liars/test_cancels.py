@@ -17,8 +17,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.secure.cancel_proof import CancelProof
-from p2pclust.protocols.secure.proofs import Proof
+from p2pclust.protocols.secure.proofs import CancelProof, Proof
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement
 

@@ -17,14 +17,14 @@ from tests.peer.harness import Net, toy
 from p2pclust.errors import FleetError
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed, Submit
-from p2pclust.peer.core.tasks import Contributed, NoResult, Outcome, Ref, TermToken, VerifyBlob
+from p2pclust.peer.core.tasks import Contributed, HashBlob, NoResult, Outcome, Ref, TermToken
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.operate import device
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME, TaskDeaths
-from p2pclust.peer.work.floor import bytes_of, size_flaw
+from p2pclust.peer.work.floor import bytes_of, problem_with_size
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
@@ -42,12 +42,12 @@ def packed(job: Job) -> bytes:
 
 
 def small_device(job: bytes, n_peers: int) -> str:
-    return size_flaw(job, n_peers, 2, SMALL_DEVICE)
+    return problem_with_size(job, n_peers, 2, SMALL_DEVICE)
 
 
 def test_a_job_of_a_few_bytes_is_too_large() -> None:
     assert len(packed(POISON)) < 400
-    said = size_flaw(packed(POISON), 3, 2, SMALL_DEVICE)
+    said = problem_with_size(packed(POISON), 3, 2, SMALL_DEVICE)
     assert said.startswith("the job is too large for this device: states and contributions of 3 peers take about 35,2")
     assert "half of its memory is 200 MB: fewer clusters, starts (n_init) or peers" in said
     assert "\n" not in said
@@ -56,18 +56,18 @@ def test_a_job_of_a_few_bytes_is_too_large() -> None:
 @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm", "fkm", "ffcm", "k-fed", "vertical-cm", "stream-fcm"])
 def test_jobs_of_every_protocol_with_so_many_clusters_are_too_large(protocol: str) -> None:
     job = cluster_job(protocol, n_clusters=2**20)
-    assert size_flaw(packed(job), 3, 20, SMALL_DEVICE)
+    assert problem_with_size(packed(job), 3, 20, SMALL_DEVICE)
 
 
 @pytest.mark.parametrize(("clusters", "features", "peers"), [(10, 784, 100), (2, 2, 4096), (50, 64, 300)])
 def test_jobs_as_people_have_them_fit_into_a_small_device(clusters: int, features: int, peers: int) -> None:
-    assert size_flaw(packed(cluster_job("llf-cm", n_clusters=clusters)), peers, features, SMALL_DEVICE) == ""
-    assert size_flaw(packed(measured(cluster_job("llf-fcm", n_clusters=clusters))), peers, features, 2e9) == ""
+    assert problem_with_size(packed(cluster_job("llf-cm", n_clusters=clusters)), peers, features, SMALL_DEVICE) == ""
+    assert problem_with_size(packed(measured(cluster_job("llf-fcm", n_clusters=clusters))), peers, features, 2e9) == ""
 
 
 def test_what_is_no_job_is_for_other_checks() -> None:
-    assert size_flaw(b"census", 3, 2, 1.0) == ""
-    assert size_flaw(packed(cluster_job("fedcref")), 3, 2, 1e9) == ""
+    assert problem_with_size(b"census", 3, 2, 1.0) == ""
+    assert problem_with_size(packed(cluster_job("fedcref")), 3, 2, 1e9) == ""
 
 
 @pytest.mark.parametrize(("more", "grows"), [({"n_clusters": 20}, 2), ({"n_clusters": 10, "n_init": 3}, 3)])
@@ -147,7 +147,7 @@ def lives_of(folder: Path, outcomes: list[BaseException | None]) -> list[Any]:
             deaths=TaskDeaths(folder / NAME),
         )  # fmt: skip
         try:
-            worker.submit(Compute(TermToken("job-1", "contribute", 1), VerifyBlob(b"")))
+            worker.submit(Compute(TermToken("job-1", "contribute", 1), HashBlob(b"")))
             async with asyncio.timeout(60):
                 answer = await answers.get()
             told.append(answer.outcome if isinstance(answer, Computed) else type(answer).__name__)

@@ -10,6 +10,7 @@ from tests.protocols.secure_fleet import SecureFleet
 
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.secure_rounds import SecuredState
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask
@@ -23,11 +24,11 @@ EIGHT = as_mask(range(8))
 def test_all_reports_about_one_context_count(liar: int, false: int) -> None:
     fleet = SecureFleet(8, burnt="record")
     begun = secure_rounds.begin(JOB, fleet.terms)
-    state = secure_rounds.keys_closed(JOB, begun, b"a" * 32, fleet.answers(), {}, fleet.terms, Maker(0, 1, 1))
-    asked = secure_rounds.renewed(state, b"d" * 32, {}, (), fleet.terms)
+    state = SecuredState(JOB, begun, fleet.terms, b"a" * 32).keys_closed(fleet.answers(), {}, Maker(0, 1, 1))
+    asked = SecuredState(JOB, state, fleet.terms, b"d" * 32).renewed({}, ())
     true = 0b11101111
     answers = fleet.answers(taken=true) | {liar: fleet.answer(liar, taken=false)}
-    after = secure_rounds.keys_closed(JOB, asked, b"a" * 32, answers, {}, fleet.terms, Maker(0, 1, 3))
+    after = SecuredState(JOB, asked, fleet.terms, b"a" * 32).keys_closed(answers, {}, Maker(0, 1, 3))
     part = secure_rounds.secured_of(after)
     assert {true, false} == {*part.revealed} == {*part.burnt}
     assert 4 in secure_rounds.exposed_peers(after), "the true report says so"
@@ -39,7 +40,7 @@ def test_an_aggregator_cannot_leave_a_report_out() -> None:
     attack = Attack(8, burnt="record")
     liar = attack.liar
     digest = attack.summed(attack.state, [4])[0]
-    asking = secure_rounds.renewed(attack.state, digest, {}, (), liar.terms)
+    asking = SecuredState(liar.job, attack.state, liar.terms, digest).renewed({}, ())
     _, asks, given, refused = liar.keys_round(asking, 2)
     true = as_mask({*range(8)} - {4})
     reports = {index: KeyEntry.decode(index, data).taken for index, data in given.items()}

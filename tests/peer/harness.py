@@ -70,12 +70,14 @@ from p2pclust.peer.core.rounds.round import Asked, Round
 from p2pclust.peer.core.tasks import (
     AddUp,
     BeginJob,
+    BlobHashed,
     CancelJob,
     CombineRound,
     Continued,
     ContinueJob,
     Contribute,
     Contributed,
+    HashBlob,
     NoResult,
     Outcome,
     Ref,
@@ -84,8 +86,6 @@ from p2pclust.peer.core.tasks import (
     StateTask,
     Summed,
     Task,
-    Verified,
-    VerifyBlob,
 )
 from p2pclust.peer.core.timing import PRESETS, Limits, Timing
 from p2pclust.peer.core.treatment import Treatment
@@ -158,11 +158,11 @@ def work(task: Task, blobs: BlobAccess) -> Outcome:  # noqa: PLR0911
     As the real worker (`p2pclust.peer.work.tasks`): an unreadable state, or one that was dropped meanwhile, has no
     result; a contribution that cannot be read is not combined.
     """
-    if isinstance(task, VerifyBlob):
+    if isinstance(task, HashBlob):
         good = digest_of(b"".join(blobs.read(task.digest))) == task.digest
         if good:
             blobs.sync(task.digest)
-        return Verified(good)
+        return BlobHashed(good)
     assert isinstance(task, BeginJob | StateTask)
     if isinstance(task, ContinueJob):
         rounds, *rest = msgpack.unpackb(task.mathematics)

@@ -197,7 +197,7 @@ def test_a_fleet_of_too_many_clusters_leaves_out_who_comes_last() -> None:
     many = MOST_CLUSTERS // 256
     part = Arrays(rows=np.full(256, 20), models=digests(256))
     given = [(peer, part) for peer in range(many + 2)]
-    left_out = h.protocol.leaves_out(h.state.arrays, given)
+    left_out = h.protocol.problems_with_parts(h.state.arrays, given)
     assert sorted(left_out) == [many, many + 1]
     assert f"a fleet may have {MOST_CLUSTERS}" in left_out[many]
 

@@ -218,7 +218,7 @@ class TestObjective:
             decode_state(job, broken.encode())
 
     def test_a_winner_that_is_no_start_is_refused(self) -> None:
-        assert Objective().flaw(Arrays(winner=np.int64(1)), done=True) == "start 1 of 1"
+        assert Objective().problem_with_state(Arrays(winner=np.int64(1)), done=True) == "start 1 of 1"
 
 
 class TestDoubts:

@@ -105,5 +105,5 @@ def test_without_rows_nearby_a_peer_keeps_its_model() -> None:
     protocol, state = a_job().protocols[2], engine.begin(a_job()).arrays
     total = Arrays(weights=np.zeros_like(state["model"], dtype=np.float64), rows=0.0)
     assert protocol.combine(state, total) == state
-    assert "no model" in protocol.flaw(state.replace(model=np.zeros(3, np.float32)), done=False)
-    assert protocol.flaw(state, done=True) == ""
+    assert "no model" in protocol.problem_with_state(state.replace(model=np.zeros(3, np.float32)), done=False)
+    assert protocol.problem_with_state(state, done=True) == ""

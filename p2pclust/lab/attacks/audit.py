@@ -28,7 +28,6 @@ from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, RoundRecord
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
-from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
 #: A job is run again without each of at most so many devices, spread over the roster.
 _AGAIN = 10
@@ -69,7 +68,7 @@ def audit_job(audit: Audit) -> list[AttackResult]:
     job = audit.job
     if job.by_columns:
         raise UsageError(f"audit: the attacks are on rows; the peers of {job.protocols[job.main].id} hold columns")
-    if mu_squared_of(job) > 0.0:
+    if job.mu_squared > 0.0:
         raise UsageError("audit: its noise cannot be drawn again: a private job promises epsilon and delta instead")
     if exchanges_models(job):
         return attack_models(job, audit.locals, clock=audit.clock)

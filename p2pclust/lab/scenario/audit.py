@@ -19,7 +19,6 @@ from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.spec import FleetResult
 from p2pclust.overlay import Overlay
 from p2pclust.overlay.routes import Ways, even_tree, spanning_tree
-from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
 #: By `collect`, the peer that gets what single peers send. A neighbour gets a peer's own sums in the first tick of a round.
 _OBSERVERS: Final = {"star": "aggregator", "tree": "peer above in the tree", "gossip": "neighbour"}
@@ -42,7 +41,7 @@ def audit_scenario(
     for number, job in enumerate(run.jobs, 1):
         if job.by_columns:
             raise UsageError(f"audit: the attacks are on rows; in job {number} the peers hold columns")
-        if mu_squared_of(job) > 0.0:
+        if job.mu_squared > 0.0:
             raise UsageError(
                 f"audit: the noise of job {number} cannot be drawn again: its promise is epsilon and delta"
             )

@@ -31,7 +31,7 @@ from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Facts
 from p2pclust.peer.core.spread.series import PAUSES
-from p2pclust.peer.core.tasks import Contributed, JobToken, PadsTaken, StateMade, Summed, Token, Verified, VerifyToken
+from p2pclust.peer.core.tasks import BlobHashed, BlobToken, Contributed, JobToken, PadsTaken, StateMade, Summed, Token
 from p2pclust.peer.core.timing import Limits, Timing
 
 #: The machine that receives each kind of message, as timers name it; the other kinds are about one job.
@@ -237,8 +237,8 @@ class Core:
     def _computed(self, event: events.Computed) -> None:
         token, outcome = event.token, event.outcome
         self._running.pop(token, None)
-        if isinstance(token, VerifyToken):
-            self.blobs.verified(token.digest, isinstance(outcome, Verified) and outcome.good)
+        if isinstance(token, BlobToken):
+            self.blobs.verified(token.digest, isinstance(outcome, BlobHashed) and outcome.good)
             if self.blobs.has(token.digest):
                 self.jobs.blob_ready(token.digest)
         elif isinstance(token, JobToken):

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.peer.core.structs import Struct
-from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.parameters import SecureSums
+from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.protocols.secure.secured import Maker
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class Task(Struct):
         cls.kind = kind
 
 
-class VerifyBlob(Task, kind="verify"):
-    """Hash a blob of the store. Outcome: `Verified`."""
+class HashBlob(Task, kind="hash"):
+    """Hash a blob of the store. Outcome: `BlobHashed`."""
 
     digest: bytes
 
@@ -245,7 +245,7 @@ class NoResult(Outcome):
     reason: str
 
 
-class Verified(Outcome):
+class BlobHashed(Outcome):
     """A blob was hashed: `good` says whether it is what its name says."""
 
     good: bool
@@ -407,7 +407,7 @@ class Token(Struct):
         return (machine, *(value.hex() if isinstance(value, bytes) else str(value) for value in vars(self).values()))
 
 
-class VerifyToken(Token):
+class BlobToken(Token):
     digest: bytes
 
 

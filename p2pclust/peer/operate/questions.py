@@ -75,7 +75,9 @@ class Questions:
         self._accepting: dict[str, list[Caller]] = defaultdict(list)
         self._ending: dict[str, list[Caller]] = defaultdict(list)
         self._watching: dict[str, list[Caller]] = defaultdict(list)
-        self._unread_phases: tuple[str, ...] | None = None  # of this peer, while an operator watches a job and reads them
+        self._unread_phases: tuple[str, ...] | None = (
+            None  # of this peer, while an operator watches a job and reads them
+        )
         shell.listen(self._reported)
 
     def take(self, caller: Caller, verb: str, fields: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from p2pclust.peer.core.tasks import EndRules
 from p2pclust.peer.work.states import BlobAccess, bare_state
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
-from p2pclust.protocols.secure.cancel_proof import CancelProof
+from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement, verified
 
@@ -36,11 +36,6 @@ def signed_cancel(cancel: CancelProof, ends: EndRules | None, secrets: Secrets |
         return cancel
     own = replace(cancel, owner=ends.me, version=0)
     return replace(own, signature=secrets.sign(_statement(own, secrets)))
-
-
-def showing(state: JobState, task: tasks.CancelJob | tasks.CombineRound) -> JobState:
-    """Return the last state of a job without verify, with its cancel where peers ask for that."""
-    return state if task.cancel is None or task.ends is None else replace(state, proof=task.cancel.encode())
 
 
 def check_cancel(cancel: CancelProof, ends: EndRules, secrets: Secrets) -> None:

@@ -63,13 +63,13 @@ class Floor:
         `keys` is None where devices do not sign. Every device refuses what no honest submitter's document asks for.
         The rules about several jobs are those of the device's ledger.
         """
-        private = any(isinstance(one, Additive) and one.mu_squared > 0.0 for one in job.protocols)
+        private = job.mu_squared > 0.0
         secure = None if keys is None else keys.secure
         if private or secure is not None:
-            from p2pclust.protocols.engine.secure_rounds import unfit  # noqa: PLC0415 - of such jobs only
+            from p2pclust.protocols.engine.secure_rounds import problem_with_job  # noqa: PLC0415 - of such jobs only
 
-            if flaw := unfit(job, 0 if secure is None else secure.groups):
-                return flaw
+            if problem := problem_with_job(job, 0 if secure is None else secure.groups):
+                return problem
         return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
 
     def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
@@ -127,7 +127,7 @@ def bytes_of(job: Job, n_peers: int, n_columns: int) -> int:
     return _NUMBER_BYTES * most * (n_peers + _COPIES)
 
 
-def size_flaw(job: bytes, n_peers: int, n_columns: int, memory_bytes: float) -> str:
+def problem_with_size(job: bytes, n_peers: int, n_columns: int, memory_bytes: float) -> str:
     """Return why a job is too large for a device with so much memory, or an empty string.
 
     Bytes that are not a job are not judged: other checks refuse them.

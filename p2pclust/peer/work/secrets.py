@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from p2pclust.errors import WireError
 from p2pclust.peer.core.tasks import JobKeys, PadsKept
 from p2pclust.protocols.engine import secure_rounds
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.private.ledger import PeerSet
@@ -63,6 +65,11 @@ class Secrets:
     def terms(self, keys: JobKeys) -> Terms:
         """Return what all peers know of a job from its document."""
         return self._of(keys).terms
+
+    def check(self, keys: JobKeys, state: JobState) -> None:
+        """Raise WireError for a state that arrived and cannot be one of the job."""
+        if problem := secure_rounds.problem_with_state(state, self.terms(keys)):
+            raise WireError(f"job state: {problem}")
 
     def fleet_keys(self, keys: JobKeys) -> FleetKeys:
         """Return the keys of a job's peers."""
@@ -130,8 +137,8 @@ class Secrets:
         """
         known = self._of(keys)
         if known.believed != part.entries:
-            if flaw := KeyList(part.entries).problem_with(known.terms.keys, keys.job_id, part.asks):
-                return flaw
+            if problem := KeyList(part.entries).problem_with(known.terms.keys, keys.job_id, part.asks):
+                return problem
             known.believed, u = part.entries, part.unsettled
             if (
                 u is not None

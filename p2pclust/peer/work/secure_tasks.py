@@ -17,9 +17,8 @@ import numpy as np
 from p2pclust.errors import WireError
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome
-from p2pclust.peer.work.endings import showing
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.states import AtState, BlobAccess, NextState
+from p2pclust.peer.work.states import BlobAccess, NextState, PlainRound, showing
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
@@ -28,6 +27,7 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NEW_KEYS, NO_DATA, NOT_DRAWN, SMALL_CLASS, UNUSABLE
+from p2pclust.protocols.engine.secure_rounds import SecuredState, Terms
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.private.ledger import PeerSet
 from p2pclust.protocols.secure.classes import exposed, parted
@@ -50,7 +50,7 @@ _OTHER_ROWS: Final = (
 
 
 @dataclass(frozen=True)
-class SecureRound(AtState):
+class SecureRound(PlainRound):
     """A job with secure sums at one of its states, and what this peer keeps secret of it."""
 
     keys: JobKeys
@@ -58,12 +58,16 @@ class SecureRound(AtState):
     digest: bytes = b""  # of the state; what concerns pads depends on it
 
     @cached_property
-    def part(self) -> Secured:
-        return secure_rounds.secured_of(self.state)
+    def terms(self) -> Terms:
+        return self.secrets.terms(self.keys)
 
     @cached_property
-    def terms(self) -> secure_rounds.Terms:
-        return self.secrets.terms(self.keys)
+    def secured(self) -> SecuredState:
+        return SecuredState(self.job, self.state, self.terms, self.digest)
+
+    @property
+    def part(self) -> Secured:
+        return self.secured.part
 
     @cached_property
     def keepers(self) -> dict[int, bytes]:
@@ -77,36 +81,14 @@ class SecureRound(AtState):
     def layout(self) -> Layout:
         return layout_of(self.job, self.state)
 
-    @cached_property
-    def groups(self) -> tuple[int, ...]:
-        return secure_rounds.groups_in(self.job, self.state, self.part)
-
-    @cached_property
-    def least(self) -> int:
-        """The fewest peers whose sum may be revealed."""
-        return secure_rounds.least_members(self.job, self.state, self.terms)
-
-    def sets(self, members: int) -> tuple[int, ...]:
-        """Return the sets whose sums are revealed of a round with these members."""
-        return secure_rounds.segments_of(self.job, self.state, members)
-
-    def set_flaw(self, members: int) -> str:
-        """Return why the sum of these members may not be revealed, or an empty string."""
-        return secure_rounds.set_flaw(self.job, self.state, members, self.terms)
-
-    def check(self) -> None:
-        """Raise WireError if the state cannot be one of the job."""
-        if flaw := secure_rounds.flaw(self.state, self.terms):
-            raise WireError(f"job state: {flaw}")
-
-    def secure_info(self) -> tasks.SecureInfo:
-        part = self.part
-        if part.wants_keys:
+    def secure_info(self, state: JobState) -> tasks.SecureInfo:
+        at = replace(self, state=state)
+        if at.part.wants_keys:
             every = tuple(range(self.terms.n_peers))
-            return tasks.SecureInfo(True, every, part.unsettled is not None, cohort=self.least)
+            return tasks.SecureInfo(True, every, at.part.unsettled is not None, cohort=at.secured.least)
         return tasks.SecureInfo(
-            wants_keys=False, asked=members_of(part.asked), keepers=tuple(self.keepers), maker=part.maker.index,
-            cohort=self.least, whole=secure_rounds.whole(part, self.terms), groups=self.groups,
+            wants_keys=False, asked=members_of(at.part.asked), keepers=tuple(at.keepers), maker=at.part.maker.index,
+            cohort=at.secured.least, whole=secure_rounds.whole(at.part, self.terms), groups=at.secured.groups,
         )  # fmt: skip
 
     def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
@@ -120,7 +102,7 @@ class SecureRound(AtState):
         taken = (
             None if not pads.intact else 0 if part.unsettled is None else dict(pads.sets).get(part.unsettled.state, 0)
         )
-        told = parted(taken, self.groups) if taken else ()
+        told = parted(taken, self.secured.groups) if taken else ()
         known = secure_rounds.unnamed(part, self.secrets.known_sets(self.keys, part, pads))
         sets = tuple(one for one in known if one not in told)[:_MOST_TOLD]
         columns = 0 if refusal else local.n_features
@@ -132,26 +114,22 @@ class SecureRound(AtState):
         if isinstance(task, tasks.CancelJob):
             return self.made(showing(secure_rounds.cancelled(self.state, task.cancel.by), task), blobs)
         if isinstance(task, tasks.RenewKeys):
-            return self.made(self._renewed(task.abstained, task.silent), blobs)
+            return self.made(self.secured.renewed(task.abstained, task.silent), blobs)
         if isinstance(task, tasks.CombineRound) and self.part.wants_keys:
             assert task.maker is not None
             given = {index: ref.payload or b"" for (index,), ref in task.contributions}
             answers, malformed = readable(given, KeyEntry.decode)
             try:
-                after = secure_rounds.keys_closed(
-                    self.job, self.state, self.digest, answers, {**task.abstained, **malformed}, self.terms, task.maker,
-                    cancelled_by="" if task.cancel is None else task.cancel.by,
-                )  # fmt: skip
+                by = "" if task.cancel is None else task.cancel.by
+                absent = {**task.abstained, **malformed}
+                after = self.secured.keys_closed(answers, absent, task.maker, cancelled_by=by)
             except secure_rounds.NotEnough as few:
                 return tasks.TooFew(few.reason)
             return self.made(showing(after, task), blobs)
         closed = self._closed(task, blobs)
         if closed is None:  # the parts of the round do not belong together
-            return self.made(self._renewed({}, ()), blobs)
+            return self.made(self.secured.renewed({}, ()), blobs)
         return self.made(closed, blobs, before=self.state)
-
-    def _renewed(self, abstained: Mapping[int, str], silent: tuple[int, ...]) -> JobState:
-        return secure_rounds.renewed(self.state, self.digest, abstained, silent, self.terms)
 
     def _contribution(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
         """Return this peer's contribution with the pads of all keepers; or why there is none."""
@@ -167,7 +145,8 @@ class SecureRound(AtState):
         refusals = self._refusals(task, local, rows, unbelieved)
         if refusal := next(filter(None, refusals), ""):
             return NoResult(refusal)
-        layout, noisy = self.layout, job.protocols[state.stage].noisy
+        layout, protocol = self.layout, job.protocols[state.stage]
+        noisy = isinstance(protocol, Additive) and protocol.noisy
         # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.
         entropy = pair.noise_source(self.context) if noisy else None
         try:
@@ -176,7 +155,7 @@ class SecureRound(AtState):
             return NoResult(abstention.reason)
         words = pair.words(layout.size, self.context) if layout.whether else None
         padded = pair.padded(layout.numbers(contribution, words), task.me, self.keepers, self.context)
-        self.secrets.contributed(self.keys, self.digest, self.sets(part.asked))
+        self.secrets.contributed(self.keys, self.digest, self.secured.segments(part.asked))
         return tasks.Contributed(blobs.keep(_as_arrays(padded).encode()), rows=rows, noisy=noisy)
 
     def _refusals(self, task: tasks.Contribute, local: Local, rows: bytes, unbelieved: str) -> Iterator[str]:
@@ -192,13 +171,13 @@ class SecureRound(AtState):
         if not pads.intact:
             yield _OTHER_STORE
         # In private jobs no difference of sums gives a row away, and a refusal would say that rows have changed.
-        if pads.rows not in (b"", rows) and not secure_rounds.mu_squared_of(job):
+        if pads.rows not in (b"", rows) and not job.mu_squared:
             yield _OTHER_ROWS
         protocol = job.protocols[self.state.stage]
         most = protocol.most_totals if isinstance(protocol, Additive) else 0
         if most and pads.noisy >= most:  # each contribution with noise costs privacy
             yield f"privacy budget: it has contributed {pads.noisy} times, and epsilon covers {most}"
-        sets = self.sets(self.part.asked)
+        sets = self.secured.segments(self.part.asked)
         if refusal := self._hides(pads, sets) or self._barred():
             yield f"{LEFT_OUT}: {refusal}"  # the next aggregator may do better
 
@@ -210,14 +189,13 @@ class SecureRound(AtState):
 
     def _unusable(self, local: Local) -> str:
         """Return why these rows take no part; of a job with noise no reason may depend on values."""
-        if secure_rounds.mu_squared_of(self.job):
+        if self.job.mu_squared:
             return local.refused or ("" if local.n_features else UNUSABLE)
         return (local.problem or NO_DATA) if not local.X.size or local.problem else ""
 
     def _reserved(self, sets: Callable[[], Sequence[PeerSet]] = tuple) -> str:
         """Note a job in the device's ledger, on disk before anything is revealed; return why not."""
-        mu_squared = secure_rounds.mu_squared_of(self.job)
-        return self.secrets.reserve(self.keys.job_id, mu_squared, self.terms.secure.cohort, sets)
+        return self.secrets.reserve(self.keys.job_id, self.job.mu_squared, self.terms.secure.cohort, sets)
 
     def _hides(self, pads: tasks.PadsKept, sets: tuple[int, ...]) -> str:
         """Return why the sums of these sets may not be revealed after a state, or an empty string.
@@ -227,8 +205,8 @@ class SecureRound(AtState):
         chooses them.
         """
         secure = self.terms.secure
-        if flaw := secure_rounds.answers_flaw(self.part, secure):
-            return flaw
+        if problem := secure_rounds.problem_with_answers(self.part, secure):
+            return problem
         if secure.leave != "groups":
             return ""
         known, members = self.secrets.known_sets(self.keys, self.part, pads), sum(sets)
@@ -243,7 +221,7 @@ class SecureRound(AtState):
         """
         others = self.part.asked & ~self.keys.barred
         keep = len([keeper for keeper in self.keepers if not self.keys.barred >> keeper & 1])
-        if others.bit_count() < self.least or keep <= self.terms.secure.colluders:
+        if others.bit_count() < self.secured.least or keep <= self.terms.secure.colluders:
             return "without peers that were revoked, or have new keys, too few are asked or keep pads"
         return ""
 
@@ -266,19 +244,19 @@ class SecureRound(AtState):
             data = pair.seal(removed, task.me, asker, self.context, members_of(members)).data
         if task.sum is not None:
             data = bytes(msgpack.packb([data, blobs.whole(task.sum)]))
-        return tasks.PadsTaken(blobs.keep(data), self.sets(members))
+        return tasks.PadsTaken(blobs.keep(data), self.secured.segments(members))
 
     def _withheld(self, task: tasks.TakePads) -> str:
         part = self.part
         if part.wants_keys or (task.sum is None and part.maker != task.maker):
             return "the state was made by another peer, or in another term"
-        if flaw := self.set_flaw(task.members):
-            return flaw
+        if problem := self.secured.problem_with_set(task.members):
+            return problem
         if not task.pads.intact:
             return _OTHER_STORE
         if task.me not in self.keepers:
             return "it keeps no pads in this round"
-        sets = self.sets(task.members)
+        sets = self.secured.segments(task.members)
         if len({*task.pads.released, *sets}) > MOST_SETS:
             return f"it has taken its pads away for {MOST_SETS} different sets of peers"
         return self.secrets.problem_with(self.keys, part) or self._hides(task.pads, sets)
@@ -305,7 +283,7 @@ class SecureRound(AtState):
         public = {entry.index: entry.public for entry in self.part.entries}
         return np.concatenate([
             pair.removed(me, {index: public[index] for index in members_of(own)}, self.layout.size, self.context)
-            for own in self.sets(members)
+            for own in self.secured.segments(members)
         ])  # fmt: skip
 
     def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
@@ -316,7 +294,7 @@ class SecureRound(AtState):
         if isinstance(task, tasks.AddUp):
             return super().added_up(task, blobs)
         given = self.given(task, blobs, {})
-        totals, peers = _added_up(given, self.groups, self.terms.secure.cohort, self.n_peers)
+        totals, peers = _added_up(given, self.secured.groups, self.terms.secure.cohort, self.n_peers)
         if not totals:
             return tasks.Summed(None, ())
         numbers = np.concatenate([np.array(total[PADDED]).view(np.uint64) for total in totals])
@@ -347,12 +325,12 @@ class SecureRound(AtState):
             total = self._total(members, task.maker.index, np.array(arrays[PADDED]).view(np.uint64), sealed)
         except WireError:
             return None
-        return secure_rounds.closed(self.job, self.state, total, members, abstained, self.terms, task.maker)
+        return self.secured.closed(total, members, abstained, task.maker)
 
     def handed_over(self, task: tasks.FinishRound, blobs: BlobAccess) -> tuple[dict[int, bytes], bytes]:
         """Return the pads, and the sum, that keepers hold of a round whose maker is gone; or raise WireError."""
-        if flaw := self.set_flaw(task.members):
-            raise WireError(flaw)
+        if problem := self.secured.problem_with_set(task.members):
+            raise WireError(problem)
         sealed, sums = {}, {}
         for keeper, ref in task.removed:
             data = blobs.whole(ref)
@@ -372,9 +350,9 @@ class SecureRound(AtState):
     def _total(self, members: int, me: int, padded: Numbers, sealed: Mapping[int, bytes]) -> Arrays | list[Arrays]:
         """Return the total of a set of peers, from their padded sum without the maker's pads, and what keepers took away.
 
-        In a stage by groups, one for each of `sets`. Raise WireError if they do not belong together.
+        In a stage by groups, one for each set. Raise WireError if they do not belong together.
         """
-        layout, sets = self.layout, self.sets(members)
+        layout, sets = self.layout, self.secured.segments(members)
         pair, size = self._pair(me), len(sets) * layout.size
         removed: list[Numbers] = []
         for keeper, public in self.keepers.items():
@@ -391,7 +369,7 @@ class SecureRound(AtState):
         for place, own in enumerate(sets):
             piece = slice(place * layout.size, (place + 1) * layout.size)
             totals.append(layout.unpadded([padded[piece]], [one[piece] for one in removed], own.bit_count()))
-        return totals if self.groups else totals[0]
+        return totals if self.secured.groups else totals[0]
 
 
 def readable(given: Mapping[int, bytes], read: Callable[[int, bytes], T]) -> tuple[dict[int, T], dict[int, str]]:

@@ -20,17 +20,17 @@ from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, Ref, StateRefut
 from p2pclust.peer.work.endings import NotKnownError, check_cancel
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, readable
-from p2pclust.peer.work.states import AtState, BlobAccess, NextState
+from p2pclust.peer.work.states import AtState, BlobAccess, NextState, PlainRound
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
+from p2pclust.protocols.engine.secure_rounds import SecuredState
 from p2pclust.protocols.engine.wire import PADDED, ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry
-from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
+from p2pclust.protocols.secure.proofs import CancelProof, OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of
 
@@ -48,7 +48,7 @@ class Verifier:
     keys: JobKeys
     secrets: Secrets
 
-    def round_at(self, at: AtState) -> VerifiedRound:
+    def round_at(self, at: PlainRound) -> VerifiedRound:
         """Return the same round with signatures and proofs."""
         return VerifiedRound(self.job, at.state, self.n_peers, at, self)
 
@@ -81,8 +81,8 @@ class Verifier:
                 return _cancelled(before, cancelled_by)
             if self.keys.secure is None:
                 raise WireError("it has a proof without answers")
-            terms = self.secrets.terms(self.keys)
-            return secure_rounds.renewed(before, proof.digest, proof.left_out, proof.silent, terms)
+            secured = SecuredState(self.job, before, self.secrets.terms(self.keys), proof.digest)
+            return secured.renewed(proof.left_out, proof.silent)
         if proof.cancel and (before.secured is None or not before.secured.wants_keys):
             raise WireError("it has a cancel and a total")
         bare, by = before.encode(), {answer.index for answer in proof.answers}
@@ -99,15 +99,13 @@ class Verifier:
             given, malformed = self.contributions(before, proof.answers)
             abstained |= malformed
             return engine.advance(self.job, before, list(given.items()), abstained, n_peers=self.n_peers)
-        terms = self.secrets.terms(self.keys)
+        secured = SecuredState(self.job, before, self.secrets.terms(self.keys), proof.digest)
         if before.secured.wants_keys:
             keys, malformed = readable(_bodies(proof.answers), KeyEntry.decode)
             abstained |= malformed
-            return secure_rounds.keys_closed(
-                self.job, before, proof.digest, keys, abstained, terms, proof.maker, cancelled_by=cancelled_by
-            )
+            return secured.keys_closed(keys, abstained, proof.maker, cancelled_by=cancelled_by)
         members, total, malformed = self._total(before, proof)
-        return secure_rounds.closed(self.job, before, total, members, abstained | malformed, terms, proof.maker)
+        return secured.closed(total, members, abstained | malformed, proof.maker)
 
     def contributions(
         self, before: JobState, answers: Sequence[SignedAnswer]
@@ -120,8 +118,8 @@ class Verifier:
         at = SecureRound(self.job, before, self.n_peers, self.keys, self.secrets, proof.digest)
         padded, malformed = self.contributions(before, proof.answers)
         members = as_mask(padded)
-        if flaw := at.set_flaw(members):
-            raise WireError(flaw)
+        if problem := at.secured.problem_with_set(members):
+            raise WireError(problem)
         if [one.keeper for one in proof.pads] != list(at.keepers):
             raise WireError("the pads are not those of all keepers")
         for one in proof.pads:
@@ -157,8 +155,8 @@ class Verifier:
         state = decode_state(self.job, data)
         if (state.secured is None) != (self.keys.secure is None):
             raise WireError("job state: a secured part in a job without secure sums, or none in one with them")
-        if self.keys.secure is not None and (flaw := secure_rounds.flaw(state, self.secrets.terms(self.keys))):
-            raise WireError(f"job state: {flaw}")
+        if self.keys.secure is not None:
+            self.secrets.check(self.keys, state)
         return state
 
     def _check(
@@ -210,8 +208,14 @@ class Verifier:
 class VerifiedRound(AtState):
     """The same round, `inner`, with signed answers, and with a proof in each state that is made."""
 
-    inner: AtState
+    inner: PlainRound
     verifier: Verifier
+
+    def described(self, task: tasks.DescribeState, blobs: BlobAccess) -> Outcome:
+        return self.inner.described(task, blobs)
+
+    def take_pads(self, task: tasks.TakePads, blobs: BlobAccess) -> Outcome:
+        return self.inner.take_pads(task, blobs)
 
     def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
         outcome = self.inner.answer(task, local, blobs)

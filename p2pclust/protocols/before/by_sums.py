@@ -40,6 +40,7 @@ class EnoughRows(Additive):
     """Add up the peers' rows, as far as they matter."""
 
     id: ClassVar[str] = "enough-rows"
+    holds: ClassVar[str] = "int64: n_columns rows"
     adds_nothing: ClassVar[bool] = True
 
     n_clusters: int = 1
@@ -56,7 +57,7 @@ class EnoughRows(Additive):
     def one_by_one(self) -> bool:
         return self.by_group and self.gate_rounds > 0
 
-    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
+    def problem_with_addend(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         most = len(peers) * self.needed(state)
         return "" if 0 <= part["rows"] <= most else "it counts rows as there cannot be"
 
@@ -82,7 +83,7 @@ class EnoughRows(Additive):
     def combine(self, state: State, total: Any) -> State:
         return state.replace(rows=np.int64(total["rows"]))
 
-    def hopeless(self, previous: State, state: State) -> str:
+    def problem_with_step(self, previous: State, state: State) -> str:
         rows, needed = int(state["rows"]), self.needed(state)
         if rows >= needed:
             return ""
@@ -105,6 +106,7 @@ class RangeBySums(Additive):
     """
 
     id: ClassVar[str] = "range-by-sums"
+    holds: ClassVar[str] = "int64 2 F: prefixes; int64: n_columns found_bits rows; float64 F: lo hi; bool: declared"
     whether: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ()
 
@@ -157,7 +159,7 @@ class RangeBySums(Additive):
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return "lo" in state
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if "prefixes" not in state:
             return ""
         bits = _bits(state["prefixes"].shape[1])

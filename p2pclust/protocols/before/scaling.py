@@ -35,6 +35,7 @@ class Range(Protocol):
     """
 
     id: ClassVar[str] = "range"
+    holds: ClassVar[str] = "float64 F: lo hi; bool: declared; int64: rows"
 
     # lo, hi: declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains from
     # every later round, by name.
@@ -81,7 +82,7 @@ class Range(Protocol):
         lo, hi = local.range()
         return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         left_out, sound = {}, []
         for peer, part in contributions:
             lo, hi = part["lo"], part["hi"]
@@ -102,7 +103,7 @@ class Range(Protocol):
             rows=np.int64(sum(min(max(int(part["rows"]), 0), self.rows_needed) for part in contributions)),
         )
 
-    def objection(self, state: State) -> str:
+    def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.rows_needed, int(state["rows"]))
 
 
@@ -111,6 +112,7 @@ class NoScaling(OpeningStage):
     """Work in the data's own units, counted from the middle of each range: a large common offset costs no digits."""
 
     id: ClassVar[str] = "none"
+    holds: ClassVar[str] = "float64 F: origin scale unit"
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)
@@ -122,6 +124,7 @@ class MinMaxScaling(OpeningStage):
     """Map each feature's range to [0, 1]."""
 
     id: ClassVar[str] = "minmax"
+    holds: ClassVar[str] = "float64 F: origin scale unit"
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)
@@ -141,6 +144,7 @@ class ZScoreScaling(Additive):
     """
 
     id: ClassVar[str] = "zscore"
+    holds: ClassVar[str] = "float64 F: origin scale unit; int64: moments"
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "moments")
 
     min_rows: int = 3  # a peer with fewer rows abstains; 1 lets every peer contribute

@@ -63,6 +63,7 @@ _SEEDINGS = 10
 class FirstCenters(Protocol):
     """A stage that ends with first centers, in the working coordinates of the stages before it."""
 
+    holds: ClassVar[str] = "int64: stream; float64 C F: centers; float64 I C F: starts"
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
 
     n_clusters: int
@@ -159,7 +160,7 @@ class Seeding(FirstCenters):
             starts.append(centers)
         return Arrays(centers=np.concatenate(starts))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         # Distances from such a center would overflow at every peer.
         return "failed: it proposes no centers" if np.abs(part["centers"]).max() > LARGEST else ""
 
@@ -196,7 +197,7 @@ class CarefulSeeding(FirstCenters):
         means = dict(blurred(points.X, pick, local.least_cell(NEIGHBOURS)) for pick in picks)
         return Arrays(centers=np.array(list(means.values())))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_centers(part, most=self.n_clusters)
 
     def combine(self, state: State, contributions: Any) -> State:
@@ -220,6 +221,7 @@ class SharedSeeding(FirstCenters):
     """
 
     id: ClassVar[str] = "shared-k-means++"
+    holds: ClassVar[str] = "float64 p F: picks"
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "picks", "stream")
 
     init: str = "shared-k-means++"
@@ -250,7 +252,7 @@ class SharedSeeding(FirstCenters):
         pick = points.X[min(row, local.n_samples - 1)]
         return Arrays(mass=mass, candidate=blurred(points.X, pick, neighbours)[1])
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         # Distances from such a center would overflow at every peer.
         odd = np.abs(part["candidate"]).max() > LARGEST or not 0.0 <= float(part["mass"]) < np.inf
         return "failed: it proposes no center" if odd else ""
@@ -272,7 +274,7 @@ class SharedSeeding(FirstCenters):
         missing = uniform(state, self.n_clusters - len(state["picks"]), rng)
         return self._after(state, np.concatenate([state["picks"], missing]))
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         n_picks = len(state["picks"])
         return f"{n_picks} picks for {self.n_clusters} centers" if n_picks >= self.n_clusters else ""
 

@@ -46,6 +46,7 @@ class SplitMerge(FirstCenters, Additive):
     """
 
     id: ClassVar[str] = "split-merge"
+    holds: ClassVar[str] = "float64 e F: cells; float64 e: cell_masses; int64: splits"
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream", "cells", "cell_masses", "splits")
 
     init: str = "split-merge"
@@ -115,7 +116,7 @@ class SplitMerge(FirstCenters, Additive):
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._ended(state, uniform(state, self.n_clusters, rng))
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if len(state["cells"]) > self.most_cells:
             return f"{len(state['cells'])} cells for {self.n_clusters} clusters"
         return "a cell with a negative number of rows" if (state["cell_masses"] < 0).any() else ""

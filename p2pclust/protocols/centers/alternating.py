@@ -59,6 +59,7 @@ class Iterated(Clustering):
       the centers; the printed ``t > T``, with t from 0, would allow two more.
     """
 
+    holds: ClassVar[str] = "float64 C F: centers; float64 t: shifts; int64: suppressed"
     n_clusters: int
     tol: float = 5e-3
     max_rounds: int = 30
@@ -157,6 +158,10 @@ class Alternating(Iterated, Additive, SideBySide):
     stood still already; ``centers`` are those of the first start, and ``shifts`` has the largest move of any start.
     """
 
+    holds: ClassVar[str] = (
+        "int64: rows; float64: objective relaxation; float64 C F: plain; float64 I C F: starts; "
+        "float64 I t: trails; float64 j 4: claims"
+    )
     after: ClassVar[tuple[str, ...]] = ("objective",)
     #: The array of a contribution with the weights of the clusters, and the other numbers next to the sums.
     masses: ClassVar[str] = "weights"
@@ -207,7 +212,7 @@ class Alternating(Iterated, Additive, SideBySide):
         """Return the least and the greatest number of rows, or total weight, that a contribution may be of."""
         return ANY_NUMBER
 
-    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
+    def problem_with_addend(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         weights, sums = np.asarray(part[self.masses]), np.asarray(part["sums"])
         if (weights < 0).any():
             return "a cluster has a negative weight"
@@ -255,7 +260,7 @@ class Alternating(Iterated, Additive, SideBySide):
         """Stop when the centers moved by less than ``tol``, but not by a round that was taken back."""
         return super().finished(previous, state, rounds) and not (self.accelerate and "plain" not in state)
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         kept = [name in state for name in ("plain", "objective", "relaxation")]
         if any(kept) and not all(kept):
             return "only some of the arrays of an accelerated round"
@@ -304,7 +309,7 @@ class Alternating(Iterated, Additive, SideBySide):
             numbers["objective"] = objective(local.points(state), state["centers"], fuzzifier, local.weights)
         return Arrays({self.masses: masses, "sums": sums, **numbers})
 
-    def objection(self, state: State) -> str:
+    def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.n_clusters, int(state["rows"]))
 
     def combine(self, state: State, total: Any) -> State:

@@ -49,6 +49,7 @@ _SEEDINGS = 10
 class LocalFuzzy(Fuzzy):
     """Rounds of local fuzzy c-means from the global centers; each peer sends the centers that it found for k-means."""
 
+    holds: ClassVar[str] = "int64: stream"
     works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "stream")
 
     tol: float = 1e-4
@@ -61,7 +62,7 @@ class LocalFuzzy(Fuzzy):
     def open(self, state: State, rng: np.random.Generator) -> State:
         return super().open(state, rng).replace(stream=drawn_stream(rng))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_centers(part, most=self.n_clusters, weights="weights" if "weights" in part else "")
 
     def expects(self, state: State) -> Mapping[str, Slot]:

@@ -45,6 +45,7 @@ class FederatedKMeansProtocol(Iterated):
     """
 
     id: ClassVar[str] = "fkm"
+    holds: ClassVar[str] = "bool: proposed; int64: stream"
     reveals: ClassVar[str] = (
         "each round, the means of its rows in each cluster and the numbers of these rows (nothing of a cluster with "
         "fewer than min_cluster_size rows, but how many such clusters)"
@@ -90,7 +91,7 @@ class FederatedKMeansProtocol(Iterated):
         # Line 18: all that this peer reveals.
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_centers(part, most=self.n_clusters, weights="sizes", least=1)
 
     def combine(self, state: State, contributions: Any) -> State:

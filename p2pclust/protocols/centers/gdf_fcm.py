@@ -92,7 +92,7 @@ class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
         average = total["gradient"] / total["count"]
         return self.stepped(state, state["centers"] - self.learning_rate * average)
 
-    def hopeless(self, previous: State, state: State) -> str:
+    def problem_with_step(self, previous: State, state: State) -> str:
         """Fail a run that diverges: it would end with centers that lie nowhere near the data."""
         away = _ranges_away(state)
         if away > _FAR_RANGES and away > _ranges_away(previous):

@@ -36,6 +36,9 @@ class KFedProtocol(Clustering):
     """k-FED (Algorithms 1 and 2): k-means at each peer; the local means are clustered once."""
 
     id: ClassVar[str] = "k-fed"
+    holds: ClassVar[str] = (
+        "float64 C F: centers; float64 t: shifts; int64: suppressed further merged stream; bool: proposed"
+    )
     reveals: ClassVar[str] = (
         "once, the means of its local clusters (none of fewer than min_cluster_size rows, but how many such clusters)"
     )
@@ -78,7 +81,7 @@ class KFedProtocol(Clustering):
         # All that this peer reveals.
         return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_centers(part, most=self.n_clusters)
 
     def combine(self, state: State, contributions: Any) -> State:

@@ -72,6 +72,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """
 
     id: ClassVar[str] = "llf-fcm"
+    holds: ClassVar[str] = "int64: coarse; int64 I: start_coarse"
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of its rows' memberships and their weighted sum (nothing with C (F + "
         "1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its share of the "
@@ -89,8 +90,8 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         opened = super().open(state, rng).replace(coarse=np.int64(0))
         return opened if self.n_init == 1 else opened.replace(start_coarse=np.zeros(self.n_init, dtype=np.int64))
 
-    def flaw(self, state: State, *, done: bool) -> str:
-        return super().flaw(state, done=done) or (
+    def problem_with_state(self, state: State, *, done: bool) -> str:
+        return super().problem_with_state(state, done=done) or (
             "no count of coarse centers for each start" if self.n_init > 1 and "start_coarse" not in state else ""
         )
 

@@ -166,6 +166,10 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     """
 
     id: ClassVar[str] = "stream-fcm"
+    holds: ClassVar[str] = (
+        "int64: rows coarse batch; float64: cost; float64 C: past_weights; float64 C F: past_sums opened; "
+        "float64 b 5: drift"
+    )
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of the memberships of its batch's rows and their weighted sum "
         "(nothing with (C (F + 1) + 1) / F rows in the batch or fewer); its batch's share of the objective, and its "
@@ -240,7 +244,7 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         following = stepped.replace(batch=state["batch"] + np.int64(1), past_weights=weights, past_sums=sums)
         return following.replace(opened=centers, cost=np.float64(cost))
 
-    def objection(self, state: State) -> str:
+    def problem_with_all_rows(self, state: State) -> str:
         """Refuse a first batch of fewer rows than clusters: centers that coincide never part again."""
         rows, drift = int(state["rows"]), state["drift"]
         if len(drift) == 1 and drift[0, _SURPRISE] < 0 and rows < self.n_clusters:
@@ -270,6 +274,9 @@ class Warm(OpeningStage):
     """
 
     id: ClassVar[str] = "warm"
+    holds: ClassVar[str] = (
+        "float64 F: origin scale unit; float64 C F: centers past_sums; float64 C: past_weights; float64: cost"
+    )
 
     # origin, scale, unit: the working coordinates of that job, and its grid.
     origin: tuple[float, ...]

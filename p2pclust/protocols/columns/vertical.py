@@ -58,6 +58,7 @@ Floats = NDArray[np.float64]
 class VerticalClustering(Clustering, ByColumns):
     """What both algorithms share (Algorithm 4)."""
 
+    holds: ClassVar[str] = "float64 t: shifts"
     n_clusters: int
     # The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It grows with
     # the square root of the number of rows, so it is another thing than a movement of centers. With 0 exactly
@@ -176,7 +177,7 @@ class VerticalClustering(Clustering, ByColumns):
     def pooled_weights(self, points: Points, centers: Floats) -> NDArray[Any]:
         """Return the clusters' weights in the pooled algorithm, shape (C,)."""
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if "first_rows" in state and state["first_rows"].size != self.n_clusters:
             return f"{state['first_rows'].size} picked rows for {self.n_clusters} centers"
         present = [name for name in self.per_cluster if name in state]
@@ -213,7 +214,7 @@ class VerticalClustering(Clustering, ByColumns):
 class _OfOwners(VerticalClustering, Remembering):
     """Algorithm 4 as it is: the aggregator adds up what single peers send, and remembers the distances."""
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_squares(part, self.n_clusters)
 
     def combine_remembering(
@@ -239,6 +240,7 @@ class _OfOwners(VerticalClustering, Remembering):
 class CrispVertical(VerticalClustering):
     """The assignment of rows in LLF-CM: labels."""
 
+    holds: ClassVar[str] = "int64 N: labels last_labels; int64 C: counts"
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     assigned: ClassVar[str] = "labels"
@@ -285,6 +287,7 @@ class VerticalCMeansProtocol(CrispVertical, _OfOwners):
 class FuzzyVertical(VerticalClustering):
     """The assignment of rows in LLF-FCM: memberships."""
 
+    holds: ClassVar[str] = "float64|float32 N C: memberships last_memberships"
     pooled_name: ClassVar[str] = "fuzzy c-means"
     assigned: ClassVar[str] = "memberships"
     makes: ClassVar[tuple[str, ...]] = ("memberships",)

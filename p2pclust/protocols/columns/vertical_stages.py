@@ -43,6 +43,7 @@ class Align(ByColumns):
     """Whether all peers hold the same rows in the same order."""
 
     id: ClassVar[str] = "align"
+    holds: ClassVar[str] = "uint8 S: salt; int64: n_rows; int64 M: columns"
     works_on: ClassVar[tuple[str, ...]] = ("salt",)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
@@ -58,7 +59,7 @@ class Align(ByColumns):
         ids = digest_of_ids(state["salt"].tobytes(), local.ids, local.n_samples)
         return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=ids)
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Name the peers that differ from most; of two equally frequent answers, that of the lowest index counts."""
         problems: dict[int, str] = {}
         answers = [(peer, int(part["rows"]), part["ids"].tobytes()) for peer, part in contributions]
@@ -86,6 +87,7 @@ class VerticalSeeding(ByColumns):
     """First centers: drawn by each peer, given to it, or rows of all, drawn or picked one by one."""
 
     id: ClassVar[str] = "vertical-seeding"
+    holds: ClassVar[str] = "bool: given; int64 K: first_rows"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "first_rows")
 
     n_clusters: int
@@ -119,7 +121,7 @@ class VerticalSeeding(ByColumns):
         centers = first_centers(state, local, columns, self.n_clusters)
         return Arrays(squares=columns.squares(centers, "float64"))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         return problem_with_squares(part, state["first_rows"].size)
 
     def combine(self, state: State, contributions: Any) -> State:
@@ -142,7 +144,7 @@ class VerticalSeeding(ByColumns):
             row = row if row < closest.size else int(np.flatnonzero(closest)[-1])
         return state.replace(first_rows=np.append(picks, row))
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         return "" if state["first_rows"].size < self.n_clusters else "it continues picking rows"
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:

@@ -53,7 +53,7 @@ class AlignBySums(Align, Additive):
         alike = bool((n * np.rint(total["squares"]) == ids * ids).all())
         return state.replace(n_rows=np.int64(round(float(total["rows"])) // n if alike else 0))
 
-    def hopeless(self, previous: State, state: State) -> str:
+    def problem_with_step(self, previous: State, state: State) -> str:
         if state["n_rows"] > 0:
             return ""
         return (

@@ -10,17 +10,25 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import WireError
-from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
+from p2pclust.protocols.engine.stored_arrays import (
+    LARGE_BYTES,
+    Piece,
+    Pieces,
+    Stored,
+    StoredArray,
+    bin_header,
+    joined,
+    scan,
+)
 
 # Little-endian on the wire, whatever the machine.
 _CODES: dict[str, np.dtype[Any]] = {
@@ -35,10 +43,13 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _MAX_ARRAYS = 64
 _MAX_DIMENSIONS = 4
 _MAX_BYTES = 2**28
-_SWAPPED = sys.byteorder != "little"
+#: One packer for what is small: making a new one takes longer than packing that.
+pack: Final = msgpack.Packer(use_bin_type=True).pack
+#: The headers of lists of so many parts.
+LIST_OF: Final = tuple(bytes(pack([0] * n))[: -n or None] for n in range(_MAX_ARRAYS + 1))
 
 
-class Arrays(Mapping[str, NDArray[Any]]):
+class Arrays(dict[str, NDArray[Any]]):
     """An immutable, ordered set of named arrays.
 
     Parameters
@@ -63,26 +74,33 @@ class Arrays(Mapping[str, NDArray[Any]]):
     True
     """
 
-    __slots__ = ("_arrays",)
+    __slots__ = ()
 
     def __init__(self, arrays: Mapping[str, ArrayLike | StoredArray] | None = None, /, **more: ArrayLike) -> None:
         given: dict[str, Any] = {**(arrays or {}), **more}
-        if len(given) > _MAX_ARRAYS:
-            raise ValueError(f"{len(given)} arrays: at most {_MAX_ARRAYS} travel together")
-        self._arrays: dict[str, NDArray[Any] | StoredArray] = {n: _locked(n, value) for n, value in given.items()}
+        self._take({name: _locked(name, value) for name, value in given.items()})
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        array = self._arrays[name]
-        return array.load() if isinstance(array, StoredArray) else array
+    @classmethod
+    def _of(cls, arrays: Mapping[str, NDArray[Any] | StoredArray]) -> Arrays:
+        """Return arrays that cannot be changed already."""
+        made = Arrays.__new__(Arrays)
+        made._take(arrays)
+        return made
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+    def _take(self, arrays: Mapping[str, Any]) -> None:
+        if len(arrays) > _MAX_ARRAYS:
+            raise ValueError(f"{len(arrays)} arrays: at most {_MAX_ARRAYS} travel together")
+        dict.update(self, arrays)
+        if StoredArray in map(type, arrays.values()):
+            self.__class__ = _InBlobs
 
-    def __len__(self) -> int:
-        return len(self._arrays)
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("arrays cannot be changed: replace makes others")
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._arrays
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return Arrays, (dict(dict.items(self)),)
 
     def __eq__(self, other: object) -> bool:
         """Return whether names, their order, dtypes, shapes and every bit are equal."""
@@ -93,38 +111,37 @@ class Arrays(Mapping[str, NDArray[Any]]):
             for mine, theirs in zip(self.values(), other.values(), strict=True)
         )
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return "Arrays(" + ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self._arrays.items()) + ")"
+        return "Arrays(" + ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in dict.items(self)) + ")"
 
     def replace(self, **arrays: ArrayLike) -> Arrays:
         """Return a copy in which these arrays replace those of the same name, new names last."""
-        return Arrays({**self._arrays, **arrays})
+        return Arrays._of({**self, **{name: _locked(name, value) for name, value in arrays.items()}})
 
     def without(self, *names: str) -> Arrays:
         """Return a copy that lacks these names."""
-        return Arrays({name: array for name, array in self._arrays.items() if name not in names})
+        return Arrays._of({name: array for name, array in dict.items(self) if name not in names})
 
-    def changed_since(self, before: Arrays) -> dict[str, bool] | None:
-        """Return which arrays are not those of `before`, and whether their lengths differ.
-
-        None if names, dtypes or numbers of dimensions differ.
-        """
-        if list(self._arrays) != list(before._arrays):
-            return None
-        changed: dict[str, bool] = {}
-        for (name, array), other in zip(self._arrays.items(), before._arrays.values(), strict=True):
-            if array is other:
-                continue
-            if array.dtype != other.dtype or len(array.shape) != len(other.shape):
-                return None
-            changed[name] = array.shape != other.shape
-        return changed
+    def differs_in_numbers(self, before: Arrays, *, same: Collection[str], grows: str) -> bool:
+        """Return whether all but numbers is as in `before`: but not the numbers of some, and one array may have grown."""
+        if list(self) != list(before):
+            return False
+        for (name, array), other in zip(dict.items(self), dict.values(before), strict=True):
+            if array is not other:
+                if array.dtype != other.dtype or len(array.shape) != len(other.shape) or name in same:
+                    return False
+                if array.shape != other.shape and name != grows:
+                    return False
+        return True
 
     def blocks(self, name: str, height: int) -> Iterator[NDArray[Any]]:
         """Yield an array's rows in order, `height` at a time; each block is valid only until the next is asked for."""
-        array = self._arrays[name]
+        array: Any = dict.__getitem__(self, name)
         if isinstance(array, StoredArray):
             yield from array.blocks(height)
         else:
@@ -133,66 +150,60 @@ class Arrays(Mapping[str, NDArray[Any]]):
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return an array's shape, wherever its numbers are."""
-        return self._arrays[name].shape
+        return dict.__getitem__(self, name).shape
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return an array's dtype, wherever its numbers are."""
-        return self._arrays[name].dtype
+        return dict.__getitem__(self, name).dtype
 
     def sound(self) -> bool:
         """Return whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
-        return all(isinstance(array, StoredArray) or all_finite(array) for array in self._arrays.values())
+        numbers = [array for array in dict.values(self) if not isinstance(array, StoredArray)]
+        return b"\0" not in b"".join([np.isfinite(array).tobytes() for array in numbers])
 
     def moved(self, name: str, new_name: str) -> Arrays:
         """Return a copy in which an array has another name, without reading its numbers."""
-        return Arrays({new_name if key == name else key: array for key, array in self._arrays.items()})
+        return Arrays._of({new_name if key == name else key: array for key, array in dict.items(self)})
 
-    def pack(self) -> list[list[Any]]:
-        """Return plain values for msgpack: ``[name, dtype, shape, bytes]`` per array."""
-        return [
-            [name, (code := _CODE_OF[array.dtype]), list(array.shape), array.astype(_CODES[code], copy=False).tobytes()]
-            for name, array in self.items()
-        ]
-
-    def pieces(self) -> list[bytes | memoryview | StoredArray]:
-        """Return the bytes of :meth:`pack` as msgpack writes them, large arrays apart and not copied."""
-        packer = msgpack.Packer(use_bin_type=True)
-        pieces: list[bytes | memoryview | StoredArray] = [bytes(packer.pack_array_header(len(self._arrays)))]
-        for name, array in self._arrays.items():
-            code = _CODE_OF[array.dtype]
-            small = bytes(packer.pack_array_header(4)) + b"".join(
-                packer.pack(x) for x in (name, code, list(array.shape))
-            )
-            if array.nbytes <= LARGE_BYTES:
-                whole = self[name].astype(_CODES[code], copy=False)
-                pieces.append(small + bytes(packer.pack(whole.tobytes())))
+    def pieces(self) -> list[Piece]:
+        """Return the bytes as msgpack writes ``[name, dtype, shape, bytes]`` per array, large arrays apart, not copied."""
+        pieces: list[Piece] = [LIST_OF[len(self)]]
+        for name, array in dict.items(self):
+            dtype, _, head = layout(name, _CODE_OF[array.dtype], array.shape)
+            pieces.append(head)
+            if isinstance(array, StoredArray):
+                pieces.append(array if array.nbytes > LARGE_BYTES else array.load().astype(dtype).tobytes())
+            elif array.nbytes > LARGE_BYTES:
+                pieces.append(array.astype(dtype, copy=False).reshape(-1).data.cast("B"))
             else:
-                pieces.append(small + bin_header(array.nbytes))
-                if isinstance(array, StoredArray):
-                    pieces.append(array)
-                else:
-                    pieces.append(array.astype(_CODES[code], copy=False).reshape(-1).data.cast("B"))
+                pieces.append(array.astype(dtype, copy=False).tobytes())
         return pieces
 
     @classmethod
     def unpack(cls, packed: object, stored: Sequence[Payload | None] = (), before: Arrays | None = None) -> Arrays:
-        """Check what :meth:`pack` made and arrived from elsewhere, and return it.
+        """Return arrays that arrived from elsewhere as ``[name, dtype, shape, bytes]`` each.
 
         For each array, `stored` says where its bytes are if they are not in `packed`. Arrays that are those of `before`,
         bit for bit, are taken from there: most arrays of a state are as in the state of the round before. Raise WireError
-        for wrong types, a size that does not match, or a float that is not finite.
+        for a size that does not match, or a float that is not finite. The caller compares the bytes of the result with
+        those that arrived: only then were all types right.
         """
-        known = {} if before is None else before._arrays
-        if not isinstance(packed, list) or len(packed) > _MAX_ARRAYS:
+        known = {} if before is None else before
+        if type(packed) is not list or len(packed) > _MAX_ARRAYS:
             raise WireError("arrays: expected a short list")
         arrays: dict[str, NDArray[Any] | StoredArray] = {}
         for position, item in enumerate(packed):
-            if not isinstance(item, list) or len(item) != 4:
+            if type(item) is not list or len(item) != 4 or type(item[2]) is not list:
                 raise WireError("arrays: expected [name, dtype, shape, bytes]")
             name, code, shape, raw = item
             payload = stored[position] if position < len(stored) else None
+            try:
+                dtype, n_bytes, _ = layout(name, code, sizes := tuple(shape))
+            except TypeError:  # of a name, a dtype or a length
+                raise WireError("arrays: malformed name, dtype or shape") from None
             size = payload[2] if payload is not None else len(raw) if type(raw) is bytes else -1
-            dtype, sizes = _checked(name, code, shape, size)
+            if size != n_bytes:
+                raise WireError(f"arrays: {name}: its bytes do not fill the declared shape")
             if name in arrays:
                 raise WireError(f"arrays: {name!r} comes twice")
             same = known.get(name)
@@ -200,30 +211,21 @@ class Arrays(Mapping[str, NDArray[Any]]):
                 if not sizes or dtype.kind == "b":
                     raise WireError(f"arrays: {name}: no array of that shape or dtype is so large")
                 arrays[name] = StoredArray(payload[0], payload[1], dtype, sizes)
-            elif (
-                isinstance(same, np.ndarray)
-                and same.shape == sizes
-                and same.dtype == dtype
-                and not _SWAPPED
-                and same.tobytes() == raw
-            ):
+            elif type(same) is np.ndarray and same.shape == sizes and same.dtype == dtype and same.tobytes() == raw:
                 arrays[name] = same
             else:
                 arrays[name] = _read(name, raw, dtype, sizes)
-        made = cls.__new__(cls)
-        made._arrays = arrays
-        return made
+        return cls._of(arrays)
 
     def encode(self) -> bytes:
         """Return canonical bytes."""
-        return bytes(msgpack.packb(self.pack(), use_bin_type=True))
+        return joined(self.pieces())
 
     @classmethod
     def decode(cls, data: bytes) -> Arrays:
         """Return the arrays of :meth:`encode`; raise WireError for any other bytes."""
-        packed = unpack_canonical(data, max_items=_MAX_ARRAYS)
-        arrays = cls.unpack(packed)
-        if not is_canonical(packed, data):
+        arrays = cls.unpack(unpack(data, max_items=_MAX_ARRAYS))
+        if arrays.encode() != data:
             raise WireError("arrays: not in canonical form")
         return arrays
 
@@ -232,10 +234,29 @@ class Arrays(Mapping[str, NDArray[Any]]):
         """Return the arrays of :meth:`encode` whose bytes are in a blob; large arrays stay there."""
         plain, head, where = scan(blob)
         payloads = [None if place is None else (blob, *place) for place in where]
-        arrays = cls.unpack(unpack_canonical(plain, max_items=_MAX_ARRAYS), payloads)
+        arrays = cls.unpack(unpack(plain, max_items=_MAX_ARRAYS), payloads)
         if Pieces(arrays.pieces()).head() != head:
             raise WireError("arrays: not in canonical form")
         return arrays
+
+
+class _InBlobs(Arrays):
+    """Arrays of which some stay in a blob: one is loaded when it is asked for."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        array: Any = dict.__getitem__(self, name)
+        return array.load() if isinstance(array, StoredArray) else array
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return default if name not in self else self[name]  # noqa: SIM401 - that would be this function
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
 
 
 State = Arrays
@@ -243,7 +264,7 @@ Contribution = Arrays
 Payload = tuple[Stored, int, int]  # a blob, and where in it the bytes of an array begin, and how many they are
 
 
-def unpack_canonical(data: bytes, *, max_items: int) -> Any:
+def unpack(data: bytes, *, max_items: int) -> Any:
     """Unpack msgpack without maps and extensions, in memory bounded by the size of ``data``, or raise WireError.
 
     Lists are limited to ``max_items`` before they are allocated: a five-byte header must not ask for gigabytes.
@@ -257,15 +278,6 @@ def unpack_canonical(data: bytes, *, max_items: int) -> Any:
         )  # fmt: skip
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise WireError(f"malformed msgpack: {type(error).__name__}") from None
-
-
-def is_canonical(packed: object, data: bytes) -> bool:
-    """Return whether ``data``, from which ``packed`` was unpacked, is the one way to write it.
-
-    The checks of :meth:`Arrays.unpack` leave one plain value per array, so writing the plain values again is as strict
-    as making the arrays' bytes again, and much cheaper.
-    """
-    return bool(msgpack.packb(packed, use_bin_type=True) == data)
 
 
 def all_finite(values: NDArray[Any]) -> bool:
@@ -303,28 +315,12 @@ def _locked(name: str, value: ArrayLike | StoredArray) -> NDArray[Any] | StoredA
     return base.view()  # A view of a locked array cannot be unlocked again.
 
 
-def _checked(name: object, code: object, shape: object, size: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return the dtype and shape of an array of so many bytes; -1 stands for something that is not bytes."""
-    if type(name) is not str or type(code) is not str:
-        raise WireError("arrays: a name or a dtype is not text")
-    if type(shape) is not list or len(shape) > _MAX_DIMENSIONS or size < 0:
-        raise WireError("arrays: malformed shape or bytes")
-    for length in shape:
-        if type(length) is not int:
-            raise WireError("arrays: malformed shape or bytes")
-    sizes = tuple(shape)
-    dtype, n_bytes = _layout(name, code, sizes)
-    if n_bytes != size:
-        raise WireError(f"arrays: {name}: {size} bytes do not fill the declared shape")
-    return dtype, sizes
-
-
 def _read(name: str, raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if dtype.kind == "b" and raw.strip(b"\x00\x01"):
         raise WireError(f"arrays: {name}: a bool is neither 0 nor 1")
     # A view of immutable bytes: no copy, and no way to unlock it.
     array: NDArray[Any] = np.frombuffer(raw, dtype=dtype) if raw else np.empty(0, dtype)
-    if _SWAPPED or not raw:
+    if not raw or not dtype.isnative:
         array = array.astype(dtype.newbyteorder("="))
         array.setflags(write=False)
         array = array.view()
@@ -333,15 +329,23 @@ def _read(name: str, raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -
     return array if array.shape == shape else array.reshape(shape)
 
 
-@lru_cache(maxsize=256)
-def _layout(name: str, code: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
-    """The dtype and the number of bytes of an array: the same few names and shapes come in every round."""
+@lru_cache(maxsize=1024)
+def layout(name: str, code: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int, bytes]:
+    """Return the dtype on the wire, the number of bytes, and what precedes them: few names and shapes come in a job.
+
+    Raise WireError, or TypeError, for an array that the wire does not carry.
+    """
     if not _NAME.match(name):
         raise WireError("arrays: a name is not a lower-case word")
     if code not in _CODES:
         raise WireError(f"arrays: {name}: unknown dtype")
     # An empty array may not hide a huge dimension behind a zero.
-    if any(length < 0 for length in shape) or math.prod(max(length, 1) for length in shape) > _MAX_BYTES:
-        raise WireError(f"arrays: {name}: malformed shape or bytes")
+    if (
+        len(shape) > _MAX_DIMENSIONS
+        or any(type(length) is not int or length < 0 for length in shape)
+        or math.prod(max(length, 1) for length in shape) > _MAX_BYTES
+    ):
+        raise WireError(f"arrays: {name}: malformed shape")
     dtype = _CODES[code]
-    return dtype, math.prod(shape) * dtype.itemsize
+    n_bytes = math.prod(shape) * dtype.itemsize
+    return dtype, n_bytes, LIST_OF[4] + pack(name) + pack(code) + pack(shape) + bin_header(n_bytes)

@@ -64,8 +64,12 @@ class Protocol(ABC):
         Whether a round asks every peer, or one only: the first alive of the seed's permutation.
     works_on : tuple of str
         The arrays that its states have: a state from another peer must hold them.
+    holds : str
+        What its states may hold, beside what those of its bases may, such as ``"float64 C F: centers; int64: rows"``: a
+        dtype, or several with ``|`` between; lengths, of which a letter is the same one in all stages of a job, 0 only if
+        it is small; and names.
     own_arrays : mapping of str to Slot
-        Of a plug-in: the arrays of its states that no stage of p2pclust has, by name.
+        Of a plug-in: the arrays of its states that no other stage of the job has, by name.
     draws : bool
         Whether participation applies: rounds of clustering draw peers, scaling asks all.
     evaluates : bool
@@ -74,8 +78,6 @@ class Protocol(ABC):
         Whether the stages after it draw as if it were not there, so that a job has the same centers with it and without.
     imports : tuple of str
         Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all its peers.
-    noisy : bool
-        If it adds up: each peer adds noise to its contribution, and only :meth:`Additive.noise` makes the total private.
     allowed : mapping of str to check
         A check for single parameters of the class, by name; those of its bases are checked first.
     """
@@ -88,7 +90,6 @@ class Protocol(ABC):
     evaluates: ClassVar[bool] = False
     adds_nothing: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
-    noisy: ClassVar[bool] = False
     allowed: ClassVar[Mapping[str, checks.Check]] = {}
 
     def __post_init__(self) -> None:
@@ -166,35 +167,35 @@ class Protocol(ABC):
         """
         return True
 
-    def refusal(self, state: State, local: Local) -> str:
+    def problem_with_rows(self, state: State, local: Local) -> str:
         """Return why a peer's rows cannot take part, or an empty string."""
-        return local.refusal(state)
+        return local.problem_in(state)
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
         """Return the state with the number of columns that the peers of a job with secure sums agreed on."""
         return state
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Return the peers whose contributions cannot be combined with the others, with reasons; not if additive.
 
         They count as having abstained. The answer may depend on the contributions but not on their order of arrival. By
         default it is :meth:`problem_with` each.
         """
-        found = {peer: self.problem_with(part, state) for peer, part in contributions}
+        found = {peer: self.problem_with_part(part, state) for peer, part in contributions}
         return {peer: problem for peer, problem in found.items() if problem}
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         """Return why a contribution can be combined with no others, or an empty string; not if additive."""
         return ""
 
-    def objection(self, state: State) -> str:
+    def problem_with_all_rows(self, state: State) -> str:
         """Return why the job must fail after a round that every roster peer answered, or an empty string.
 
         Not asked after a round in which a privacy gate held a peer.
         """
         return ""
 
-    def hopeless(self, previous: State, state: State) -> str:
+    def problem_with_step(self, previous: State, state: State) -> str:
         """Return why the job must fail after this step, whichever peers contributed, or an empty string."""
         return ""
 
@@ -214,7 +215,7 @@ class Protocol(ABC):
         """Return what logs and reports may show of a step, in plain values."""
         return {}
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         """Return why arrays that arrived from another peer cannot be of this stage, or an empty string.
 
         The arrays have what ``works_on`` names, each with the right dtype and number of dimensions. Accepted arrays are used
@@ -228,9 +229,24 @@ class Protocol(ABC):
         """Return whether :meth:`Protocol.conclude` can be called for these rows."""
         return "origin" in state and state["origin"].shape == (local.n_features,)
 
+
+class Additive(Protocol):
+    """A protocol that needs only the sum: :meth:`combine` is given the total, Arrays of floats, summed on a fixed grid.
+
+    Attributes
+    ----------
+    whether : bool
+        Of the totals it needs only whether each is zero. With secure sums nothing else becomes known.
+    noisy : bool
+        Each peer adds noise to its contribution, and only :meth:`noise` makes the total private.
+    """
+
+    whether: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
+
     @property
     def one_by_one(self) -> bool:
-        """Whether a total is made of single contributions by :meth:`Additive.combine_each`, and not by adding up."""
+        """Whether a total is made of single contributions by :meth:`combine_each`, and not by adding up."""
         return False
 
     @property
@@ -247,19 +263,7 @@ class Protocol(ABC):
         """Return how many of the roster's peers must be in a total, beside those that may pool what they know."""
         return 1
 
-
-class Additive(Protocol):
-    """A protocol that needs only the sum: :meth:`combine` is given the total, Arrays of floats, summed on a fixed grid.
-
-    Attributes
-    ----------
-    whether : bool
-        Of the totals it needs only whether each is zero. With secure sums nothing else becomes known.
-    """
-
-    whether: ClassVar[bool] = False
-
-    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
+    def problem_with_addend(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         """Return why no rows can have led to a peer's contribution, or to a group's total, as floats; or an empty string.
 
         Only if :attr:`one_by_one`. The contribution is then left out, and its peers are suspects.

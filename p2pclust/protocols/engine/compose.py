@@ -20,7 +20,7 @@ from p2pclust.protocols.engine.base import ByColumns, Labelling, Remembering, Si
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, build, parameters_of, protocol_class
-from p2pclust.protocols.engine.secure_rounds import unfit
+from p2pclust.protocols.engine.secure_rounds import problem_with_job
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.spelling import did_you_mean
 
@@ -157,8 +157,8 @@ def cluster_job(
 def _checked(stages: Sequence[Stage], seed: int, participation: float, *, secure: bool, groups: int) -> Job:
     """Return the job of these stages; raise UsageError if it cannot have secure sums and shall."""
     job = Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
-    if secure and (flaw := unfit(job, groups)):
-        raise UsageError(flaw)
+    if secure and (problem := problem_with_job(job, groups)):
+        raise UsageError(problem)
     return job
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -75,14 +76,17 @@ class Memory:
 
 
 @contextmanager
-def _mathematics(job: Job, local: Local | None = None) -> Iterator[None]:
+def _mathematics(job: Job, threads: int = 1) -> Iterator[None]:
     """Let the job's kernel be in force, and NumPy not warn of what is not finite: it is found, by name, where it matters.
 
     Where the kernel is not installed it is NumPy: such a device may still aggregate.
     """
-    kernel = Kernel(job.kernel if job.kernel in installed() else NUMPY, 1 if local is None else local.threads)
+    kernel = _kernel(job.kernel if job.kernel in installed() else NUMPY, threads)
     with using(kernel), np.errstate(all="ignore"):
         yield
+
+
+_kernel = lru_cache(maxsize=8)(Kernel)
 
 
 def begin(job: Job) -> JobState:
@@ -104,14 +108,19 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
         gone = _abstained_in(state, whole_stage=True)
         # A peer that was silent once is asked again when no other peer is left.
         return tuple(p for p in order if p not in gone) or tuple(p for p in order if p not in by_themselves(gone))
-    share = job.participation if protocol.draws else 1.0
-    return random_streams.participants(job.seed, state.round, n_peers, share)
+    if not protocol.draws or job.participation == 1.0:
+        return tuple(range(n_peers))
+    return random_streams.participants(job.seed, state.round, n_peers, job.participation)
 
 
 def settles(job: Job, state: JobState) -> bool:
     """Return whether the coming round of a job without an aggregator ends only when all estimates agree."""
-    steps = sum(1 for record in state.log if record.stage == state.stage and record.contributors)
-    return job.protocols[state.stage].settles(state.arrays, steps)
+    return job.protocols[state.stage].settles(state.arrays, _steps(state))
+
+
+def _steps(state: JobState) -> int:
+    """Count the rounds of the present stage that made a step."""
+    return len([record for record in state.log if record.stage == state.stage and record.contributors])
 
 
 def wants(job: Job, state: JobState, workspace: Workspace, n_peers: int) -> Wants:
@@ -139,8 +148,10 @@ def contribution(
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=entropy is not None)
     if not isinstance(protocol, Additive):
         return raw
-    with _on_the_grid(raw):
+    try:
         limbs = quantise_all(raw, protocol.units(state.arrays), n_peers=n_peers, limbs=protocol.limbs)
+    except GridError as error:
+        raise _off_the_grid(raw, error) from None
     if protocol.noisy and entropy is not None:
         for name, noise in protocol.noise(state.arrays, n_peers, entropy).items():
             limbs[name][0] += noise
@@ -159,20 +170,17 @@ def sent(
     if not isinstance(protocol, Additive) or protocol.noisy:
         return contribution(job, state, local, peer, n_peers, workspace)
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=False)
-    with _on_the_grid(raw):
-        in_units(raw, protocol.units(state.arrays), n_peers=n_peers)
-    if all(raw.dtype(name) == np.float64 for name in raw):
-        return raw
-    return Arrays({name: np.asarray(value, dtype=np.float64) for name, value in raw.items()})
-
-
-@contextmanager
-def _on_the_grid(raw: Contribution) -> Iterator[None]:
     try:
-        yield
+        in_units(raw, protocol.units(state.arrays), n_peers=n_peers)
     except GridError as error:
-        _refuse_infinite(raw)
-        raise Abstain(f"failed: {error}") from None
+        raise _off_the_grid(raw, error) from None
+    others = [name for name in raw if raw.dtype(name) != np.float64]
+    return raw.replace(**{name: raw[name].astype(np.float64) for name in others}) if others else raw
+
+
+def _off_the_grid(raw: Contribution, error: GridError) -> Abstain:
+    _refuse_infinite(raw)
+    return Abstain(f"failed: {error}")
 
 
 def _raw(
@@ -184,14 +192,14 @@ def _raw(
         raise Abstain(NOT_DRAWN)
     if job.kernel not in installed():
         raise Abstain(f"this device has no kernel {job.kernel}: install p2pclust on it where there is a C compiler")
-    refusal = local.refused or protocol.refusal(state.arrays, local)
+    refusal = local.refused or protocol.problem_with_rows(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
-    if protocol.noisy and not noise:
+    if isinstance(protocol, Additive) and protocol.noisy and not noise:
         raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
-    with _mathematics(job, local):
+    with _mathematics(job, local.threads):
         try:
             if isinstance(protocol, WithWorkspace):
                 raw = protocol.contribute_with(state.arrays, local, rng, workspace or Workspace(peer))
@@ -204,9 +212,9 @@ def _raw(
     expected = protocol.expects(state.arrays)
     assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
     for name, slot in expected.items():
-        assert matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
-        fits = isinstance(protocol, Additive) or raw[name].dtype == slot.dtype
-        assert fits, f"{protocol.id}: {name} is {raw[name].dtype}"
+        dtype, shape = raw.dtype(name), raw.shape(name)
+        assert shape == slot.shape or matches(shape, slot.shape), f"{protocol.id}: {name} has shape {shape}"
+        assert isinstance(protocol, Additive) or dtype == slot.dtype, f"{protocol.id}: {name} is {dtype}"
     if not isinstance(protocol, Additive):
         _refuse_infinite(raw)
     return raw
@@ -234,7 +242,7 @@ def advance(
         arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
         # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
         abstained = {**abstained, **left_out}
-        least = protocol.least_contributors(n_peers)
+        least = protocol.least_contributors(n_peers) if isinstance(protocol, Additive) else 0
         if 0 < len(contributors) < least:  # fewer peers added noise than its privacy counts on
             few = f"{protocol.id}: {len(contributors)} peers contributed, and the noise of {least} is needed"
             return replace(state, status="failed", reason=few)
@@ -285,7 +293,7 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
         rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
         return protocol.conclude_with(state.arrays, local, rng, workspace)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
-        with _mathematics(job, local), job.stages[state.stage].calling("conclude"):
+        with _mathematics(job, local.threads), job.stages[state.stage].calling("conclude"):
             return protocol.conclude(state.arrays, local)
     return Arrays()
 
@@ -348,14 +356,13 @@ def _closed(
         # Such a state could not even be sent.
         return replace(after, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(after, arrays=arrays)
-    if hopeless := protocol.hopeless(state.arrays, arrays):
-        return replace(stepped, status="failed", reason=hopeless)
+    if problem := protocol.problem_with_step(state.arrays, arrays):
+        return replace(stepped, status="failed", reason=problem)
     # Peers that a privacy gate holds in this stage may contribute to a later one.
     held = any(reason.startswith(HELD) for reason in reasons.values())
-    if len(contributors) + len(reasons) == n_peers and not held and (objection := protocol.objection(arrays)):
-        return replace(stepped, status="failed", reason=objection)
-    steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
-    if protocol.finished(state.arrays, arrays, steps):
+    if len(contributors) + len(reasons) == n_peers and not held and (problem := protocol.problem_with_all_rows(arrays)):
+        return replace(stepped, status="failed", reason=problem)
+    if protocol.finished(state.arrays, arrays, _steps(stepped)):
         return _opened(job, replace(stepped, converged=state.converged or not protocol.evaluates), state.stage + 1)
     return _within_limit(job, stepped)
 
@@ -467,7 +474,7 @@ def _combined(
     if protocol.asks == "one" and given:
         order = random_streams.proposers(job.seed, n_peers)
         given = [min(given, key=lambda item: order.index(item[0]))]
-    left_out = protocol.leaves_out(state.arrays, given) if given else {}
+    left_out = protocol.problems_with_parts(state.arrays, given) if given else {}
     kept = [(peer, part) for peer, part in given if peer not in left_out]
     peers, parts = tuple(peer for peer, _ in kept), [part for _, part in kept]
     if not kept or (isinstance(protocol, ByColumns) and len(kept) < n_peers):
@@ -490,13 +497,13 @@ def _robustly_combined(
         if not isinstance(peer, int | Group) or senders in given:
             raise ValueError(f"{protocol.id} needs the contribution of each peer by itself, and not a sum")
         given[senders] = floats_of(protocol, state.arrays, part)
-    found = {peers: protocol.implausible(state.arrays, peers, part) for peers, part in sorted(given.items())}
+    found = {peers: protocol.problem_with_addend(state.arrays, peers, part) for peers, part in sorted(given.items())}
     left_out = {
-        peer: f"{IMPLAUSIBLE}{'the total of its group: ' if len(peers) > 1 else ''}{flaw}"
-        for peers, flaw in found.items()
-        for peer in (peers if flaw else ())
+        peer: f"{IMPLAUSIBLE}{'the total of its group: ' if len(peers) > 1 else ''}{problem}"
+        for peers, problem in found.items()
+        for peer in (peers if problem else ())
     }
-    kept = {peers: given[peers] for peers, flaw in found.items() if not flaw}
+    kept = {peers: given[peers] for peers, problem in found.items() if not problem}
     if not kept:
         return None, (), left_out
     contributors = tuple(sorted(peer for peers in kept for peer in peers))
@@ -511,25 +518,26 @@ def added_up(
     Return the total, the same bits in whatever order and through whatever sums (None without any contribution), and the
     peers whose contributions are in it, in roster order.
     """
+    first: Contribution | None = None
     total: dict[str, NDArray[np.int64]] = {}
     peers: dict[int, None] = {}
     for given, part in contributions:
         senders = given if isinstance(given, tuple) else (given,)
-        if any(peer in peers or not 0 <= peer < n_peers for peer in senders):
+        if not peers.keys().isdisjoint(senders) or not 0 <= min(senders) <= max(senders) < n_peers:
             raise ValueError(f"contribution of peers {senders} after {list(peers)}: one counts twice, or is of no peer")
         peers.update(dict.fromkeys(senders))
-        if not total:
-            total = {name: np.array(limbs) for name, limbs in part.items()}
+        if first is None:
+            first = part
             continue
+        total = total or {name: np.array(limbs) for name, limbs in first.items()}
         for name, limbs in total.items():
             np.add(limbs, part[name], out=limbs)
-    return (Arrays(total) if total else None), tuple(sorted(peers))
+    return (Arrays(total) if total else first), tuple(sorted(peers))
 
 
 def floats_of(protocol: Additive, state: State, contribution: Contribution) -> Arrays:
     """Return the floats that the limbs of a contribution, or of a total, stand for."""
-    limbs = {name: np.array(own) for name, own in contribution.items()}
-    return Arrays(dequantise_all(limbs, protocol.units(state)))
+    return Arrays(dequantise_all(contribution, protocol.units(state)))
 
 
 def _refuse_infinite(raw: Contribution) -> None:

@@ -74,7 +74,7 @@ def in_units(
     """
     if not 1 <= n_peers <= MAX_PEERS:
         raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
-    rest = np.empty(sum(x.size for x in values.values()))
+    rest = np.empty(sum([x.size for x in values.values()]))
     start = 0
     with np.errstate(over="ignore", invalid="ignore"):
         for name, x in values.items():

@@ -17,13 +17,13 @@ import msgpack
 
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
-from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
-from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Payload, State, pack, unpack
+from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of
-from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
+from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Piece, Pieces, Stored, bin_header, joined, scan
 from p2pclust.protocols.secure.secured import Secured
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 from p2pclust.tools.spelling import did_you_mean
@@ -127,6 +127,19 @@ class Job:
         return tuple(build(stage.protocol, stage.parameters, stage.package) for stage in self.stages)
 
     @cached_property
+    def additive(self) -> tuple[Additive, ...]:
+        """The protocols of the stages that add up."""
+        return tuple(protocol for protocol in self.protocols if isinstance(protocol, Additive))
+
+    @cached_property
+    def mu_squared(self) -> float:
+        """How much of a privacy budget the job takes from each of its peers: the square of mu, over all its totals.
+
+        Rounds that are done again with fresh noise, because keys were exchanged anew, are counted. It is 0 without noise.
+        """
+        return math.fsum(protocol.mu_squared for protocol in self.additive)
+
+    @cached_property
     def main(self) -> int:
         """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
         return main_stage([stage.protocol for stage in self.stages])
@@ -152,7 +165,7 @@ class Job:
             by_columns=self.by_columns,
             with_models=self.has_workspace,
             remembers=not self.by_columns and any(isinstance(protocol, Remembering) for protocol in self.protocols),
-            one_by_one=any(protocol.one_by_one for protocol in self.protocols),
+            one_by_one=any(protocol.one_by_one for protocol in self.additive),
         )
 
     def here(self, kernel: str = AUTO) -> Job:
@@ -249,49 +262,38 @@ class RoundRecord:
         contributors = packed(as_mask(self.contributors))
         # The flag is there only where it is set: the logs of most protocols never have it.
         flag = [True] if self.forgot else []
-        return bytes(msgpack.packb([self.stage, contributors, abstained, *flag], use_bin_type=True))
+        return bytes(pack([self.stage, contributors, abstained, *flag]))
 
 
-class _LogReader:
-    """Reads packed logs. The log only grows, so of the next state's log only the end has to be read and checked."""
-
-    def __init__(self) -> None:
-        #: The bytes, their records, and the highest stage of any.
-        self._last: tuple[bytes, tuple[RoundRecord, ...], int] = (b"", (), 0)
-
-    def read(self, data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
-        """Return the records of a packed log and their highest stage.
-
-        Raise WireError for a log that is malformed, or not in canonical form.
-        """
-        known, records, last_stage = self._last
-        if not data.startswith(known):
-            known, records, last_stage = b"", (), 0
-        end = data[len(known) :]
-        unpacker = msgpack.Unpacker(
-            raw=False, strict_map_key=True, max_buffer_size=max(len(end), 1), max_array_len=MAX_ITEMS, max_map_len=0,
-            max_ext_len=0, max_str_len=MAX_TEXT * 4, max_bin_len=MAX_PEERS // 8,
-        )  # fmt: skip
-        unpacker.feed(end)
-        try:
-            added = tuple(_record(item) for item in unpacker)
-        except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-            raise WireError(f"job state: malformed log: {type(error).__name__}") from None
-        if b"".join([record.packed for record in added]) != end:
-            raise WireError("job state: its log is not in canonical form")
-        last_stage = max([last_stage, *[record.stage for record in added]])
-        self._last = (data, (*records, *added), last_stage)
-        return self._last[1:]
+def _packed_log(log: Iterable[RoundRecord]) -> bytes:
+    return b"".join([record.packed for record in log])
 
 
-read_log = _LogReader().read
+def _read_log(data: bytes, known: tuple[RoundRecord, ...]) -> tuple[RoundRecord, ...]:
+    """Return the records of a packed log; raise WireError for a malformed one.
+
+    Logs only grow: of one that begins with the `known` records, only the end is read.
+    """
+    begin = _packed_log(known)
+    if not data.startswith(begin):
+        begin, known = b"", ()
+    end = data[len(begin) :]
+    unpacker = msgpack.Unpacker(
+        raw=False, strict_map_key=True, max_buffer_size=max(len(end), 1), max_array_len=MAX_ITEMS, max_map_len=0,
+        max_ext_len=0, max_str_len=MAX_TEXT * 4, max_bin_len=MAX_PEERS // 8,
+    )  # fmt: skip
+    unpacker.feed(end)
+    try:
+        return (*known, *[_record(item) for item in unpacker])
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"job state: malformed log: {type(error).__name__}") from None
 
 
 def _record(item: object) -> RoundRecord:
-    if not isinstance(item, list) or len(item) not in (3, 4) or (len(item) == 4 and item[3] is not True):
+    if type(item) is not list or len(item) not in (3, 4) or (len(item) == 4 and item[3] is not True):
         raise WireError("job state: malformed log")
     stage, mask, abstained = item[:3]
-    if not is_count(stage) or not isinstance(mask, bytes) or not isinstance(abstained, list):
+    if not _is_count(stage) or type(mask) is not bytes or type(abstained) is not list:
         raise WireError("job state: malformed log")
     return _checked_record(stage, mask, tuple(abstained), len(item) == 4)
 
@@ -300,14 +302,14 @@ def _record(item: object) -> RoundRecord:
 def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...], forgot: bool) -> RoundRecord:
     """Most rounds of a job have the same record, and every state brings all of them again."""
     peers, reasons = abstained[0::2], abstained[1::2]
-    if len(peers) != len(reasons) or not all(is_count(peer) and peer < MAX_PEERS for peer in peers):
+    if len(peers) != len(reasons) or not all(_is_count(peer) and peer < MAX_PEERS for peer in peers):
         raise WireError("job state: malformed log")
     if not all(isinstance(reason, str) and len(reason) <= MAX_TEXT for reason in reasons):
         raise WireError("job state: malformed log")
     return RoundRecord(stage, members_of(unpacked(mask)), dict(zip(peers, reasons, strict=True)), forgot)
 
 
-def is_count(value: object) -> bool:
+def _is_count(value: object) -> bool:
     """Return True for a whole number that a state may hold as a count."""
     return type(value) is int and 0 <= value < _MAX_COUNT
 
@@ -354,7 +356,7 @@ class JobState:
 
     def encode(self) -> bytes:
         """Return canonical bytes: equal states give equal bytes."""
-        return bytes(msgpack.packb(self._fields(self.arrays.pack()), use_bin_type=True))
+        return joined(self._pieces())
 
     def plain(self) -> JobState:
         """Return the state that the same rounds of a job without secure sums and proofs have."""
@@ -362,37 +364,29 @@ class JobState:
 
     def pieces(self) -> Pieces:
         """Return the bytes of :meth:`encode` without putting large arrays among them."""
-        packer = msgpack.Packer(use_bin_type=True)
-        fields = self._fields(None)
-        log, optional = fields[8], fields[10:]
-        begin = bytes(packer.pack_array_header(len(fields))) + b"".join(packer.pack(item) for item in fields[:8])
-        pieces: list[bytes | memoryview | StoredArray] = [begin]
-        pieces += [bytes(packer.pack(log))] if len(log) <= LARGE_BYTES else [bin_header(len(log)), memoryview(log)]
-        return Pieces([*pieces, *self.arrays.pieces(), *(bytes(packer.pack(part)) for part in optional)])
+        return Pieces(self._pieces())
 
-    def _fields(self, arrays: Any) -> list[Any]:
-        fields: list[Any] = [
-            _VERSION,
-            self.round,
-            self.stage,
-            self.stage_round,
-            self.status,
-            self.reason,
-            self.converged,
-        ]
-        fields += [self.empty_rounds, b"".join([record.packed for record in self.log]), arrays]
-        fields += [] if self.secured is None else [self.secured.packed()]
-        return [*fields, self.proof] if self.proof else fields
+    def _pieces(self) -> list[Piece]:
+        begin = pack([
+            _VERSION, self.round, self.stage, self.stage_round, self.status, self.reason, self.converged,
+            self.empty_rounds,
+        ])  # fmt: skip
+        optional = [] if self.secured is None else [pack(self.secured.packed())]
+        optional += [pack(self.proof)] if self.proof else []
+        log = _packed_log(self.log)
+        return [
+            LIST_OF[min(_FIELDS) + len(optional)], begin[1:], bin_header(len(log)),
+            log if len(log) <= LARGE_BYTES else memoryview(log), *self.arrays.pieces(), *optional,
+        ]  # fmt: skip
 
     @classmethod
     def decode(cls, data: bytes, before: JobState | None = None) -> JobState:
         """Return the state of :meth:`encode`; raise WireError for any other bytes.
 
-        Arrays that are as in the state `before` are taken from there.
+        What is as in the state `before` is taken from there.
         """
-        fields = unpack_canonical(data, max_items=MAX_ITEMS)
-        state = cls._unpacked(fields, before=None if before is None else before.arrays)
-        if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
+        state = cls._unpacked(unpack(data, max_items=MAX_ITEMS), before=before)
+        if state.encode() != data:
             raise WireError("job state: not in canonical form")
         return state
 
@@ -403,7 +397,7 @@ class JobState:
         Raise WireError for any other bytes; what a large array holds is checked when it is read.
         """
         plain, head, where = scan(blob)
-        fields = unpack_canonical(plain, max_items=MAX_ITEMS)
+        fields = unpack(plain, max_items=MAX_ITEMS)
         if where and where[0] is not None and isinstance(fields, list) and len(fields) in _FIELDS:
             fields[8] = blob.reader(where[0][0]).read(where[0][1])  # a log of thousands of rounds
         state = cls._unpacked(fields, [None if place is None else (blob, *place) for place in where[1:]])
@@ -413,32 +407,27 @@ class JobState:
 
     @classmethod
     def _unpacked(
-        cls, fields: Any, stored: Sequence[Payload | None] = (), before: Arrays | None = None
+        cls, fields: Any, stored: Sequence[Payload | None] = (), before: JobState | None = None
     ) -> JobState:  # fmt: skip
-        if (
-            not isinstance(fields, list)
-            or len(fields) not in _FIELDS
-            or type(fields[0]) is not int
-            or fields[0] != _VERSION
-        ):
+        if type(fields) is not list or len(fields) not in _FIELDS or fields[0] != _VERSION:
             raise WireError(f"job state: expected ten to twelve fields of version {_VERSION}")
         _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays, *optional = fields
         proof = optional.pop() if optional and isinstance(optional[-1], bytes) else b""
         if len(optional) > 1 or (not proof and len(fields) == max(_FIELDS)):
             raise WireError("job state: a malformed optional part")
-        if not all(is_count(number) for number in (round_, stage, stage_round, empty_rounds)):
+        if [*map(type, fields[:9])] != [int, int, int, int, str, str, bool, int, bytes]:
+            raise WireError("job state: a field of another type")
+        if min(counts := (round_, stage, stage_round, empty_rounds)) < 0 or max(counts) >= _MAX_COUNT:
             raise WireError("job state: a count is malformed")
-        known: dict[object, Status] = {"running": "running", "done": "done", "failed": "failed"}
-        if not isinstance(status, str) or status not in known or not isinstance(reason, str):
+        if status not in ("running", "done", "failed") or len(reason) > MAX_TEXT:
             raise WireError("job state: malformed status")
-        if not isinstance(converged, bool) or not isinstance(log, bytes) or len(reason) > MAX_TEXT:
-            raise WireError("job state: malformed field")
-        records, last_stage = read_log(log)
+        records = _read_log(log, () if before is None else before.log)
+        last_stage = max([record.stage for record in records], default=0)
         if len(records) != round_ or stage >= _MAX_STAGES or last_stage > stage:
             raise WireError("job state: its log does not match its round and stage")
-        unpacked = Arrays.unpack(arrays, stored, before)
+        unpacked = Arrays.unpack(arrays, stored, None if before is None else before.arrays)
         return cls(
-            round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked,
+            round_, stage, stage_round, status, reason, converged, empty_rounds, records, unpacked,
             Secured.unpacked(optional[0]) if optional else None, proof,
         )  # fmt: skip
 

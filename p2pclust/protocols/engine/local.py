@@ -149,7 +149,7 @@ class Local:
         made: T = self._once[key]
         return made
 
-    def refusal(self, state: State) -> str:
+    def problem_in(self, state: State) -> str:
         """Say why these rows cannot take part in a job with this state, or return an empty string."""
         if self.problem:
             return self.problem

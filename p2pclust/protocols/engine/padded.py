@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -38,10 +39,11 @@ class Layout:
     limbs: int
     whether: bool = False  # whether random words take the place of numbers that are not zero
 
-    @property
+    @cached_property
     def size(self) -> int:
-        return sum(self._sizes()) + 1
+        return sum(self._sizes) + 1
 
+    @cached_property
     def _sizes(self) -> list[int]:
         each = 1 if self.whether else self.limbs
         return [each * math.prod(shape) for shape in self.shapes.values()]
@@ -66,7 +68,7 @@ class Layout:
         """
         if len(numbers) != self.size:
             raise WireError(f"a padded contribution has {len(numbers)} numbers, expected {self.size}")
-        pieces = np.split(numbers[:-1], np.cumsum(self._sizes())[:-1])
+        pieces = np.split(numbers[:-1], np.cumsum(self._sizes)[:-1])
         named = dict(zip(self.shapes.items(), pieces, strict=True))
         if self.whether:
             ones = {name: (piece != 0).astype(np.float64).reshape(shape) for (name, shape), piece in named.items()}

@@ -19,7 +19,7 @@ from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Labelling, WithWorkspace
+from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Clustering, Labelling, WithWorkspace
 from p2pclust.protocols.engine.engine import Group, Peers, added_up
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
@@ -376,7 +376,8 @@ def by_groups(
     job: Job, state: JobState, given: Sequence[tuple[int, Contribution]], groups: Sequence[int]
 ) -> list[tuple[Peers, Contribution]]:  # fmt: skip
     """Return the totals of groups in a stage that looks at single contributions; else, or without groups, what was given."""
-    if not groups or not job.protocols[state.stage].one_by_one:
+    protocol = job.protocols[state.stage]
+    if not groups or not isinstance(protocol, Additive) or not protocol.one_by_one:
         return list(given)
     found: list[tuple[Peers, Contribution]] = []
     for own in groups:

@@ -8,15 +8,16 @@ which keys are exchanged are in no log and count for no limit.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.engine import Group, Peers, by_themselves
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
@@ -60,15 +61,16 @@ class Terms:
         return dealt(self.keys, self.n_peers, self.secure.groups)
 
 
-def unfit(job: Job, groups: int = 0) -> str:
+def problem_with_job(job: Job, groups: int = 0) -> str:
     """Return why no job of these stages can have secure sums, with so many fixed groups, or an empty string."""
     asked = exclusions.JobOptions(secure=True, participation=job.participation != 1.0, groups=bool(groups))
     if problem := next(exclusions.problems(job.fill_in(asked)), ""):
         return problem
     for protocol in job.protocols:
-        if not (protocol.sums_only() or (groups and protocol.one_by_one)):
+        by_group = groups and isinstance(protocol, Additive) and protocol.one_by_one
+        if not (protocol.sums_only() or by_group):
             return f"secure: {protocol.id} {protocol.instead_of_sums()}"
-    noisy = [number for number, one in enumerate(job.protocols) if one.noisy]
+    noisy = [number for number, one in enumerate(job.protocols) if isinstance(one, Additive) and one.noisy]
     if not noisy:
         return ""
     first = engine.begin(job)
@@ -86,7 +88,7 @@ def unfit(job: Job, groups: int = 0) -> str:
 def begin(job: Job, terms: Terms) -> JobState:
     """Return the state before the first round: it is open for keys, or the job has failed."""
     state = replace(engine.begin(job), secured=Secured(terms.secure.cohort, groups=terms.groups))
-    least = least_members(job, state, terms) if state.status == "running" else 0
+    least = SecuredState(job, state, terms).least if state.status == "running" else 0
     if least > terms.n_peers:
         why = f"secure sums: the noise of {least} peers is needed, and the job has {terms.n_peers}: take more peers"
         return replace(state, status="failed", reason=f"{why}, or fewer keepers")
@@ -100,16 +102,17 @@ def secured_of(state: JobState) -> Secured:
     return state.secured
 
 
-def flaw(state: JobState, terms: Terms) -> str:
+def problem_with_state(state: JobState, terms: Terms) -> str:
     """Return why a secured state that arrived cannot be one of this job, or an empty string."""
     part, n_peers = secured_of(state), terms.n_peers
     u = part.unsettled
     masks = [part.asked, part.silent, *part.groups, *part.revealed, *part.burnt, *part.unknown]
     masks += [] if u is None else [u.asked, u.keepers]
-    listed = as_mask(entry.index for entry in part.entries)
+    indices = [entry.index for entry in part.entries]
+    listed = as_mask(indices)
     if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
         return "its secured part names peers beyond the job roster, or without a key"
-    if [entry.index for entry in part.entries] != list(members_of(listed)):
+    if indices != list(members_of(listed)):
         return "its list of keys is not in roster order, each peer once"
     if (u is not None and u.maker >= n_peers) or any(peer >= n_peers for peer in part.absent):
         return "its secured part names peers beyond the job roster"
@@ -118,16 +121,6 @@ def flaw(state: JobState, terms: Terms) -> str:
     if part.entries and not listed >> part.maker.index & 1:
         return "it is padded, and its maker has no key"
     return "" if part.groups == terms.groups else "its groups of peers are not the job's"
-
-
-def groups_in(job: Job, state: JobState, part: Secured) -> tuple[int, ...]:
-    """Return the groups whose totals are revealed one by one in the stage of a state; empty where only the total is."""
-    return part.groups if job.protocols[state.stage].one_by_one else ()
-
-
-def segments_of(job: Job, state: JobState, members: int) -> tuple[int, ...]:
-    """Return the sets, disjoint, whose sums are revealed of a padded round with these members, in order."""
-    return parted(members, groups_in(job, state, secured_of(state)))
 
 
 def context_of(terms: Terms, state: bytes) -> bytes:
@@ -146,112 +139,178 @@ def whole(part: Secured, terms: Terms) -> bool:
     return terms.secure.leave == "groups" or (terms.secure.burnt == "groups" and bool(part.burnt))
 
 
-def mu_squared_of(job: Job) -> float:
-    """Return how much of a privacy budget a job takes from each of its peers: the square of mu, over all its totals.
+@dataclass(frozen=True)
+class SecuredState:
+    """A state of a job with secure sums: what may be revealed of it, and which state follows from keys or contributions."""
 
-    Rounds that are done again with fresh noise, because keys were exchanged anew, are counted. It is 0 without noise.
-    """
-    return math.fsum(one.mu_squared for one in job.protocols)
+    job: Job
+    state: JobState
+    terms: Terms
+    digest: bytes = b""  # of the state
 
+    @cached_property
+    def part(self) -> Secured:
+        return secured_of(self.state)
 
-def least_members(job: Job, state: JobState, terms: Terms) -> int:
-    """Return the fewest peers whose sum may be revealed: the cohort, or more where the noise of honest peers is needed."""
-    protocol = job.protocols[state.stage]
-    # Those that pool what they see can subtract their own noise.
-    noisy = protocol.least_contributors(terms.n_peers) + terms.secure.colluders if protocol.noisy else 0
-    return max(terms.secure.cohort, noisy)
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """The groups whose totals are revealed one by one in this stage; empty where only the total is."""
+        protocol = self.job.protocols[self.state.stage]
+        return self.part.groups if isinstance(protocol, Additive) and protocol.one_by_one else ()
 
+    @cached_property
+    def least(self) -> int:
+        """The fewest peers whose sum may be revealed: the cohort, or more where the noise of honest peers is needed."""
+        protocol, noisy = self.job.protocols[self.state.stage], 0
+        if isinstance(protocol, Additive) and protocol.noisy:
+            # Those that pool what they see can subtract their own noise.
+            noisy = protocol.least_contributors(self.terms.n_peers) + self.terms.secure.colluders
+        return max(self.terms.secure.cohort, noisy)
 
-def set_flaw(job: Job, state: JobState, members: int, terms: Terms) -> str:
-    """Return why the sum over a set of peers may not be revealed in a padded round, or an empty string."""
-    part = secured_of(state)
-    if members & ~part.asked or members.bit_count() < least_members(job, state, terms):
-        return f"{members.bit_count()} peers are too few, or not all of them were asked"
-    small = min(one.bit_count() for one in segments_of(job, state, members))
-    if small < terms.secure.cohort:
-        return f"{small} peers of a group are too few"
-    if whole(part, terms) and members != part.asked:
-        return "only the sum of all peers that were asked may be revealed"
-    return ""
+    def segments(self, members: int) -> tuple[int, ...]:
+        """Return the sets, disjoint, whose sums are revealed of a padded round with these members, in order."""
+        return parted(members, self.groups)
 
+    def problem_with_set(self, members: int) -> str:
+        """Return why the sum over a set of peers may not be revealed in a padded round, or an empty string."""
+        if members & ~self.part.asked or members.bit_count() < self.least:
+            return f"{members.bit_count()} peers are too few, or not all of them were asked"
+        small = min(one.bit_count() for one in self.segments(members))
+        if small < self.terms.secure.cohort:
+            return f"{small} peers of a group are too few"
+        if whole(self.part, self.terms) and members != self.part.asked:
+            return "only the sum of all peers that were asked may be revealed"
+        return ""
 
-def keys_closed(
-    job: Job, state: JobState, digest: bytes, answers: Mapping[int, KeyEntry], abstained: Mapping[int, str], terms: Terms,
-    maker: Maker, *, cancelled_by: str = "",
-) -> JobState:  # fmt: skip
-    """Return the padded state that follows from the keys of some peers; or the end of the job, if it was cancelled.
+    def keys_closed(
+        self, answers: Mapping[int, KeyEntry], abstained: Mapping[int, str], maker: Maker, *, cancelled_by: str = ""
+    ) -> JobState:
+        """Return the padded state that follows from the keys of some peers; or the end of the job, if it was cancelled.
 
-    Raises NotEnough if more peers are needed; the round stays open.
+        Raises NotEnough if more peers are needed; the round stays open.
 
-    - `digest`: of the state.
-    - `answers`: by roster index.
-    - `abstained`: the peers that sent no key, and why.
-    - `maker`: this peer, its term, and the round in which it will open the state.
-    """
-    before = secured_of(state)
-    # The answers that may be true and are signed, and the peers of the others, with reasons.
-    sound, unsound = {}, {}
-    known = 0 if before.unsettled is None else before.unsettled.asked
-    for index, answer in sorted(answers.items()):
-        if problem := KeyList((answer,)).problem_with(terms.keys, terms.job_id, digest):
-            unsound[index] = f"malformed: {problem}"
-        elif (answer.taken or 0) & ~known or any(one.bit_length() > terms.n_peers for one in answer.sets):
-            unsound[index] = "malformed: it reports a set of peers that were not asked"
-        else:
-            sound[index] = answer
-    part = _settled(before, tuple(sound.values()), terms.secure, groups_in(job, state, before))
-    if cancelled_by:
-        return cancelled(replace(state, secured=part), cancelled_by)
-    absent = {peer: why for peer, why in abstained.items() if peer not in sound} | unsound
-    before = replace(before, asks=digest)
-    try:
+        - `answers`: by roster index.
+        - `abstained`: the peers that sent no key, and why.
+        - `maker`: this peer, its term, and the round in which it will open the state.
+        """
+        state, terms, before = self.state, self.terms, self.part
+        # The answers that may be true and are signed, and the peers of the others, with reasons.
+        sound, unsound = {}, {}
+        known = 0 if before.unsettled is None else before.unsettled.asked
+        for index, answer in sorted(answers.items()):
+            if problem := KeyList((answer,)).problem_with(terms.keys, terms.job_id, self.digest):
+                unsound[index] = f"malformed: {problem}"
+            elif (answer.taken or 0) & ~known or any(one.bit_length() > terms.n_peers for one in answer.sets):
+                unsound[index] = "malformed: it reports a set of peers that were not asked"
+            else:
+                sound[index] = answer
+        part = _settled(before, tuple(sound.values()), terms.secure, self.groups)
+        if cancelled_by:
+            return cancelled(replace(state, secured=part), cancelled_by)
+        absent = {peer: why for peer, why in abstained.items() if peer not in sound} | unsound
+        before = replace(before, asks=self.digest)
         try:
-            # A keeper that did not answer is asked again in the next stage, unless it is needed now.
-            part = _listed(job, state, before, sound, absent, terms, maker, silent=before.silent)
-        except NotEnough:
-            part = _listed(job, state, before, sound, absent, terms, maker, silent=0)
-    except NotEnough as few:
-        never = by_themselves({**abstained, **unsound})
-        if len({*sound, *never}) < terms.n_peers:
-            raise
-        # All have answered: no other peer can come.
-        refused = {index: answer.refusal for index, answer in sound.items() if answer.refusal}
-        return _failed(state, part, few.reason, refused | dict(before.absent) | never)
-    arrays = job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
-    return replace(state, arrays=arrays, secured=part)
+            try:
+                # A keeper that did not answer is asked again in the next stage, unless it is needed now.
+                part = self._listed(before, sound, absent, maker, silent=before.silent)
+            except NotEnough:
+                part = self._listed(before, sound, absent, maker, silent=0)
+        except NotEnough as few:
+            never = by_themselves({**abstained, **unsound})
+            if len({*sound, *never}) < terms.n_peers:
+                raise
+            # All have answered: no other peer can come.
+            refused = {index: answer.refusal for index, answer in sound.items() if answer.refusal}
+            return _failed(state, part, few.reason, refused | dict(before.absent) | never)
+        arrays = self.job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
+        return replace(state, arrays=arrays, secured=part)
 
+    def _listed(
+        self, before: Secured, sound: Mapping[int, KeyEntry], gone: Mapping[int, str], maker: Maker, *, silent: int
+    ) -> Secured:
+        """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
+        terms, secure, least = self.terms, self.terms.secure, self.least
+        absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
+        absent |= dict.fromkeys(members_of(silent), _SILENT)
+        entries = tuple(sound[index] for index in sorted(sound) if not silent >> index & 1)
+        others = tuple(one for one in sound.values() if silent >> one.index & 1)
+        part = _settled(before, entries, secure, self.groups, others)
+        # The most frequent number of columns; of equally frequent ones, that of the peer of lowest index.
+        counts = Counter(entry.columns for entry in entries if entry.columns).most_common(1)
+        columns = part.columns or (counts[0][0] if counts else 0)
+        able = 0
+        for entry in entries:
+            absent[entry.index] = before.absent.get(entry.index) or entry.refusal
+            if not absent[entry.index] and not _fits(self.job, entry, columns):
+                absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
+            able |= 0 if absent[entry.index] else 1 << entry.index
+        if all(entry.index != maker.index for entry in entries):
+            raise NotEnough("the aggregator has no key yet")
+        if able.bit_count() < least:
+            raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
+        keeping = KeyList(entries).keepers(secure.keepers, terms.keys, maker.index)
+        if len(keeping) <= secure.colluders:
+            raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
+        asked = _grouped(part, able, terms, self.groups)
+        absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
+        absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
+        return replace(part, entries=entries, maker=maker, asked=asked, columns=columns, absent=absent, silent=silent)
 
-def _listed(
-    job: Job, state: JobState, before: Secured, sound: Mapping[int, KeyEntry], gone: Mapping[int, str], terms: Terms,
-    maker: Maker, *, silent: int,
-) -> Secured:  # fmt: skip
-    """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
-    absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
-    absent |= dict.fromkeys(members_of(silent), _SILENT)
-    entries = tuple(sound[index] for index in sorted(sound) if not silent >> index & 1)
-    groups, others = groups_in(job, state, before), tuple(one for one in sound.values() if silent >> one.index & 1)
-    part = _settled(before, entries, terms.secure, groups, others)
-    # The most frequent number of columns; of equally frequent ones, that of the peer of lowest index.
-    counts = Counter(entry.columns for entry in entries if entry.columns).most_common(1)
-    columns = part.columns or (counts[0][0] if counts else 0)
-    able = 0
-    for entry in entries:
-        absent[entry.index] = before.absent.get(entry.index) or entry.refusal
-        if not absent[entry.index] and not _fits(job, entry, columns):
-            absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
-        able |= 0 if absent[entry.index] else 1 << entry.index
-    secure, least = terms.secure, least_members(job, state, terms)
-    if all(entry.index != maker.index for entry in entries):
-        raise NotEnough("the aggregator has no key yet")
-    if able.bit_count() < least:
-        raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
-    keeping = KeyList(entries).keepers(secure.keepers, terms.keys, maker.index)
-    if len(keeping) <= secure.colluders:
-        raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
-    asked = _grouped(part, able, terms, groups)
-    absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
-    absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
-    return replace(part, entries=entries, maker=maker, asked=asked, columns=columns, absent=absent, silent=silent)
+    def renewed(self, abstained: Mapping[int, str], silent: Sequence[int]) -> JobState:
+        """Return the state that asks for new keys after a padded one had no total.
+
+        - `abstained`: the peers that answered the padded state without contributing.
+        - `silent`: keepers that did not answer.
+        """
+        state, terms, part = self.state, self.terms, self.part
+        absent = by_themselves({**part.absent, **abstained})
+        left = terms.n_peers - len(absent)
+        if left < terms.secure.cohort or part.renewals + 1 >= MOST_RENEWALS:
+            story = f"only {left} of {terms.n_peers} peers can contribute, and {terms.secure.cohort} are needed"
+            if left >= terms.secure.cohort:
+                story = f"no total after {part.renewals + 1} exchanges of keys"
+                # No peer is asked any more what was revealed in this context.
+                part = replace(part, unknown=_with(part.unknown, part.asked))
+            return _failed(state, part, story, absent)
+        unsettled = Unsettled(self.digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
+        return replace(
+            state,
+            secured=Secured(
+                part.cohort, columns=part.columns, absent=absent, silent=part.silent | as_mask(silent),
+                unsettled=unsettled, revealed=part.revealed, burnt=part.burnt, unknown=part.unknown,
+                renewals=part.renewals + 1, groups=part.groups,
+            ),
+        )  # fmt: skip
+
+    def closed(
+        self, total: Contribution | Sequence[Contribution], members: int, abstained: Mapping[int, str], maker: Maker
+    ) -> JobState:
+        """Return the state that follows from the total of a set of peers; it is padded, or open for keys, or final.
+
+        In a stage by groups, `total` has one for each of :meth:`segments`.
+        """
+        job, state, terms, part = self.job, self.state, self.terms, self.part
+        gone = {peer: why for peer, why in {**part.absent, **abstained}.items() if not members >> peer & 1}
+        sets = self.segments(members)
+        given: list[tuple[Peers, Contribution]] = [(members_of(members), total)] if isinstance(total, Arrays) else []
+        if not isinstance(total, Arrays):
+            gone |= dict.fromkeys(members_of(part.asked & ~members & ~as_mask(gone)), _SMALL_GROUP)
+            given = [(Group(members_of(one)), own) for one, own in zip(sets, total, strict=True)]
+        after = engine.advance(job, replace(state, secured=None), given, gone, n_peers=terms.n_peers)
+        part = replace(part, revealed=_with(part.revealed, *sets), burnt=(), renewals=0, maker=maker)
+        if after.status != "running":
+            return replace(after, secured=_without_keys(part))
+        if after.stage == state.stage:
+            return replace(after, secured=part)
+        able, asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns)), 0
+        for one in parted(able, replace(self, state=replace(after, secured=part)).groups):
+            asked |= one if one.bit_count() >= terms.secure.cohort else 0
+        absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
+        absent |= dict.fromkeys(members_of(able & ~asked), _SMALL_GROUP)
+        again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent) or not asked
+        if again or (terms.secure.leave == "groups" and asked != part.asked):
+            return replace(after, secured=_without_keys(part))
+        return replace(after, secured=replace(part, asked=asked, absent=absent))
 
 
 def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> int:
@@ -307,11 +366,11 @@ def settles(listed: Sequence[KeyEntry], context: Unsettled, secure: SecureSums) 
     return (as_mask(one.index for one in listed if one.taken == 0) & others).bit_count() > secure.colluders
 
 
-def answers_flaw(part: Secured, secure: SecureSums) -> str:
+def problem_with_answers(part: Secured, secure: SecureSums) -> str:
     """Return what the answers on the list of keys of a padded state say and the state leaves out, or an empty string."""
-    if any(entry.refusal and part.asked >> entry.index & 1 for entry in part.entries):
+    if part.asked & as_mask([entry.index for entry in part.entries if entry.refusal]):
         return "a peer is asked that has refused"
-    if unnamed(part, (own for entry in part.entries for own in (*entry.sets, *([entry.taken] if entry.taken else [])))):
+    if unnamed(part, [own for entry in part.entries for own in (*entry.sets, entry.taken) if own]):
         return "the state hides a set of peers that a peer reported"
     u = part.unsettled
     if u is None or u.asked in part.unknown or any(not one & ~u.asked for one in part.revealed):
@@ -336,66 +395,6 @@ def _with(sets: tuple[int, ...], *more: int) -> tuple[int, ...]:
 def _fits(job: Job, entry: KeyEntry, columns: int) -> bool:
     """Return whether a peer's number of columns is that of the fleet; where peers hold columns, whether it has any."""
     return entry.columns > 0 if job.by_columns else entry.columns == columns
-
-
-def renewed(
-    state: JobState, digest: bytes, abstained: Mapping[int, str], silent: Sequence[int], terms: Terms
-) -> JobState:  # fmt: skip
-    """Return the state that asks for new keys after a padded one, whose digest is given, had no total.
-
-    - `abstained`: the peers that answered the padded state without contributing.
-    - `silent`: keepers that did not answer.
-    """
-    part = secured_of(state)
-    absent = by_themselves({**part.absent, **abstained})
-    left = terms.n_peers - len(absent)
-    if left < terms.secure.cohort or part.renewals + 1 >= MOST_RENEWALS:
-        story = f"only {left} of {terms.n_peers} peers can contribute, and {terms.secure.cohort} are needed"
-        if left >= terms.secure.cohort:
-            story = f"no total after {part.renewals + 1} exchanges of keys"
-            # No peer is asked any more what was revealed in this context.
-            part = replace(part, unknown=_with(part.unknown, part.asked))
-        return _failed(state, part, story, absent)
-    unsettled = Unsettled(digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
-    return replace(
-        state,
-        secured=Secured(
-            part.cohort, columns=part.columns, absent=absent, silent=part.silent | as_mask(silent), unsettled=unsettled,
-            revealed=part.revealed, burnt=part.burnt, unknown=part.unknown, renewals=part.renewals + 1, groups=part.groups,
-        ),
-    )  # fmt: skip
-
-
-def closed(
-    job: Job, state: JobState, total: Contribution | Sequence[Contribution], members: int, abstained: Mapping[int, str],
-    terms: Terms, maker: Maker,
-) -> JobState:  # fmt: skip
-    """Return the state that follows from the total of a set of peers; it is padded, or open for keys, or final.
-
-    In a stage by groups, `total` has one for each of :func:`segments_of`.
-    """
-    part, n_peers = secured_of(state), terms.n_peers
-    gone = {peer: why for peer, why in {**part.absent, **abstained}.items() if not members >> peer & 1}
-    sets = segments_of(job, state, members)
-    given: list[tuple[Peers, Contribution]] = [(members_of(members), total)] if isinstance(total, Arrays) else []
-    if not isinstance(total, Arrays):
-        gone |= dict.fromkeys(members_of(part.asked & ~members & ~as_mask(gone)), _SMALL_GROUP)
-        given = [(Group(members_of(one)), own) for one, own in zip(sets, total, strict=True)]
-    after = engine.advance(job, replace(state, secured=None), given, gone, n_peers=n_peers)
-    part = replace(part, revealed=_with(part.revealed, *sets), burnt=(), renewals=0, maker=maker)
-    if after.status != "running":
-        return replace(after, secured=_without_keys(part))
-    if after.stage == state.stage:
-        return replace(after, secured=part)
-    able, asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns)), 0
-    for one in parted(able, groups_in(job, after, part)):
-        asked |= one if one.bit_count() >= terms.secure.cohort else 0
-    absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
-    absent |= dict.fromkeys(members_of(able & ~asked), _SMALL_GROUP)
-    again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent) or not asked
-    if again or (terms.secure.leave == "groups" and asked != part.asked):
-        return replace(after, secured=_without_keys(part))
-    return replace(after, secured=replace(part, asked=asked, absent=absent))
 
 
 def cancelled(state: JobState, by: str) -> JobState:

@@ -120,6 +120,9 @@ class StoredArray:
             yield reader.read(min(step, self.nbytes - start))
 
 
+Piece = bytes | memoryview | StoredArray
+
+
 class Pieces:
     """Bytes that were never put together: what is packed, and large arrays between.
 
@@ -131,7 +134,7 @@ class Pieces:
     (5, b'abc', b'de', b'abcde')
     """
 
-    def __init__(self, pieces: list[bytes | memoryview | StoredArray]) -> None:
+    def __init__(self, pieces: list[Piece]) -> None:
         self._pieces = pieces
         self._size = sum(piece.nbytes if isinstance(piece, StoredArray) else len(piece) for piece in pieces)
         self._reader = Reader(_parts(self._pieces))
@@ -162,7 +165,7 @@ class Pieces:
         return b"".join(piece for piece in self._pieces if isinstance(piece, bytes))
 
 
-def _parts(pieces: list[bytes | memoryview | StoredArray]) -> Iterator[Any]:
+def _parts(pieces: list[Piece]) -> Iterator[Any]:
     # A function, and not a method: a generator that knew the object that keeps it would keep 80 MB until the next
     # collection of garbage.
     for piece in pieces:
@@ -172,9 +175,18 @@ def _parts(pieces: list[bytes | memoryview | StoredArray]) -> Iterator[Any]:
             yield piece
 
 
+def joined(pieces: list[Piece]) -> bytes:
+    """Return pieces put together."""
+    if StoredArray in map(type, pieces):
+        pieces = [b"".join(one.raw(_STEP)) if isinstance(one, StoredArray) else one for one in pieces]
+    return b"".join(pieces)  # type: ignore[arg-type]
+
+
 def bin_header(size: int) -> bytes:
-    """Return msgpack's header of that many bytes, more than 65535."""
-    return struct.pack(">BI", 0xC6, size)
+    """Return msgpack's header of that many bytes."""
+    if size < 2**8:
+        return struct.pack(">BB", 0xC4, size)
+    return struct.pack(">BH", 0xC5, size) if size < 2**16 else struct.pack(">BI", 0xC6, size)
 
 
 # How many bytes follow a type byte: of a number, and of the length of a string or of bytes.

@@ -41,6 +41,11 @@ class Measure(Evaluation):
     """
 
     id: ClassVar[str] = "measure"
+    holds: ClassVar[str] = (
+        "int64: measured_rows measured_hidden; "
+        "float64: measured_inertia measured_objective measured_within measured_outside measured_silhouette; "
+        "float64 C: measured_weights measured_spreads; int64 C: measured_counts"
+    )
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers")
 
     fuzzifier: float = 2.0  # of the memberships in the fuzzy measures; above 1
@@ -104,12 +109,12 @@ class Measure(Evaluation):
         real = {name: total[name] for name in (*_TOTALS, "weights", "spreads")}
         return state.replace(**{f"measured_{name}": value for name, value in (whole | real).items()})
 
-    def hopeless(self, previous: State, state: State) -> str:
+    def problem_with_step(self, previous: State, state: State) -> str:
         """Fail where totals cannot be of rows: they are divided by, and one peer's false number can spoil them."""
         rows = int(state["measured_rows"])
         return f"measure: {rows} rows were measured: the sums of some peer are impossible" if rows < 1 else ""
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if not done:
             return ""
         names = ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")

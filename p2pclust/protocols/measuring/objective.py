@@ -57,6 +57,7 @@ class Objective(Evaluation):
     """
 
     id: ClassVar[str] = "objective"
+    holds: ClassVar[str] = "int64: winner; float64 I2: objectives; float64 C: masses"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
 
     fuzzifier: float | None = None  # of fuzzy c-means; left out, the objective is that of c-means
@@ -117,7 +118,7 @@ class Objective(Evaluation):
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._kept(state, 0)
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if "winner" in state and not 0 <= state["winner"] < self.n_init:
             return f"start {int(state['winner'])} of {self.n_init}"
         if not done and self.n_init > 1:

@@ -114,6 +114,7 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
     """
 
     id: ClassVar[str] = "fedavg"
+    holds: ClassVar[str] = "int64: stream; uint8 w: weights"
     works_on: ClassVar[tuple[str, ...]] = ("stream", "weights")
 
     n_features: int
@@ -184,7 +185,7 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
             return ModelStack.decode(self.architecture, [data], self.encoding)
         return ModelStack.random(self.architecture, [random_streams.aggregating(int(state["stream"]), 0)])
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         if not 1 <= int(part["rows"]) <= _MAX_ROWS:
             return "failed: its number of rows is out of range"
         try:
@@ -202,7 +203,7 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
         weights = np.frombuffer(encode_weights(average, self.encoding), np.uint8)
         return state.replace(weights=weights)
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         data = state["weights"].tobytes()
         if not data:
             return "fedavg: it ended without a model" if done else ""
@@ -218,6 +219,7 @@ class ModelAverageProtocol(TrainedTogether, Additive):
     """FedAvg of one autoencoder, by sums."""
 
     id: ClassVar[str] = "model-average"
+    holds: ClassVar[str] = "float32 W: model"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "model")
     units = Additive.ones
 
@@ -257,6 +259,6 @@ class ModelAverageProtocol(TrainedTogether, Additive):
         """Only the last round: before it each peer may continue from a model of its own."""
         return rounds + 1 >= self.rounds
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         wanted = self.architecture(state).n_parameters
         return "" if state["model"].shape == (wanted,) else f"model-average: no model of {wanted} weights"

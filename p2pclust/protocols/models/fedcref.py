@@ -51,6 +51,12 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
     """FedCRef: an autoencoder for each cluster of each peer; peers find which are the same, and train together."""
 
     id: ClassVar[str] = "fedcref"
+    holds: ClassVar[str] = (
+        "int64: stream cref_phase cref_iteration cref_refinement; int64 a: cref_counts; int64 q: cref_rows; "
+        "uint8 q 32: cref_models; bool a2: cref_told; uint8 q2 z: cref_table; int64 l 2: cref_links; "
+        "int64 v: cref_aside; int64 b2 g: cref_members; uint8 g 32: cref_group_models; bool h g: cref_holders; "
+        "int64 d: cref_differs; bool r: cref_resting; float64 t2 8: cref_history; int64 e: cref_alone"
+    )
     reveals: ClassVar[str] = (
         "a model of each of its clusters and its number of rows; for each cluster and each other peer's model one "
         "byte (mode refined) or bit (paper); each round of a community, a model trained on its rows and their "
@@ -177,7 +183,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             case "refine":
                 return work.refine(rng)
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         agreed, left_out, n_clusters = Agreed.of(state), {}, 0
         for peer, part in contributions:
             try:
@@ -277,7 +283,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         settled = last["changed"] < float(self.settled or 0.0) * last["rows"] or last["groups"] == 0
         return "hardly a row changes its cluster" if settled else ""
 
-    def hopeless(self, previous: State, state: State) -> str:
+    def problem_with_step(self, previous: State, state: State) -> str:
         """Fail if two peers built different graphs from the same verdicts: no result of theirs would mean the same."""
         differs = Agreed.of(state).differs.tolist()
         if differs:
@@ -290,7 +296,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         size = encoded_size(self.architecture(previous).n_parameters, self.encoding)
         return news(before, Agreed.of(state), runs, size)
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         phase = int(state["cref_phase"])
         if not 0 <= phase < len(PHASES):
             return f"fedcref: there is no phase {phase}"

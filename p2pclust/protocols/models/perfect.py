@@ -116,10 +116,10 @@ class PerfectAssociations(FedCRefProtocol):
         classes = majority(local.truth, note.entered, counts[peer])
         return Arrays(classes=classes.astype(np.uint8)[:, np.newaxis])
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         agreed = Agreed.of(state)
         if agreed.phase != "verdicts":
-            return super().leaves_out(state, contributions)
+            return super().problems_with_parts(state, contributions)
         counts = dict(enumerate(agreed.clusters.counts))
         others = [peer for peer, part in contributions if len(part["classes"]) != counts.get(peer)]
         return dict.fromkeys(others, "failed: not as many classes as clusters")

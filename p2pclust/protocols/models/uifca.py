@@ -52,6 +52,7 @@ class UIFCAProtocol(Labelling):
     """
 
     id: ClassVar[str] = "uifca"
+    holds: ClassVar[str] = "float32 C U: models assigning; int64: steps suppressed; uint8 S: salt"
     reveals: ClassVar[str] = (
         "each round, for each cluster that has some of its rows: how many, and the weights of the cluster's model "
         "after training on them (nothing of a cluster that has one)"
@@ -151,7 +152,7 @@ class UIFCAProtocol(Labelling):
         # All that this peer reveals.
         return Arrays(weights=trained, sizes=sizes, suppressed=np.int64(np.count_nonzero(withheld)))
 
-    def problem_with(self, part: Contribution, state: State) -> str:
+    def problem_with_part(self, part: Contribution, state: State) -> str:
         sizes = part["sizes"]
         if not ((sizes >= 0) & (sizes <= _MAX_ROWS)).all() or not sizes.any():
             return "failed: its sizes are none"
@@ -184,7 +185,7 @@ class UIFCAProtocol(Labelling):
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return int(state["steps"]) >= self.round_limit
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         architecture = self.architecture(state["origin"].size)
         if state["models"].shape != (self.n_clusters, architecture.n_parameters):
             return f"models of shape {list(state['models'].shape)} for {self.n_clusters} flows of the job's layers"

@@ -21,7 +21,7 @@ import msgpack
 
 from p2pclust.errors import DataError, UsageError, WireError
 from p2pclust.protocols.engine import checks
-from p2pclust.protocols.engine.arrays import unpack_canonical
+from p2pclust.protocols.engine.arrays import unpack
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
 from p2pclust.protocols.secure.classes import exposed
 
@@ -293,7 +293,7 @@ class PrivacyLedger:
         if not body or hashlib.sha256(body).digest() != data[:_DIGEST_BYTES]:
             raise DataError("privacy ledger: its bytes are damaged: restore it, or ask its owner to begin a new one")
         try:
-            plain = unpack_canonical(body, max_items=_MOST_RESERVATIONS)
+            plain = unpack(body, max_items=_MOST_RESERVATIONS)
             if not isinstance(plain, list) or len(plain) != 4 or plain[0] != _FORMAT:
                 raise UsageError(f"privacy ledger: expected the format {_FORMAT!r}")
             _, rows, sets, mark = plain

@@ -168,6 +168,10 @@ class PrivateCMeansProtocol(Additive, Clustering):
     """
 
     id: ClassVar[str] = "private-cm"
+    holds: ClassVar[str] = (
+        "float64: epsilon delta; float64 C F: centers deviations past_sums; float64 C: past_weights; "
+        "int64 C: past_rounds; float64 t: shifts; bool: given"
+    )
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     noisy: ClassVar[bool] = True
@@ -244,7 +248,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
     def least_contributors(self, n_peers: int) -> int:
         return shares(n_peers)
 
-    def refusal(self, state: State, local: Local) -> str:
+    def problem_with_rows(self, state: State, local: Local) -> str:
         """Refuse nothing but another number of columns: any other reason would depend on rows."""
         if local.n_features != len(self.lo):
             return f"has {local.n_features} columns where the fleet has {len(self.lo)}"
@@ -330,7 +334,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return rounds >= self.rounds
 
-    def flaw(self, state: State, *, done: bool) -> str:
+    def problem_with_state(self, state: State, *, done: bool) -> str:
         if state["shifts"].size > self.rounds - (not done):
             return f"more than the {self.rounds} rounds of the job"
         if float(state["epsilon"]) != self.epsilon or float(state["delta"]) != self.delta:

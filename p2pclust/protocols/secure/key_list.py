@@ -19,6 +19,7 @@ from p2pclust.tools.bit_sets import as_mask, packed, unpacked
 _FORMAT: Final = b"p2pclust key entry 1"
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
+_TYPES: Final = (int, bytes, int, bool, str, list, bytes)  # of the fields of a packed entry
 _ANY: Final = bytes(range(32))  # a private key to try public ones with
 _MOST_PEERS, _MOST_COLUMNS = 2**16, 2**32
 _MOST_REASON: Final = 200
@@ -89,7 +90,7 @@ class KeyEntry:
     def unpacked(cls, fields: Sequence[Any]) -> KeyEntry:
         """Read what :meth:`packed` returned; raise TypeError or ValueError if an entry cannot be."""
         index, public, columns, insists, refusal, told, signature = fields
-        if tuple(map(type, fields)) != ENTRY_TYPES or len(signature) > _SIGNATURE_BYTES:
+        if tuple(map(type, fields)) != _TYPES or len(signature) > _SIGNATURE_BYTES:
             raise ValueError("an entry that cannot be")
         masks = [mask for mask in told[:1] if mask is not None] + told[1:]
         if any(type(mask) is not bytes or mask.endswith(b"\0") for mask in masks) or told == [b""]:
@@ -112,10 +113,6 @@ class KeyEntry:
         except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"malformed key: {error}") from None
         return entry
-
-
-#: Of the fields of a packed entry: as parts of a list 1, 1.0 and true are equal.
-ENTRY_TYPES: Final = (int, bytes, int, bool, str, list, bytes)
 
 
 @dataclass(frozen=True)

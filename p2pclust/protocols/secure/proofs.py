@@ -3,7 +3,7 @@
 In a job with ``verify = "all"`` each peer's device signs what the peer answers to a state. The aggregator puts the answers
 into the next state, as its proof, and every peer makes that state again from them before it adopts it. The proof is a part
 of the state, so every way on which a state travels brings it along, and a peer's disk keeps both together. Contributions
-could not be asked for in doubt: they are gone when their round is over.
+could not be asked for in doubt: they are gone when their round is over. Who has cancelled a job has signed that, too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgpack
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.spelling import printable
 
 _ANSWER_FORMAT: Final = b"p2pclust answer 1"
 _PADS_FORMAT: Final = b"p2pclust open pads 1"
@@ -26,6 +27,9 @@ _DIGEST_BYTES: Final = 32
 _MOST_PEERS: Final = 4096
 _MOST_REASON: Final = 200
 _MOST_COUNT: Final = 2**53
+_MOST_NAME: Final = 100  # letters of who cancels a job: the peer that signed it must fit into a reason beside it
+_MOST_VALUE: Final = 1000  # bytes of a fact
+_MOST_VERSION: Final = 2**60  # of a fact
 
 
 class _Signed(ABC):
@@ -115,6 +119,52 @@ class OpenPads(_Signed):
         return 0 <= self.keeper < _MOST_PEERS and len(self.numbers) % 8 == 0
 
 
+@dataclass(frozen=True, slots=True)
+class CancelProof(_Signed):
+    """Why a job ends before its time.
+
+    >>> CancelProof("cancel/job", "meter-01", 7, b"laptop", bytes(64)).by
+    'laptop, signed by meter-01'
+    >>> CancelProof("cancel/job", "meter-01", 7, b"meter-01", bytes(64)).by
+    'meter-01'
+    >>> CancelProof("", "meter-02").by
+    "the revocation of meter-02, which missing = 'all' would wait for"
+    """
+
+    _name = "cancel"
+    _kinds = (str, str, int, bytes, bytes)
+
+    # Of the fact: ``cancel/`` and the id of the job, or of its series. Empty: the owner was revoked, and the job with
+    # ``missing = "all"`` would wait for it.
+    key: str
+    owner: str  # whose fact it is: the peer that was asked
+    version: int = 0  # of the fact
+    value: bytes = b""  # of the fact: who asked that peer
+    # Of the fact, by its owner's device; empty in a fleet in which facts are not signed, and of the peer's own fact.
+    signature: bytes = field(default=b"", repr=False)
+
+    @property
+    def revocation(self) -> bool:
+        return not self.key
+
+    @property
+    def possible(self) -> bool:
+        named = self.revocation or bool(self.name)
+        return named and 0 <= self.version <= _MOST_VERSION and len(self.value) <= _MOST_VALUE
+
+    @property
+    def name(self) -> str:
+        """The person or machine that asked."""
+        return printable(self.value.decode(errors="replace")[:_MOST_NAME]).strip()
+
+    @property
+    def by(self) -> str:
+        """Who or what has cancelled the job, in words; with the peer that has signed it, if that is another one."""
+        if self.revocation:
+            return f"the revocation of {self.owner}, which missing = 'all' would wait for"
+        return f"{self.name}, signed by {self.owner}" if self.signature and self.name != self.owner else self.name
+
+
 @dataclass(frozen=True)
 class Proof:
     """From what a state follows."""
@@ -129,7 +179,7 @@ class Proof:
     left_out: Mapping[int, str] = field(default_factory=dict)
     silent: Sequence[int] = ()  # keepers that have not answered: the word of the aggregator alone
     maker: Maker = field(default_factory=Maker)  # with secure sums: of the state that is proved
-    # Of the last state of a cancelled job: an encoded :class:`~p2pclust.protocols.secure.cancel_proof.CancelProof`.
+    # Of the last state of a cancelled job: an encoded :class:`CancelProof`.
     cancel: bytes = b""
 
     def encode(self) -> bytes:

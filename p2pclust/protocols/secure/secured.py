@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from p2pclust.errors import WireError
-from p2pclust.protocols.secure.key_list import ENTRY_TYPES, KeyEntry
+from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.tools.bit_sets import packed, unpacked
 
 MOST_SETS: Final = 4096  # different sets that are remembered of one job
@@ -66,7 +66,7 @@ class Secured:
 
     def packed(self) -> list[Any]:
         """Return plain values with one form only, as an encoded state has them."""
-        entries = [entry.packed() for entry in self.entries]
+        entries = _key_lists.packed(self.entries)
         maker = [self.maker.index, self.maker.term, self.maker.round]
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
@@ -107,7 +107,7 @@ class Secured:
             if not all(before < peer for before, peer in pairwise(map(_count, peers))):
                 raise ValueError("absent peers that are not in roster order")
             return cls(
-                _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
+                _count(cohort), _key_lists.read(entries), Maker(index, term, round_), _mask(asked), _count(columns),
                 {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
                 tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
                 tuple(map(_mask, groups)), _bytes(asks),
@@ -116,24 +116,29 @@ class Secured:
             raise WireError(f"job state: its secured part is malformed: {error}") from None
 
 
-class _EntriesReader:
-    """Reads lists of keys. Most states bring the list of the one before: then the same object is returned."""
+class _KeyLists:
+    """Reads and writes lists of keys. Most states have the list of the one before: then the same object is returned."""
 
     def __init__(self) -> None:
         self._last: tuple[list[Any], tuple[KeyEntry, ...]] = ([], ())
 
     def read(self, packed: list[Any]) -> tuple[KeyEntry, ...]:
+        # A list of other types may be equal, for 1 equals 1.0: then the bytes of the state differ.
         known, entries = self._last
-        # Checked each time: as parts of a list 1, 1.0 and true are equal.
-        if any(tuple(map(type, entry)) != ENTRY_TYPES for entry in packed):
-            raise ValueError("an entry that cannot be")
         if packed != known:
             entries = tuple(map(KeyEntry.unpacked, packed))
             self._last = (packed, entries)
         return entries
 
+    def packed(self, entries: tuple[KeyEntry, ...]) -> list[Any]:
+        known, last = self._last
+        if entries is not last:
+            known = [entry.packed() for entry in entries]
+            self._last = (known, entries)
+        return known
 
-_entries = _EntriesReader().read
+
+_key_lists = _KeyLists()
 
 
 def _mask(data: object) -> int:

@@ -17,16 +17,16 @@ from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.tasks import (
     AnswerToken,
     BeginJob,
+    BlobHashed,
+    BlobToken,
     Contribute,
     Contributed,
+    HashBlob,
     NoResult,
     Outcome,
     Ref,
     StateTask,
     TermToken,
-    Verified,
-    VerifyBlob,
-    VerifyToken,
 )
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.blob_files import BlobFiles
@@ -41,7 +41,7 @@ from p2pclust.protocols.engine.workspace import digest_of
 BLOB = bytes(range(256)) * 12
 
 
-def perform(home: Path, *tasks: VerifyBlob, prepare: Callable[[Store], None] = lambda store: None) -> list[Computed]:
+def perform(home: Path, *tasks: HashBlob, prepare: Callable[[Store], None] = lambda store: None) -> list[Computed]:
     """Let a worker do these tasks, one after another."""
 
     async def live() -> list[Computed]:
@@ -51,7 +51,7 @@ def perform(home: Path, *tasks: VerifyBlob, prepare: Callable[[Store], None] = l
         try:
             done = []
             for task in tasks:
-                worker.submit(Compute(VerifyToken(task.digest), task))
+                worker.submit(Compute(BlobToken(task.digest), task))
                 async with asyncio.timeout(60):
                     event = await told.get()
                 assert isinstance(event, Computed), event
@@ -75,8 +75,8 @@ def test_a_blob_that_was_fetched_is_on_disk_before_anybody_is_told_that_it_is_he
     def fetch(store: Store) -> None:
         store.blobs.store_chunk(digest, 0, 1, BLOB)
 
-    (event,) = perform(tmp_path, VerifyBlob(digest), prepare=fetch)
-    assert event.outcome == Verified(good)
+    (event,) = perform(tmp_path, HashBlob(digest), prepare=fetch)
+    assert event.outcome == BlobHashed(good)
     assert synced == ([digest] if good else []), "bytes of another name are not worth it"
 
 

@@ -48,8 +48,8 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.private.private_cm import shares
-from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.key_list import KeyEntry
+from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.protocols.secure.secured import MOST_SETS, Maker, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
 

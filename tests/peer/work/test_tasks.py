@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -22,8 +23,8 @@ from p2pclust.peer.core.tasks import (
     Task,
 )
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.work.states import BlobAccess
-from p2pclust.peer.work.tasks import Life, Memories, perform
+from p2pclust.peer.work.states import BlobAccess, Memories
+from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
@@ -126,45 +127,64 @@ class TestMemories:
         return engine.Memory(np.zeros(3))
 
     def test_a_memory_belongs_to_the_state_that_came_of_its_round(self) -> None:
-        memories, memory = Memories(), self.remembered()
-        memories.keep("job", b"state", memory, None)
+        memories, memory, job = Memories(), self.remembered(), Peers().job
+        memories.keep("job", job, b"state", None, memory)
         assert memories.take("job", b"state") is memory
         assert memories.take("job", b"state").value is None, "it is used once"
-        memories.keep("job", b"state", memory, None)
+        memories.keep("job", job, b"state", None, memory)
         assert memories.take("job", b"another").value is None
-        assert memories.take("job", b"state").value is None, "who closes another round has lost it"
 
     def test_a_memory_of_a_state_that_is_past_is_a_burden(self) -> None:
-        memories = Memories()
-        memories.keep("job", b"state", self.remembered(), None)
-        memories.state("job", b"state")
-        memories.state("other job", b"next")
-        assert memories.take("job", b"state").value is not None
-        memories.keep("job", b"state", self.remembered(), None)
-        memories.state("job", b"next")
-        assert memories.take("job", b"state").value is None
+        peers, memories = Peers(), Memories()
+        first = peers.begin()
+        second = peers.round(first, Memories())
+        access = BlobAccess(peers.read, peers.store, no_sync, LIMITS)
+        memories.keep("job", peers.job, first.digest, None, self.remembered())
+        memories.state("job", peers.job, first, access)
+        memories.state("other job", peers.job, second, access)
+        assert memories.take("job", first.digest).value is not None
+        memories.keep("job", peers.job, first.digest, None, self.remembered())
+        memories.state("job", peers.job, second, access)
+        assert memories.take("job", first.digest).value is None, "who closes another round has lost it"
 
     def test_few_are_kept(self) -> None:
-        memories = Memories()
-        for name in ("1", "2", "3"):
-            memories.keep(name, b"state", self.remembered(), None)
-        kept = [name for name in ("1", "2", "3") if memories.take(name, b"state").value is not None]
-        assert kept == ["2", "3"]
+        memories, job = Memories(), Peers().job
+        for name in "12345":
+            memories.keep(name, job, b"state", None, self.remembered())
+        kept = [name for name in "12345" if memories.take(name, b"state").value is not None]
+        assert kept == ["2", "3", "4", "5"]
 
-    def test_a_state_that_this_peer_made_is_not_decoded_again(self) -> None:
+    def test_a_state_that_this_peer_made_or_has_read_is_not_decoded_again(self) -> None:
         peers = Peers()
         peers.job = cluster_job("llf-cm", n_clusters=2, bounds=([-9.0, -9.0], [9.0, 9.0]), init=np.eye(2))
         peers.data, peers.locals = msgpack.packb(peers.job.to_dict()), [peers.locals[0]] * 2
         memories = Memories()
         ref = peers.round(peers.begin(), memories)
-        made = memories.state("", ref.digest)
-        assert made is not None
-        assert made.encode() == peers.state(ref).encode()
         unread = BlobAccess(lambda digest: iter([b"damaged"]), peers.store, no_sync, LIMITS)
         task = Contribute(peers.data, 2, Ref(ref.digest, ref.size_bytes, None), 0)
         assert isinstance(perform(task, peers.locals[0], unread, Life(memories)), Contributed)
         assert isinstance(perform(task, peers.locals[0], unread), NoResult)
-        assert memories.state("", b"another") is None
+        whole, memories = peers.blobs[ref.digest], Memories()
+        came = Ref(ref.digest, ref.size_bytes, whole)
+        found = memories.state("", peers.job, came, unread)
+        assert found.encode() == whole
+        assert memories.state("", peers.job, replace(came, payload=None), unread) is found
+        assert memories.state("another", peers.job, came, unread) is not found
+
+    def test_what_is_as_in_the_last_state_of_the_job_is_not_read_again(self) -> None:
+        peers, memories = Peers(), Memories()
+        peers.job = cluster_job("llf-cm", n_clusters=2, bounds=([-9.0, -9.0], [9.0, 9.0]), init=np.eye(2), tol=0.0)
+        peers.data, peers.locals = msgpack.packb(peers.job.to_dict()), [peers.locals[0]] * 2
+        access = BlobAccess(peers.read, peers.store, no_sync, LIMITS)
+        first = peers.begin()
+        second = peers.round(first, Memories())
+        known, state = (
+            memories.state("", peers.job, Ref(ref.digest, ref.size_bytes, peers.blobs[ref.digest]), access)
+            for ref in (first, second)
+        )
+        assert state.arrays["scale"] is known.arrays["scale"]
+        assert state.arrays["centers"] is not known.arrays["centers"]
+        assert state.encode() == peers.blobs[second.digest]
 
     def test_two_jobs_with_the_same_mathematics_have_their_own(self) -> None:
         """Their states have the same bits, so a common memory would be taken by the first of them."""

@@ -45,8 +45,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.secure.cancel_proof import CancelProof
-from p2pclust.protocols.secure.proofs import Proof, SignedAnswer
+from p2pclust.protocols.secure.proofs import CancelProof, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
 
 CANCEL = CancelProof("cancel/job", "p1", 0, b"meter-01")

@@ -122,11 +122,11 @@ def test_peers_with_too_few_rows_or_other_columns_abstain_by_name() -> None:
 def test_bits_that_cannot_be_are_refused() -> None:
     begun = next(iter(replayed(job(), [Local(np.ones((3, 2)))], ())))
     protocol = RangeBySums()
-    assert protocol.flaw(begun.arrays, done=False) == ""
+    assert protocol.problem_with_state(begun.arrays, done=False) == ""
     for wrong in (3, 64, -8):
         arrays_ = begun.arrays.replace(found_bits=np.int64(wrong))
-        assert protocol.flaw(arrays_, done=False) == "the bits of its ranges cannot be of this stage"
-    assert protocol.flaw(begun.arrays.replace(n_columns=np.int64(3)), done=False)
+        assert protocol.problem_with_state(arrays_, done=False) == "the bits of its ranges cannot be of this stage"
+    assert protocol.problem_with_state(begun.arrays.replace(n_columns=np.int64(3)), done=False)
 
 
 def test_its_parameter_is_checked() -> None:

@@ -109,7 +109,7 @@ def test_nonsense_is_left_out_by_name() -> None:
         (1, Arrays(mass=-1.0, candidate=np.array([0.5]))),
         (2, Arrays(mass=1.0, candidate=np.array([1e200]))),
     ]
-    assert list(protocol.leaves_out(state, parts)) == [1, 2]
+    assert list(protocol.problems_with_parts(state, parts)) == [1, 2]
 
 
 def test_in_a_job_it_takes_a_round_for_each_center_and_draws_what_nobody_proposes() -> None:

@@ -227,10 +227,13 @@ def test_it_wants_ranges_and_a_scaling_before_it() -> None:
 def test_a_state_with_too_many_cells_is_refused() -> None:
     protocol = SplitMerge(n_clusters=1)
     state = begun(protocol)
-    assert protocol.flaw(state, done=False) == ""
+    assert protocol.problem_with_state(state, done=False) == ""
     many = state.replace(cells=np.zeros((4, 1)), cell_masses=np.ones(4))
-    assert protocol.flaw(many, done=False) == "4 cells for 1 clusters"
-    assert protocol.flaw(state.replace(cell_masses=[-1.0]), done=False) == "a cell with a negative number of rows"
+    assert protocol.problem_with_state(many, done=False) == "4 cells for 1 clusters"
+    assert (
+        protocol.problem_with_state(state.replace(cell_masses=[-1.0]), done=False)
+        == "a cell with a negative number of rows"
+    )
 
 
 def test_events_say_how_many_cells_there_are() -> None:

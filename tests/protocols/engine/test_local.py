@@ -53,5 +53,7 @@ def test_working_coordinates_have_the_bits_of_the_formula(scale: list[float]) ->
 def test_a_value_outside_declared_bounds_is_named_and_one_on_them_is_not() -> None:
     local = Local([[0.0, 1.0], [2.0, 5.0]])
     bounds = {"lo": np.zeros(2), "declared": np.ones(2, dtype=bool)}
-    assert local.refusal(Arrays(bounds, hi=np.array([2.0, 5.0]))) == ""
-    assert local.refusal(Arrays(bounds, hi=np.array([2.0, 4.0]))).startswith("row 1, column 1 is outside the declared")
+    assert local.problem_in(Arrays(bounds, hi=np.array([2.0, 5.0]))) == ""
+    assert local.problem_in(Arrays(bounds, hi=np.array([2.0, 4.0]))).startswith(
+        "row 1, column 1 is outside the declared"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -88,3 +88,54 @@ def test_what_the_grid_cannot_hold_is_not_sent() -> None:
     for answer in (engine.sent, engine.contribution):
         with pytest.raises(Abstain, match="too large for the grid"):
             answer(job, state, huge, 0, N_PEERS)
+
+
+class TestStacked:
+    """All contributions as one array, with one check and one sum."""
+
+    def sent(self, protocol: str, n_peers: int = N_PEERS) -> tuple[ContributionReader, list[bytes]]:
+        job, state = _opened(protocol, 3, 2, **({"privacy_gate": False} if protocol == "llf-fcm" else {}))
+        rng = np.random.default_rng(3)
+        rows = [Local(rng.normal(scale=10.0, size=(20, 2))) for _ in range(n_peers)]
+        reader = ContributionReader(job, state, n_peers=N_PEERS)
+        return reader, [engine.sent(job, state, local, peer, N_PEERS).encode() for peer, local in enumerate(rows)]
+
+    @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+    def test_it_is_the_sum_of_each_read_by_itself(self, protocol: str) -> None:
+        reader, sent = self.sent(protocol)
+        total, peers = engine.added_up(((peer, reader.read(data)) for peer, data in enumerate(sent)), N_PEERS)
+        assert total is not None
+        assert peers == tuple(range(N_PEERS))
+        stacked = reader.stacked(sent)
+        assert stacked is not None
+        assert _same(stacked, total)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            pytest.param(lambda data: data[:-1], id="short"),
+            pytest.param(lambda data: data + b"\0", id="long"),
+            pytest.param(lambda data: b"", id="empty"),
+            pytest.param(lambda data: b"\x95" + data[1:], id="another-length"),
+            pytest.param(lambda data: data.replace(b"counts", b"weight"), id="another-name"),
+            pytest.param(lambda data: data.replace(b"\xa2f8", b"\xa2i8", 1), id="another-dtype"),
+            pytest.param(lambda data: data.replace(b"\xa6counts", b"\xd9\x06counts"), id="not-canonical"),
+            pytest.param(lambda data: data[:-8] + np.array([np.nan]).tobytes(), id="not-finite"),
+            pytest.param(lambda data: data[:-8] + np.array([1e30]).tobytes(), id="off-the-grid"),
+        ],
+    )
+    def test_one_that_is_malformed_is_found_by_reading_each(self, damage: Callable[[bytes], bytes]) -> None:
+        reader, sent = self.sent("llf-cm", 5)
+        sent[2] = damage(sent[2])
+        assert reader.stacked(sent) is None
+        for peer, data in enumerate(sent):
+            if peer == 2:
+                with pytest.raises(WireError):
+                    reader.read(data)
+            else:
+                reader.read(data)
+
+    def test_limbs_and_floats_do_not_stack(self) -> None:
+        reader, sent = self.sent("llf-cm", 3)
+        sent[1] = reader.read(sent[1]).encode()
+        assert reader.stacked(sent) is None

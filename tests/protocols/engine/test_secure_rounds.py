@@ -20,7 +20,7 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough
+from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough, SecuredState
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -38,9 +38,8 @@ def locals_of(n_peers: int) -> list[Local]:
 
 def first_padded(fleet: SecureFleet, maker: Maker = MAKER) -> JobState:
     """The first padded state, after the keys of all peers."""
-    return secure_rounds.keys_closed(
-        JOB, secure_rounds.begin(JOB, fleet.terms), ASKS, fleet.answers(), {}, fleet.terms, maker
-    )  # fmt: skip
+    begun = SecuredState(JOB, secure_rounds.begin(JOB, fleet.terms), fleet.terms, ASKS)
+    return begun.keys_closed(fleet.answers(), {}, maker)
 
 
 def part_of(state: JobState) -> Secured:
@@ -50,13 +49,14 @@ def part_of(state: JobState) -> Secured:
 
 def asked_again(fleet: SecureFleet, silent: Sequence[int] = (), padded: JobState | None = None) -> JobState:
     """The state that asks for new keys after the padded one."""
-    return secure_rounds.renewed(padded or first_padded(fleet), STATE, {}, silent, fleet.terms)
+    return SecuredState(JOB, padded or first_padded(fleet), fleet.terms, STATE).renewed({}, silent)
 
 
 def after_keys(
     fleet: SecureFleet, state: JobState, answers: Mapping[int, KeyEntry], abstained: Mapping[int, str] | None = None
 ) -> JobState:  # fmt: skip
-    return secure_rounds.keys_closed(JOB, state, ASKS, answers, abstained or {}, fleet.terms, replace(MAKER, round=3))
+    at = SecuredState(JOB, state, fleet.terms, ASKS)
+    return at.keys_closed(answers, abstained or {}, replace(MAKER, round=3))
 
 
 def closed(
@@ -67,7 +67,7 @@ def closed(
     total, _ = added_up(given_, fleet.n_peers)
     assert total is not None
     maker = Maker(0, 1, state.round + 2)
-    return secure_rounds.closed(JOB, state, total, as_mask(members), gone or {}, fleet.terms, maker)
+    return SecuredState(JOB, state, fleet.terms, STATE).closed(total, as_mask(members), gone or {}, maker)
 
 
 # -- the usual way -----------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_a_job_begins_with_keys_and_then_asks_all_peers_for_padded_contributions
     assert (padded.round, padded.log) == (begun.round, ()), "keys are in no log and count for no limit"
     for state in (begun, padded):
         assert JobState.decode(state.encode()) == state
-        assert secure_rounds.flaw(state, fleet.terms) == ""
+        assert secure_rounds.problem_with_state(state, fleet.terms) == ""
 
 
 def test_rounds_of_totals_have_the_bits_of_the_plain_job_and_one_exchange_of_keys() -> None:
@@ -165,8 +165,8 @@ def test_a_context_is_dead_if_enough_keepers_took_no_pads_away() -> None:
     part = part_of(after_keys(fleet, state, fleet.answers([*others, *keepers[:2]])))
     assert of(part) == ((), (NINE,), (NINE,))
     for one in (part, replace(part, revealed=(NINE >> 1,))):
-        assert secure_rounds.answers_flaw(one, fleet.secure) == ""
-    assert secure_rounds.answers_flaw(replace(part, unknown=()), fleet.secure) == (
+        assert secure_rounds.problem_with_answers(one, fleet.secure) == ""
+    assert secure_rounds.problem_with_answers(replace(part, unknown=()), fleet.secure) == (
         "too few keepers say that nothing was revealed in the context before"
     )
 
@@ -196,8 +196,8 @@ def test_a_set_that_one_peer_reports_was_revealed() -> None:
     state = asked_again(fleet)
     part = part_of(after_keys(fleet, state, fleet.answers() | {8: fleet.answer(8, taken=0b111110111)}))
     assert of(part) == ((0b111110111,), (0b111110111,), ())
-    assert secure_rounds.answers_flaw(part, fleet.secure) == ""
-    assert secure_rounds.answers_flaw(replace(part, revealed=()), fleet.secure) == (
+    assert secure_rounds.problem_with_answers(part, fleet.secure) == ""
+    assert secure_rounds.problem_with_answers(replace(part, revealed=()), fleet.secure) == (
         "the state hides a set of peers that a peer reported"
     )
 
@@ -215,8 +215,11 @@ def test_a_peer_that_refused_is_not_asked() -> None:
     fleet = SecureFleet(6)
     answers = fleet.answers() | {4: fleet.answer(4, refusal="no data")}
     part = part_of(after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), answers))
-    assert secure_rounds.answers_flaw(part, fleet.secure) == ""
-    assert secure_rounds.answers_flaw(replace(part, asked=0b111111), fleet.secure) == "a peer is asked that has refused"
+    assert secure_rounds.problem_with_answers(part, fleet.secure) == ""
+    assert (
+        secure_rounds.problem_with_answers(replace(part, asked=0b111111), fleet.secure)
+        == "a peer is asked that has refused"
+    )
 
 
 def test_a_report_of_peers_that_were_not_asked_is_malformed() -> None:
@@ -244,15 +247,14 @@ def test_a_context_is_dead_or_revealed_or_unknown(reports: list[int | None], mak
         expected = ((), (0b1111111,), (0b1111111,))
     # Too few may know what they took pads for, so that no peer can keep pads: the last state names no burnt sets.
     assert of(part) == (expected if after.status == "running" else (expected[0], (), expected[2]))
-    assert after.status == "failed" or secure_rounds.answers_flaw(part, fleet.secure) == ""
+    assert after.status == "failed" or secure_rounds.problem_with_answers(part, fleet.secure) == ""
 
 
 def test_a_job_that_is_cancelled_notes_in_the_end_what_was_revealed() -> None:
     fleet = SecureFleet(5)
     answers = fleet.answers(taken=0b01111)
-    ended = secure_rounds.keys_closed(
-        JOB, asked_again(fleet), ASKS, answers, {}, fleet.terms, MAKER, cancelled_by="a test"
-    )  # fmt: skip
+    asked = SecuredState(JOB, asked_again(fleet), fleet.terms, ASKS)
+    ended = asked.keys_closed(answers, {}, MAKER, cancelled_by="a test")
     assert (ended.status, ended.reason) == ("failed", "cancelled by a test")
     assert part_of(ended) == Secured(3, columns=2, revealed=(0b01111,))
 
@@ -341,7 +343,7 @@ def test_too_few_keepers_for_the_colluders_keep_the_round_open() -> None:
 def test_a_peer_that_abstained_by_itself_is_not_asked_again_for_the_same_state() -> None:
     fleet = SecureFleet(5)
     gone = {3: "no data", 4: f"{LEFT_OUT}: late"}
-    again = secure_rounds.renewed(first_padded(fleet), STATE, gone, (), fleet.terms)
+    again = SecuredState(JOB, first_padded(fleet), fleet.terms, STATE).renewed(gone, ())
     assert part_of(again).absent == {3: "no data"}
     part = part_of(after_keys(fleet, again, fleet.answers()))
     assert members_of(part.asked) == (0, 1, 2, 4)
@@ -351,7 +353,7 @@ def test_a_peer_that_abstained_by_itself_is_not_asked_again_for_the_same_state()
 def test_a_job_of_which_too_few_peers_are_left_fails_with_their_reasons() -> None:
     fleet = SecureFleet(4)
     gone = {2: "no data", 3: "privacy gate"}
-    failed = secure_rounds.renewed(first_padded(fleet), STATE, gone, (), fleet.terms)
+    failed = SecuredState(JOB, first_padded(fleet), fleet.terms, STATE).renewed(gone, ())
     assert failed.status == "failed"
     assert failed.reason == (
         "secure sums: only 2 of 4 peers can contribute, and 3 are needed (peer 2: no data; peer 3: privacy gate)"
@@ -424,7 +426,7 @@ def test_a_state_that_cannot_be_is_refused(change: dict[str, Any], reason: str) 
     fleet = SecureFleet(5)
     padded = first_padded(fleet)
     wrong = replace(padded, secured=replace(part_of(padded), **change))
-    assert reason in secure_rounds.flaw(wrong, fleet.terms)
+    assert reason in secure_rounds.problem_with_state(wrong, fleet.terms)
 
 
 @pytest.mark.parametrize(
@@ -436,8 +438,8 @@ def test_a_state_that_cannot_be_is_refused(change: dict[str, Any], reason: str) 
 def test_a_context_that_cannot_be_is_refused(wrong: Unsettled) -> None:
     fleet = SecureFleet(5)
     state = asked_again(fleet)
-    assert secure_rounds.flaw(state, fleet.terms) == ""
-    assert "beyond the job roster" in secure_rounds.flaw(
+    assert secure_rounds.problem_with_state(state, fleet.terms) == ""
+    assert "beyond the job roster" in secure_rounds.problem_with_state(
         replace(state, secured=replace(part_of(state), unsettled=wrong)), fleet.terms
     )
 
@@ -448,7 +450,7 @@ def test_a_list_of_keys_in_another_order_is_refused() -> None:
     entries = part_of(padded).entries
     for wrong in (entries[::-1], (*entries, entries[0])):
         state = replace(padded, secured=replace(part_of(padded), entries=wrong))
-        assert "not in roster order" in secure_rounds.flaw(state, fleet.terms)
+        assert "not in roster order" in secure_rounds.problem_with_state(state, fleet.terms)
 
 
 def test_a_state_without_a_secured_part_is_refused() -> None:
@@ -477,9 +479,9 @@ def test_jobs_that_are_no_sums_are_refused(options: dict[str, Any], reason: str)
 
 
 def test_a_job_that_was_not_made_for_secure_sums_is_unfit() -> None:
-    assert secure_rounds.unfit(JOB) == ""
+    assert secure_rounds.problem_with_job(JOB) == ""
     plain = cluster_job("llf-cm", n_clusters=2, init="split-merge")
-    assert "range shows each peer's ranges" in secure_rounds.unfit(plain)
+    assert "range shows each peer's ranges" in secure_rounds.problem_with_job(plain)
 
 
 def test_groups_follow_from_all_sets_and_not_from_the_newest() -> None:

@@ -165,4 +165,4 @@ def test_a_log_of_thousands_of_rounds_may_be_large_itself() -> None:
     assert sum(len(record.packed) for record in state.log) > LARGE_BYTES
     again = JobState.decode_stored(stored(state.encode()))
     assert again.log == log
-    assert isinstance(next(iter(again.arrays._arrays.values())), StoredArray)
+    assert isinstance(next(iter(dict.values(again.arrays))), StoredArray)

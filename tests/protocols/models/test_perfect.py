@@ -73,7 +73,7 @@ def test_contributions_that_do_not_fit_are_left_out() -> None:
     state = agreed.into(Arrays(origin=np.zeros(2), scale=np.ones(2)))
     told = [(peer, Arrays(classes=np.zeros((1, 1), np.uint8))) for peer in range(3)]
     why = "failed: not as many classes as clusters"
-    assert PerfectAssociations().leaves_out(state, told) == {0: why, 2: why}
+    assert PerfectAssociations().problems_with_parts(state, told) == {0: why, 2: why}
 
 
 def test_what_most_rows_are() -> None:

@@ -22,7 +22,6 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.runner import conclude, run_in_process
-from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.private.accounting import delta_of
 from p2pclust.protocols.private.private_cm import Box, PrivateCMeansProtocol, nearest_one_by_one, shares, spread
@@ -267,8 +266,8 @@ class TestNoise:
 
     def test_what_a_job_reserves(self) -> None:
         one = job_of(([0.0], [1.0]))
-        assert mu_squared_of(one) == pytest.approx(0.4483347353**2, rel=1e-6)
-        assert mu_squared_of(job_of(([0.0], [1.0]), max_rounds=9)) == pytest.approx(mu_squared_of(one))
+        assert one.mu_squared == pytest.approx(0.4483347353**2, rel=1e-6)
+        assert job_of(([0.0], [1.0]), max_rounds=9).mu_squared == pytest.approx(one.mu_squared)
 
     def test_the_state_cannot_lower_it(self) -> None:
         job = job_of(([0.0], [1.0]))

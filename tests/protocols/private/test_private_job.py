@@ -8,7 +8,7 @@ import pytest
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, Stage
-from p2pclust.protocols.engine.secure_rounds import unfit
+from p2pclust.protocols.engine.secure_rounds import problem_with_job
 
 OPTIONS: dict[str, object] = {
     "n_clusters": 2, "bounds": ([0.0, 0.0], [8.0, 1.0]), "secure": True, "privacy": {"epsilon": 2, "delta": 1e-6},
@@ -32,7 +32,7 @@ def test_parameters() -> None:
         "n_clusters": 2, "epsilon": 2.0, "delta": 1e-6, "lo": [0.0, 0.0], "hi": [8.0, 1.0], "rounds": 7,
     }  # fmt: skip
     assert Job.from_dict(job.to_dict()) == job
-    assert unfit(job) == ""
+    assert problem_with_job(job) == ""
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_other_protocols_are_refused(protocol: str) -> None:
 )
 def test_a_document_cannot_add_exact_stages(before: list[Stage], after: list[Stage], named: str) -> None:
     private = cluster_job("llf-cm", **OPTIONS)  # type: ignore[arg-type]
-    assert named in unfit(Job((*before, *private.stages, *after), seed=0))
+    assert named in problem_with_job(Job((*before, *private.stages, *after), seed=0))

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -148,9 +150,9 @@ def test_without_keys_it_is_open_for_keys() -> None:
 def test_a_list_of_keys_that_only_looks_like_the_one_before_is_refused(place: int, value: object) -> None:
     entries = (KeyEntry(1, b"K" * 32, 1, True, b"S" * 64), KeyEntry(2, b"k" * 32, 1, False, b"s" * 64))
     part = Secured(cohort=2, asked=6, columns=1, entries=entries)
-    fields = over_the_wire(part.packed())
-    assert Secured.unpacked(fields) == part
-    changed = over_the_wire(part.packed())
-    changed[1][0][place] = value
-    with pytest.raises(WireError):
-        Secured.unpacked(changed)
+    state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays(), part)
+    fields = msgpack.unpackb(state.encode())
+    assert JobState.decode(state.encode()) == state
+    fields[10][1][0][place] = value
+    with pytest.raises(WireError, match="canonical"):
+        JobState.decode(msgpack.packb(fields))

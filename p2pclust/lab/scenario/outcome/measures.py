@@ -26,7 +26,6 @@ from p2pclust.protocols.engine import engine, random_streams, runner, summaries
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 from p2pclust.tools.spelling import counted
 
 Floats = NDArray[np.float64]
@@ -159,11 +158,11 @@ def _of_rows(done: Done) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "n_rows": sum(shares[peer].n_rows for peer in there),
         "metrics": done.attempt(lambda: _scores_of_rows(done, there)) or {},
-        "replay_identical": None if mu_squared_of(done.job) else done.replays,
+        "replay_identical": None if done.job.mu_squared else done.replays,
     }
     if not isinstance(protocol, Clustering):
         return entry
-    if mu_squared_of(done.job):
+    if done.job.mu_squared:
         # Its noise cannot be drawn again, so there is nothing to compare it with but the labels.
         return entry | {"centers": summaries.raw_centers(done.state).tolist()}
     centers = summaries.raw_centers(done.state)

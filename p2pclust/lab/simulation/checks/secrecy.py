@@ -37,7 +37,7 @@ from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
-from p2pclust.protocols.engine.secure_rounds import Terms
+from p2pclust.protocols.engine.secure_rounds import SecuredState, Terms
 from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry
 from p2pclust.protocols.secure.proofs import SignedAnswer
@@ -176,7 +176,7 @@ class Secrecy(Observer):
         for digest, members in self._readable():
             state = self._states[digest]
             assert state.secured is not None
-            for own in secure_rounds.segments_of(self._job, state, members):
+            for own in SecuredState(self._job, state, self._terms).segments(members):
                 covered = self._is_told(own, told) or not own & ~unknown
                 assert covered, f"P4: the set {own:b} was revealed, and the result does not say so"
                 assert own.bit_count() >= self._terms.secure.cohort, f"P4: a sum of {own.bit_count()} peers"
@@ -199,9 +199,10 @@ class Secrecy(Observer):
     def _judge_reports(
         self, world: World, named: set[int], unknown: int, reported: dict[str, tuple[int, ...]]
     ) -> None:  # fmt: skip
+        assert self._terms is not None
         for digest, keepers in self._released.items():
             for name, members in keepers.items():
-                for own in secure_rounds.segments_of(self._job, self._states[digest], members):
+                for own in SecuredState(self._job, self._states[digest], self._terms).segments(members):
                     covered = self._is_told(own, named) or not own & ~unknown
                     covered |= own in reported[name] or world.peers[name].wiped
                     assert covered, f"P6: {name} released pads for {own:b}, and neither the result nor it says so"

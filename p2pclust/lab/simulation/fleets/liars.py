@@ -217,7 +217,7 @@ class _Repeating:
             part = replace(part, asked=part.asked & ~(1 << victim), absent=absent)
         state = replace(state, secured=part)
         at = SecureRound(job.job, state, len(job.roster), *_at_work(peer, job))
-        made = StateMade(peer.keep(state.encode(), self._fleet.plan.limits), at.info())
+        made = StateMade(peer.keep(state.encode(), self._fleet.plan.limits), at.info(state))
         if known is None:
             self._siblings[made.ref.digest] = after
         return made

@@ -50,7 +50,7 @@ from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import Given, KeysForgotten, Ref, SecureInfo, StateChecked, Verified, VerifyBlob
+from p2pclust.peer.core.tasks import BlobHashed, Given, HashBlob, KeysForgotten, Ref, SecureInfo, StateChecked
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.status import outcome_of
 from p2pclust.peer.shell.performer import Performer
@@ -60,6 +60,7 @@ from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import State
+from p2pclust.protocols.engine.secure_rounds import SecuredState
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 
@@ -78,7 +79,7 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
-def _no_flaw(*_: Any) -> str:
+def _no_problem(*_: Any) -> str:
     return ""
 
 
@@ -158,7 +159,7 @@ def _encoded_once_a_kind(original: Original, performer: Performer, effect: Send)
     original(performer, effect)
 
 
-def _chunks_not_synced(original: Original, task: VerifyBlob, blobs: BlobAccess) -> Verified:
+def _chunks_not_synced(original: Original, task: HashBlob, blobs: BlobAccess) -> BlobHashed:
     """Hash a blob, and leave its chunks to the operating system."""
     return original(task, BlobAccess(blobs.read, blobs.store, lambda digest: None, blobs.limits))  # type: ignore[no-any-return]
 
@@ -383,7 +384,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "rows-one-effect-late": ((Performer, "perform_all", _one_effect_late),),
         "last-rows-forgotten": ((Performer, "perform_all", _last_rows_forgotten),),
         "old-frames-sent": ((Performer, "_send", _encoded_once_a_kind),),
-        "fetched-blob-not-synced": ((tasks, "_verified", _chunks_not_synced),),
+        "fetched-blob-not-synced": ((tasks, "_hashed", _chunks_not_synced),),
         "term-not-synced": ((Ledger, "see", _not_synced("ballot")),),
         "second-state-of-a-round": ((AggregatorTerm, "_open", _opens_in_the_same_round),),
         "ends-with-what-it-holds": ((States, "resolve", _ends_with_what_it_holds),),
@@ -420,9 +421,12 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
                 "_ask",
                 lambda original, term, closing, members, total: original(term, closing, 1 << term._me, total),
             ),
-            (secure_rounds, "set_flaw", _no_flaw),
+            (SecuredState, "problem_with_set", _no_problem),
         ),
-        "cohort-not-of-the-set": ((secure_rounds, "set_flaw", _no_flaw), (SecureTerm, "_problem_with", _no_flaw)),
+        "cohort-not-of-the-set": (
+            (SecuredState, "problem_with_set", _no_problem),
+            (SecureTerm, "_problem_with", _no_problem),
+        ),
         # A padded state is opened again by the next aggregator, and keepers take their pads away for it too.
         "second-set-for-a-state": (
             (AggregatorTerm, "_made_before", _never),
@@ -444,7 +448,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "sum-of-a-small-group": (
             (secure_tasks, "_added_up", lambda original, given, groups, *of: original(given, groups, 1, of[-1])),
             (SecureInfo, "revealable", lambda original, info, members: members),
-            (secure_rounds, "set_flaw", _no_flaw),
+            (SecuredState, "problem_with_set", _no_problem),
             (secure_rounds, "_grouped", lambda original, part, able, *of: able),
         ),
         "peers-leave-across-groups": (
@@ -481,7 +485,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         # The aggregator looks again when the sum is made, so a keeper has to overlook the revocation, too.
         "padded-by-a-revoked-peer": (
             (Round, "revoke", _keeps_what_is_padded),
-            (Keeper, "_barred", _no_flaw),
+            (Keeper, "_barred", _no_problem),
         ),
     },
     "forgers": {

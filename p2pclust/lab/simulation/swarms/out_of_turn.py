@@ -33,8 +33,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED, LEFT_OUT
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.secure.cancel_proof import CancelProof
-from p2pclust.protocols.secure.proofs import Proof
+from p2pclust.protocols.secure.proofs import CancelProof, Proof
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement

@@ -29,7 +29,7 @@ from p2pclust.peer.core.rounds.tree_sums import Branches, Part, tree_of
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.secure.cancel_proof import CancelProof
+from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.tools.bit_sets import members_of
 
 #: The only state of a census.

@@ -19,8 +19,8 @@ from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.round import Asked, Question, Round
 from p2pclust.protocols.engine.reasons import NEW_KEYS, SMALL_CLASS
-from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.classes import parted
+from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 

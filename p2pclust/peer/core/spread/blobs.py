@@ -14,7 +14,7 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.peer.core.reports import BlobCorrupt, BlobPulled
-from p2pclust.peer.core.tasks import VerifyBlob, VerifyToken
+from p2pclust.peer.core.tasks import BlobToken, HashBlob
 
 #: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
 _SLOWEST: Final = 8
@@ -374,7 +374,7 @@ class Blobs:
 
     def _verify(self, pull: Pull) -> None:
         self._verifying[pull.digest] = tuple(pull.came_from)
-        self._ctx.effects.append(Compute(VerifyToken(pull.digest), VerifyBlob(pull.digest)))
+        self._ctx.effects.append(Compute(BlobToken(pull.digest), HashBlob(pull.digest)))
 
     def _expect(self, pull: Pull, source: str) -> None:
         """Ask a source that did not have a blob again soon, if the other sources may be out of reach."""

@@ -16,7 +16,7 @@ from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.core.spread.facts import CANCEL, Fact, Facts
 from p2pclust.peer.core.tasks import EndRules
 from p2pclust.protocols.engine.reasons import MAX_REASON
-from p2pclust.protocols.secure.cancel_proof import CancelProof
+from p2pclust.protocols.secure.proofs import CancelProof
 
 #: Cancels kept for jobs that are unknown here, or not known yet.
 _MOST_EARLY: Final = 256
@@ -80,7 +80,7 @@ class Cancels:
         # This peer signs its own again, whatever its version.
         version, signature = (0, b"") if fact.owner == self._ctx.me else (fact.version, fact.signature)
         proof = CancelProof(fact.key, fact.owner, version, fact.value, signature)
-        if not proof.sound or job_id in self._known:
+        if not proof.possible or job_id in self._known:
             return ""
         if not known:
             self._early[job_id] = proof

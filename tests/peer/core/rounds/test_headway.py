@@ -16,7 +16,7 @@ from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.round import Round
-from p2pclust.peer.core.tasks import Ref, VerifyBlob
+from p2pclust.peer.core.tasks import HashBlob, Ref
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 
@@ -131,7 +131,7 @@ def test_no_peer_is_given_up_as_busy_while_the_aggregator_computes_itself() -> N
 def test_a_worker_that_hashes_a_state_for_ever_is_not_reported_as_busy_for_ever() -> None:
     net = Net(3)
     net.meet()
-    net.hold_work = lambda name, effect: name == "p3" and isinstance(effect.task, VerifyBlob)
+    net.hold_work = lambda name, effect: name == "p3" and isinstance(effect.task, HashBlob)
     replies: list[bool] = []
     net.lost = lambda packet: (
         isinstance(packet.message, HeartbeatReply)

@@ -170,9 +170,9 @@ def test_who_would_have_handed_on_dies_in_mid_round(victim: str) -> None:
 def test_a_sum_that_waits_for_the_aggregators_own_worker_is_not_silence(missing: str) -> None:
     """The worker has an answer of its own to compute, and hashes no sum meanwhile: each aggregator once gave up in turn."""
     net = met("12 13 14 45")
-    net.hold_work = lambda name, effect: name == "p1" and effect.task.kind in ("contribute", "verify")
+    net.hold_work = lambda name, effect: name == "p1" and effect.task.kind in ("contribute", "hash")
     job = net.submit("p1", toy(1, pad=60_000), aggregator="p1", collect="tree", missing=missing, patience_s=1.0)
-    net.until(lambda: any(effect.task.kind == "verify" for _, _, effect in net.tasks))
+    net.until(lambda: any(effect.task.kind == "hash" for _, _, effect in net.tasks))
     net.advance(2.2)
     given_up = [report.verb for _, report in net.reports if report.verb in ("left-out", "out-of-reach")]
     assert given_up == []

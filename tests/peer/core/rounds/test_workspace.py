@@ -380,7 +380,7 @@ class TestKeep:
         job = net.begin(rounds=3, aggregator="p2", patience_s=60.0)
         net.until(lambda: bool(net.tasks))
         net.crash("p1")
-        net.hold_work = lambda name, effect: name == "p1" and effect.task.kind == "verify"
+        net.hold_work = lambda name, effect: name == "p1" and effect.task.kind == "hash"
         net.start("p1")
         assert not net.core("p1").blobs.has(digest_of(MODEL)), "its disk may have changed since: it is hashed first"
         net.lost = lambda packet: False
@@ -524,7 +524,7 @@ class TestKeep:
         net.until(lambda: bool(net.done("p3", 2)))
         net.crash("p3")
         net.finish(job, ("p1", "p2"))
-        net.hold_work = lambda name, effect: effect.task.kind == "verify"
+        net.hold_work = lambda name, effect: effect.task.kind == "hash"
         net.start("p3")
         net.finish(job)
         net.hold_work = lambda name, effect: False

@@ -215,7 +215,7 @@ def test_a_blob_is_here_when_a_worker_has_hashed_it() -> None:
         puller.hear(BlobChunk(DIGEST, index, (chunk,)))
     effects = puller.effects()
     assert [e.index for e in effects if isinstance(e, StoreChunk)] == list(range(11))
-    assert [e.task.kind for e in effects if isinstance(e, Compute)] == ["verify"]
+    assert [e.task.kind for e in effects if isinstance(e, Compute)] == ["hash"]
     assert not puller.blobs.has(DIGEST)
     puller.blobs.verified(DIGEST, True)
     assert puller.blobs.has(DIGEST)
