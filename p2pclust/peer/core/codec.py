@@ -51,7 +51,7 @@ def _sized(kind: type[Any], lengths: Container[int], what: str) -> _Check:
 def _text(value: Any) -> str:
     if type(value) is not str or len(value) > _MAX_TEXT:
         raise WireError("expected text")
-    return printable(value)
+    return value if value.isprintable() else printable(value)
 
 
 def _tuple_of(check: _Check) -> _Check:

@@ -97,6 +97,7 @@ class Context:
     #: Why a job, for so many peers, is too large for this device; the core itself reads no job.
     too_large: Callable[[bytes, int], str] = lambda job, n_peers: ""
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them
+    preparing: dict[str, None] = field(default_factory=dict)  # jobs whose workspaces fetch blobs or run child jobs
     unread_phases: tuple[str, ...] = ()  # of rounds: nothing reads the reports that they have begun
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)

@@ -48,7 +48,7 @@ class Driven(Surroundings):
     def __init__(self, config: Mapping[str, Any]) -> None:
         die_with_parent()
         super().__init__(config)
-        self.unread_phases = () if config["faults"] or config.get("suffers") else ("adopting",)
+        self.unread_phases = () if config["faults"] or config.get("suffers") else ("adopting", "combining")
         self._name = str(config["name"])
         self._lines = JsonLines(1)
         self._loop = asyncio.get_running_loop()

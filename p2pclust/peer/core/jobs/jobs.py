@@ -317,8 +317,9 @@ class Jobs:
     def look(self) -> None:
         if self._submissions.waiting:
             self._submitted(self._submissions.go_on(again=False))
-        for job in list(self.jobs.values()):
-            if isinstance(job, AggregatedJob) and job.workspace.busy:
+        for job_id in list(self._ctx.preparing):
+            job = self.jobs.get(job_id)
+            if isinstance(job, AggregatedJob):
                 job.look()
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -78,8 +78,10 @@ class JobContext:
 
         It counts in the size of majorities, but does not contribute or keep pads, and counts for no cohort.
         """
-        ctx, named = self.context, self.document.fleet_roster
-        return name in ctx.barred or (named is not None and ctx.rosters.other_key(named, name))
+        ctx, named, in_force = self.context, self.document.fleet_roster, self.context.rosters.in_force
+        if named is None or in_force is None or named.digest == in_force.name.digest:
+            return name in ctx.barred
+        return name in ctx.barred or ctx.rosters.other_key(named, name)
 
     @property
     def keys(self) -> JobKeys | None:

@@ -100,6 +100,7 @@ class JobWorkspace(JobPart):
         documents = {job: self._child(round_, job) for job in wanted.jobs}
         runs = {job: self._children.run(document) for job, document in documents.items() if document is not None}
         self._preparing = _Preparing(round_, task, fetches, runs, progress_at=self._ctx.now)
+        self._ctx.preparing[self.document.id] = None
         self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
 
     def _child(self, round_: int, wanted: WantedJob) -> Document | None:
@@ -144,8 +145,7 @@ class JobWorkspace(JobPart):
         if given_up:
             names = [key.hex()[:12] if isinstance(key, bytes) else key.name for key in given_up]
             self._report(Without, round=preparing.round, what=names[:8], of=len(names))
-        self._preparing = None
-        self._ctx.timers.cancel(self._timer)
+        self.abandon()
         at_hand = tuple(digest for digest in self._holding if self._blobs.has(digest))
         results = tuple(
             (wanted, ref)
@@ -180,8 +180,10 @@ class JobWorkspace(JobPart):
         return store_id == "" or document.counts(name, store_id)  # without news of the peer, assume its store is intact
 
     def abandon(self) -> None:
-        self._preparing = None
-        self._ctx.timers.cancel(self._timer)
+        if self._preparing is not None:
+            self._preparing = None
+            del self._ctx.preparing[self.document.id]
+            self._ctx.timers.cancel(self._timer)
 
     def took(self, round_: int, outcome: Contributed | NoResult) -> None:
         """Store what a contribution published and its note, on disk before the acknowledgement leaves."""
