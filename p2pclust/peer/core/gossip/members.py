@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 from zlib import crc32
 
 from p2pclust.peer.core.document import majority
@@ -34,9 +34,6 @@ from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajo
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
-
-if TYPE_CHECKING:
-    from p2pclust.peer.core.gossip.job import GossipJob
 
 _STORE_BITS = 32
 _MOST_EPOCHS = 2**60
@@ -55,12 +52,25 @@ class GossipMembers:
         return packed(as_mask(self.members))
 
 
+class Mixes(Protocol):
+    """What the membership calls: the job whose rounds its members close."""
+
+    def entered(self) -> None:
+        """Begin again in a new epoch."""
+
+    def outside(self) -> None:
+        """Stop: this peer is in no circle now."""
+
+    def greet(self, name: str) -> None:
+        """Send a peer this one's position."""
+
+
 class GossipMembership(JobPart):
     """Which circle this peer is in: at most one at a time. Its epochs are the terms of the job's ledger."""
 
-    def __init__(self, job: JobContext, rule: GossipJob) -> None:
+    def __init__(self, job: JobContext, mixes: Mixes) -> None:
         super().__init__(job)
-        self._rule = rule
+        self._mixes = mixes
         self._all = self.document.peers_links
         self.circle: GossipMembers | None = None
         self.links: GossipLinks | None = None  # among the members
@@ -112,7 +122,7 @@ class GossipMembership(JobPart):
         if self.circle is not None:
             self._report(LeftEpoch, peer=source, epoch=epoch)
             self._leave()
-            self._rule.outside()
+            self._mixes.outside()
         self._rejoin(members)
         return False
 
@@ -196,7 +206,7 @@ class GossipMembership(JobPart):
         doubts = any(self._membership.gone(self.document.roster[member]) for member in circle.members)
         self._doubt_at = self._ctx.now + _PATIENCE * self._ctx.timing.retry_s if doubts else float("inf")
         self._waiting = 0
-        self._rule.entered()
+        self._mixes.entered()
         if circle.epoch:
             for other in self.links.near[self._me]:
-                self._rule.greet(self.document.roster[other])
+                self._mixes.greet(self.document.roster[other])
