@@ -164,9 +164,9 @@ class SecureTerm(JobPart):
         self.look()
 
     def blob_ready(self, digest: bytes) -> None:
-        closing = self._closing
-        for index, ref in () if closing is None else closing.arrived(digest):
-            self._take(closing, index, ref)
+        if (closing := self._closing) is not None:
+            for index, ref in closing.arrived(digest):
+                self._take(closing, index, ref)
 
     def blobs(self) -> list[bytes]:
         closing = self._closing
