@@ -96,8 +96,10 @@ class Work:
         self.samples = [rng.random((ROWS, features), dtype=np.float32) for _ in range(n)]
         self.X = rng.random((EVALUATED, features), dtype=np.float32)
         self.stack = ModelStack.random(Architecture(features), [np.random.default_rng(m) for m in range(n)])
-        self.training_flops = float(n * EPOCHS * ROWS * self.stack.architecture.training_flops)
-        self.evaluation_flops = float(n * EVALUATED * self.stack.architecture.forward_flops)
+        # Of the matrix products; a multiply-add counts two, and the first layer needs no gradient of its input.
+        products = [2 * fan_in * fan_out for fan_in, fan_out in self.stack.architecture.shapes]
+        self.training_flops = float(n * EPOCHS * ROWS * (3 * sum(products) - products[0]))
+        self.evaluation_flops = float(n * EVALUATED * sum(products))
 
     def train(self, first: int = 0, stop: int | None = None, epochs: int = EPOCHS) -> None:
         """Train some models in one call."""

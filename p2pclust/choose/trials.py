@@ -1,11 +1,8 @@
 """A fleet chooses the number of clusters: by one job for each number and restart, whose results the peers measure.
 
-Each job is the clustering itself and one round of sums (:mod:`p2pclust.protocols.measuring.measure`), so every backend
-can run it. First centers are drawn by chance, and a bad draw would be taken for a bad number of clusters: hence the
-restarts. The jobs go through one fleet, one after another.
-
-Each job reveals more sums over the same rows. The gates of the protocols look at one round, not at what the rounds of
-some dozens of jobs reveal together.
+First centers are drawn by chance, and a bad draw would be taken for a bad number of clusters: hence the restarts. Each job
+reveals more sums over the same rows. The gates of the protocols look at one round, not at what the rounds of some dozens of
+jobs reveal together.
 """
 
 from __future__ import annotations
@@ -16,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.jobs.request import JobRequest, JobResult
 from p2pclust.protocols.engine import checks, summaries
@@ -34,7 +31,6 @@ from p2pclust.tools.laboratory import laboratory
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 # Far apart, so that neighbouring seeds of a person have no restart in common.
 _NEXT_SEED = 2**32
@@ -96,16 +92,10 @@ class ChoiceOfClusters:
 
 
 def choose_clusters(
-    X: Sequence[ArrayLike],
-    protocol: str | Iterable[int] = _PROTOCOL,
-    clusters: Iterable[int] | str | None = None,
-    *,
-    restarts: int = 3,
-    random_state: int | None = None,
-    fleet: Any = None,
-    measure_gate: bool | None = None,
+    X: Sequence[ArrayLike], protocol: str | Iterable[int] = _PROTOCOL, clusters: Iterable[int] | str | None = None, *,
+    restarts: int = 3, random_state: int | None = None, fleet: Any = None, measure_gate: bool | None = None,
     **options: Any,
-) -> ChoiceOfClusters:
+) -> ChoiceOfClusters:  # fmt: skip
     """Cluster with each number of clusters, let the peers measure the results, and recommend a number.
 
     Parameters
@@ -141,6 +131,7 @@ def choose_clusters(
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.Generator(np.random.PCG64(0))
     >>> peers = [np.concatenate([rng.normal(at, 0.1, (60, 1)) for at in (0, 5, 9)]) for _ in range(3)]
     >>> found = choose_clusters(peers, clusters=range(1, 6), random_state=0)
@@ -211,12 +202,9 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     """
     clustering_stage(job)  # what has no centers cannot be measured
     own = job.stages[job.main].parameters
-    return measured(
-        job,
-        compare_up_to=most,
-        privacy_gate=bool(own.get("privacy_gate", True)) if gate is None else gate,
-        suppress_singletons=own.get("suppress_singletons", True),
-    )
+    gate = bool(own.get("privacy_gate", True)) if gate is None else gate
+    singletons = own.get("suppress_singletons", True)
+    return measured(job, compare_up_to=most, privacy_gate=gate, suppress_singletons=singletons)
 
 
 def _run(jobs: Sequence[Job], arrays: Sequence[Floats], fleet: Any) -> list[JobState]:
@@ -269,13 +257,8 @@ def choice(jobs: Sequence[Job], states: Sequence[JobState], names: Sequence[str]
         notes[f"not every number of clusters was measured over the same rows: {rows[0]} to {rows[-1]} of them"] = None
     table = tuple(found for _, found, _, _ in kept)
     advice = recommend(table)
+    centers = {found.clusters: summaries.raw_centers(state) for _, found, _, state in kept}
+    seeds = {found.clusters: seed for _, found, seed, _ in kept}
     return ChoiceOfClusters(
-        recommended=advice.clusters,
-        reason=advice.reason,
-        votes=advice.votes,
-        agreed=advice.agreed,
-        table=table,
-        centers={found.clusters: summaries.raw_centers(state) for _, found, _, state in kept},
-        seeds={found.clusters: seed for _, found, seed, _ in kept},
-        notes=tuple(notes),
+        advice.clusters, advice.reason, advice.votes, advice.agreed, table, centers, seeds, tuple(notes)
     )

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.autoencoders import Architecture, ModelStack
+from p2pclust.clustering.autoencoders import Activation, Architecture, ModelStack
 from p2pclust.clustering.kmeans import weighted_kmeans
 from p2pclust.clustering.points import Floats, Floats32, Labels, Points
 from p2pclust.clustering.stacks import minibatches, require_torch, train
@@ -74,20 +74,14 @@ class DecResult:
 
 
 def deep_embedded_clustering(
-    X: npt.ArrayLike,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    settings: DecSettings | None = None,
-    model: ModelStack | None = None,
-    device: str = "cpu",
-) -> DecResult:
+    X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator, *, settings: DecSettings | None = None,
+    model: ModelStack | None = None, device: str = "cpu",
+) -> DecResult:  # fmt: skip
     """Cluster rows (n, d), best scaled to [0, 1], by DEC.
 
     Fewer clusters come out if there are fewer distinct rows. `model` is what :func:`pretrained` returned for these
-    rows: pretraining does not look at `n_clusters`, so several numbers can be tried after one. Raises DataError if `X`
-    is not a matrix of finite real numbers with at least one row, and UsageError if `n_clusters` is below 1, or torch or
-    the device is missing.
+    rows: pretraining does not look at `n_clusters`, so several numbers can be tried after one. Raises DataError as
+    :class:`Points` does, and UsageError if `n_clusters` is below 1, or torch or the device is missing.
     """
     require_torch()
     from p2pclust.clustering.dec_network import Encoder  # noqa: PLC0415 - torch is an extra
@@ -121,8 +115,7 @@ def soft_assignments(code: npt.ArrayLike, centers: npt.ArrayLike) -> Floats:
     """
     differences = np.asarray(code, dtype=np.float64)[:, np.newaxis] - np.asarray(centers, dtype=np.float64)
     closeness = 1.0 / (1.0 + (differences**2).sum(axis=2))
-    soft: Floats = closeness / closeness.sum(axis=1, keepdims=True)
-    return soft
+    return np.asarray(closeness / closeness.sum(axis=1, keepdims=True))
 
 
 def target_distribution(q: Floats) -> Floats:
@@ -132,8 +125,7 @@ def target_distribution(q: Floats) -> Floats:
     [[0.941, 0.059], [0.059, 0.941]]
     """
     sharper = q**2 / q.sum(axis=0)
-    target: Floats = sharper / sharper.sum(axis=1, keepdims=True)
-    return target
+    return np.asarray(sharper / sharper.sum(axis=1, keepdims=True))
 
 
 def pretrained(X: Floats32, settings: DecSettings, rng: np.random.Generator, device: str) -> ModelStack:
@@ -150,12 +142,8 @@ def pretrained(X: Floats32, settings: DecSettings, rng: np.random.Generator, dev
     inputs, depth = X, len(settings.encoder)
     for index, width in enumerate(settings.encoder):
         # Rectified on both sides, but for what reconstructs the rows themselves and for the code.
-        pair = Architecture(
-            inputs.shape[1],
-            (width,),
-            output="linear" if index == 0 else "relu",
-            code="linear" if index == depth - 1 else "relu",
-        )
+        output: Activation = "linear" if index == 0 else "relu"
+        pair = Architecture(inputs.shape[1], (width,), output, "linear" if index == depth - 1 else "relu")
         encoding, whole[-1 - index] = pair.layers(fitted(ModelStack.random(pair, [rng]), [inputs]).weights[0])
         whole[index] = encoding
         outputs = inputs @ encoding[0] + encoding[1]

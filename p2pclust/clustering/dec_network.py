@@ -13,9 +13,7 @@ import torch
 from torch.optim.sgd import sgd  # torch.optim.SGD would load the compiler: seconds, and 70 MB
 
 from p2pclust.clustering.autoencoders import ModelStack
-
-Floats = npt.NDArray[np.float64]
-Floats32 = npt.NDArray[np.float32]
+from p2pclust.clustering.points import Floats, Floats32
 
 _BLOCK = 256
 

@@ -75,14 +75,8 @@ def fuzzy_sums(
 ) -> tuple[Floats, Floats]:
     """Return a peer's local totals: Algorithm 2 (LocalSums), lines 1 to 15, of the Federated FCM paper.
 
-    Two matrix products per block of rows; no membership matrix is ever held.
-
-    Returns
-    -------
-    weights : float64 array, shape (C,)
-        ``sum over rows of u^fuzzifier`` (line 12).
-    sums : float64 array, shape (C, F)
-        ``sum over rows of u^fuzzifier (x - points.shift)`` (line 11), in the data's units.
+    These are ``sum over rows of u^fuzzifier`` (C,), line 12, and ``sum over rows of u^fuzzifier (x - points.shift)`` (C, F),
+    line 11, in the data's units. No membership matrix is ever held.
 
     Examples
     --------

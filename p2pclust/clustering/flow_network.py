@@ -13,9 +13,9 @@ import numpy.typing as npt
 import torch
 
 from p2pclust.clustering.flows import FlowArchitecture
+from p2pclust.clustering.points import Floats32
 from p2pclust.clustering.stack_kernels import adam_step
 
-Floats32 = npt.NDArray[np.float32]
 _Conditioner = list[tuple[torch.Tensor, torch.Tensor]]
 
 # Rows are evaluated in blocks of this shape, the last one padded: a row's bits do not depend on the rows beside it.

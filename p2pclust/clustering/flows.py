@@ -27,10 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Weights, uniform_weights
+from p2pclust.clustering.points import Floats32
 from p2pclust.clustering.stacks import finite_rows, minibatches, require_torch
 from p2pclust.errors import UsageError
 
-Floats32 = npt.NDArray[np.float32]
 Columns = npt.NDArray[np.int64]
 
 
@@ -73,9 +73,8 @@ class FlowArchitecture:
         found = []
         for coupling in range(self.couplings):
             kept, moved = (first, second) if coupling % 2 == 0 else (second, first)
-            widths = (kept, *self.hidden)
-            layers = tuple(pairwise(widths))
-            found.append((*layers, (widths[-1], moved), (widths[-1], moved)))
+            last = (self.hidden[-1], moved)
+            found.append((*pairwise((kept, *self.hidden)), last, last))
         return tuple(found)
 
     @cached_property
@@ -106,8 +105,8 @@ def log_likelihoods(
     """Return the logarithm of each row's density under each model, shape (n, M), for weights (M, P) and rows (n, d).
 
     Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
-    model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite
-    numbers, and UsageError if torch or the device is missing, or the weights do not fit the architecture.
+    model is never the best. Raises DataError for rows that :func:`.finite_rows` refuses, and UsageError if torch or the
+    device is missing, or the weights do not fit the architecture.
     """
     network, kernels, placed = _torch(device)
     rows = finite_rows(X, architecture.n_features, "the data")
@@ -125,8 +124,8 @@ def generated_rows(
 ) -> Floats32:
     """Return the rows that each model maps to Z, shape (M, n, d), for weights (M, P) and Z (n, d), the flow inverted.
 
-    If Z is drawn from a standard Gaussian, these are draws from the density that the model has learned. Raises DataError
-    and UsageError as :func:`log_likelihoods` does.
+    If Z is drawn from a standard Gaussian, these are draws from the density that the model has learned. Raises as
+    :func:`log_likelihoods` does.
 
     >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
     >>> generated_rows(still, np.zeros((1, still.n_parameters)), [[0.5, -1.0]]).tolist()
@@ -140,25 +139,16 @@ def generated_rows(
 
 
 def train_flows(
-    architecture: FlowArchitecture,
-    weights: npt.ArrayLike,
-    samples: Sequence[npt.ArrayLike],
-    *,
-    rngs: Sequence[np.random.Generator],
-    steps: int = 100,
-    batch: int = 64,
-    learning_rate: float = 1e-4,
-    decay: float = 1e-4,
-    device: str = "cpu",
-) -> Weights:
+    architecture: FlowArchitecture, weights: npt.ArrayLike, samples: Sequence[npt.ArrayLike], *,
+    rngs: Sequence[np.random.Generator], steps: int = 100, batch: int = 64, learning_rate: float = 1e-4,
+    decay: float = 1e-4, device: str = "cpu",
+) -> Weights:  # fmt: skip
     """Train each model on its own rows: mean negative log-likelihood, Adam from zero moments with its usual constants.
 
     `samples` are the rows (n_m, d) of each model's cluster; a model without rows comes back unchanged, and one whose
     training diverged holds NaN. All take so many steps, on minibatches of `batch` rows, or of all that a model has;
     each model's own generator draws the order of its rows, anew whenever all have been seen. `decay` times the weights
-    is added to the gradient (L2). Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong
-    number of columns or hold NaN or infinite numbers, and UsageError if torch or the device is missing, or a number is
-    out of range.
+    is added to the gradient (L2). Raises as :func:`log_likelihoods` does, and UsageError if a number is out of range.
     """
     network, kernels, placed = _torch(device)
     models = _fitting(weights, architecture)

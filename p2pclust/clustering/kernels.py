@@ -8,12 +8,12 @@ no bit.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 NUMPY: Final = "numpy"
 C1: Final = "c1"
+KERNELS: Final = (NUMPY, C1)  # every kernel that a job may name
+AUTO: Final = "auto"  # what a person may ask for in the place of a name
 MAX_THREADS: Final = 256
-#: What a person may ask for in the place of a name.
-AUTO: Final = "auto"
-#: Every kernel that a job may name.
-KERNELS: Final = (NUMPY, C1)
 
 # Part of the bits of c1, as are the numbers in c/kernels.h.
 _PART_ROWS = 8192
@@ -39,7 +37,7 @@ _FUZZIFIERS = {2.0: 0, 1.5: 1, 3.0: 2}  # and what the extension calls them
 _TASKS_PER_THREAD = 4
 
 
-@lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=1)
 def _extension() -> Any:
     try:
         return import_module("p2pclust.clustering._kernels")
@@ -105,10 +103,9 @@ class Kernel:
 
         Distances below `share` of ``|x|^2 + |v|^2`` are computed by direct differences.
         """
-        n_parts = _n_parts(points)
+        n_parts, given = _n_parts(points), _weights(points, row_weights)
         weights, sums = np.empty((n_parts, len(centred))), np.empty((n_parts, *centred.shape))
         costs = np.empty(n_parts)
-        given = _weights(points, row_weights)
 
         def work(first: int, last: int) -> None:
             rows = slice(first * _PART_ROWS, last * _PART_ROWS)
@@ -127,11 +124,10 @@ class Kernel:
 
         Distances that differ by less than `noise` times ``|x|^2 + |v|^2`` are compared by direct differences.
         """
-        n_parts = _n_parts(points)
+        n_parts, given = _n_parts(points), _weights(points, row_weights)
         sums, counts = np.zeros((n_parts, *centred.shape)), np.zeros((n_parts, len(centred)))
         masses = np.zeros((n_parts, len(centred) if row_weights is not None else 0))
         labels = np.empty(points.n_samples, dtype=np.int64)
-        given = _weights(points, row_weights)
 
         def work(first: int, last: int) -> None:
             rows = slice(first * _PART_ROWS, last * _PART_ROWS)
@@ -149,7 +145,7 @@ class Kernel:
     ) -> tuple[Floats, Floats]:
         """Return weighted sums (C, F) over each center's rows of their differences from it, and of their squares."""
         n_parts = _n_parts(points)
-        sums, squares = np.zeros((n_parts, *centred.shape)), np.zeros((n_parts, *centred.shape))
+        sums, squares = np.zeros((2, n_parts, *centred.shape))
         _extension().moments(
             points.source, points.subtracted, centred, _weights(points, row_weights), _PART_ROWS, n_parts, self._set,
             labels, sums, squares,
@@ -221,7 +217,4 @@ def _weights(points: Points, row_weights: Floats | None) -> Floats:
 
 
 def _in_order(parts: Floats) -> Floats:
-    total: Floats = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return functools.reduce(np.add, parts)

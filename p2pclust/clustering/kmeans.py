@@ -92,16 +92,10 @@ def weighted_sums_and_counts(
 def cell_moments(
     points: Points, centers: npt.ArrayLike, row_weights: Floats | None = None
 ) -> tuple[Labels, Floats, Floats, Floats]:
-    """Count the rows that are nearest to each center, and sum their differences from it and the squares of these.
+    """Return the counts and masses (C,) of the rows nearest to each center, and moments (C, F) around it.
 
-    Returns
-    -------
-    counts : int64 array, shape (C,)
-        How many rows there are, whatever their weights.
-    masses : float64 array, shape (C,)
-        Sums of the weights; without weights the counts.
-    sums, squares : float64 arrays, shape (C, F)
-        Weighted sums over a center's rows of ``x - center`` and of ``(x - center)**2``, feature by feature.
+    Masses are sums of weights, without weights the counts. The moments are weighted sums over a center's rows of
+    ``x - center`` and of ``(x - center)**2``, feature by feature.
 
     Examples
     --------
@@ -190,8 +184,7 @@ def crisp_objective(points: Points, centred: Floats, row_weights: Floats | None 
 def _weigh(block: DistanceBlock, chosen: Floats, row_weights: Floats) -> Floats:
     """Put each row's weight in the place of its 1.0, and return the sum of the weights of each cluster, shape (C,)."""
     np.multiply(chosen, row_weights[block.start : block.stop], out=chosen)
-    masses: Floats = chosen @ np.ones(block.stop - block.start)
-    return masses
+    return np.asarray(chosen @ np.ones(block.stop - block.start))
 
 
 def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBlock, Floats]]:
@@ -227,10 +220,7 @@ def _shrink(points: Points, centred: Floats, closest: Floats) -> None:
 
 
 def _noise(points: Points) -> float:
-    """Return a bound of the expanded form's rounding error as a share of ``|x|^2 + |v|^2``.
-
-    Beside it a difference of distances means nothing.
-    """
+    """Return a bound of the expanded form's rounding error as a share of ``|x|^2 + |v|^2``."""
     return 2.0 * (points.n_features + 4) * float(np.finfo(np.float64).eps)
 
 

@@ -53,9 +53,7 @@ def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
     axes = axes[:, : -kept - 1 : -1]
     # An eigenvector's sign is the library's choice; this one is ours: its largest entry is negative.
     largest = axes[np.argmax(np.abs(axes), axis=0), np.arange(kept)]
-    signs = np.where(largest > 0, -1.0, 1.0)
-    projected: Floats = (points.X - points.shift) @ (axes * signs)
-    return projected
+    return np.asarray((points.X - points.shift) @ (axes * np.where(largest > 0, -1.0, 1.0)))
 
 
 def pca_kmeans(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Labels:
@@ -72,7 +70,7 @@ def pca_mixture(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> 
     points = Points(principal_components(X, _MIXED_COMPONENTS))
     fits = (fit_mixture(points.X, _kmeans(points, n_clusters, rng, 1)) for _ in range(_FITS))
     best = max(fits, key=lambda fit: fit.log_likelihood)
-    return np.unique(best.labels(points.X), return_inverse=True)[1].astype(np.int64)
+    return np.unique(best.log_densities(points.X).argmax(axis=1), return_inverse=True)[1].astype(np.int64)
 
 
 def number_of_clusters(X: npt.ArrayLike, candidates: Iterable[int], rng: np.random.Generator) -> int:
@@ -116,8 +114,7 @@ def dirty_labels(labels: npt.ArrayLike, dirtiness: float, rng: np.random.Generat
 def silhouette(X: npt.ArrayLike, labels: Labels) -> float:
     """Return the mean silhouette: (b - a) / max(a, b) of each row's mean distances to its own and the next cluster.
 
-    A row that is alone in its cluster counts 0. Raises UsageError if there are fewer than two clusters, or numbers are
-    left out.
+    A row that is alone in its cluster counts 0. Raises UsageError for fewer than two clusters, or numbers left out.
 
     >>> round(silhouette([[0.0], [2.0], [10.0]], np.array([0, 0, 1])), 3)
     0.517
@@ -126,8 +123,7 @@ def silhouette(X: npt.ArrayLike, labels: Labels) -> float:
     counts = np.bincount(labels)
     if len(counts) < 2 or not counts.all() or len(labels) != points.n_samples:
         raise UsageError("a silhouette compares at least two clusters, numbered from 0, of all rows")
-    members = np.eye(len(counts))[labels]
-    total = 0.0
+    members, total = np.eye(len(counts))[labels], 0.0
     for start in range(0, points.n_samples, _BLOCK_ROWS):
         stop = min(start + _BLOCK_ROWS, points.n_samples)
         distances = np.empty((stop - start, points.n_samples))
@@ -162,12 +158,7 @@ class Mixture:
     n_steps: int
 
     def log_densities(self, X: Floats) -> Floats:
-        """Return the logarithm of each component's weight times its density at each row, shape (n, K).
-
-        >>> one = Mixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)), 0.0, 0)
-        >>> one.log_densities(np.array([[0.0]])).round(4).tolist()
-        [[-0.9189]]
-        """
+        """Return the logarithm of each component's weight times its density at each row, shape (n, K)."""
         found = np.empty((len(X), len(self.weights)))
         roots = np.linalg.cholesky(self.covariances)
         for k, (mean, root) in enumerate(zip(self.means, roots, strict=True)):
@@ -177,18 +168,12 @@ class Mixture:
         found += np.log(self.weights)
         return found
 
-    def labels(self, X: Floats) -> Labels:
-        return np.asarray(self.log_densities(X).argmax(axis=1), np.int64)
-
 
 def fit_mixture(X: npt.ArrayLike, labels: Labels) -> Mixture:
     """Fit a mixture of Gaussians to rows (n, d) by expectation-maximisation, from the partition that labels (n,) make.
 
     Covariances are full: what ``sklearn.mixture.GaussianMixture`` does, in NumPy, because a peer beside a device loads no
     scikit-learn. Raises UsageError if the labels are not numbers from 0 on, none left out.
-
-    A wide cluster and a narrow one within its reach. k-means cuts between the centers, which is 4; the narrow one ends
-    before.
     """
     points = Points(X)
     rows = points.X - points.shift

@@ -21,7 +21,8 @@ from p2pclust.errors import DataError, UsageError
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
+Labels = Integers
 
 # A block of rows and its distances should stay in cache; and numpy copies a broadcast operand into a buffer, at twice
 # the cost, unless its inner loop has at least 8192 steps (``np.getbufsize()``). Wide blocks are cut for the cache. The
@@ -128,8 +129,24 @@ class Points:
         self.subtracted = self.shift if origin is None else self._one_per_column("origin", origin)
         self._moved = bool(self.subtracted.any())
         self._whole: Floats | None = self.source if origin is None or not self._moved else None
+        # ``|x - shift|^2``; one number that is NaN, infinite or too large spoils its row's, and is found.
         self._squares = np.empty(self.n_samples)
-        self._square_rows()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in self.blocks():
+                np.einsum("ij,ij->i", block.rows, block.rows, out=self._squares[block.start : block.stop])
+        spoiled = np.flatnonzero(~(self._squares <= _LARGEST_SQUARE))
+        for row in spoiled:
+            bad = np.flatnonzero(~np.isfinite(self.source[row]))
+            if bad.size:
+                value = "NaN" if np.isnan(self.source[row, bad[0]]) else "infinite"
+                raise DataError(
+                    f"row {row}, column {bad[0]} of the data is {value} ({spoiled.size} such row(s) of "
+                    f"{self.n_samples}); remove or fill them before clustering"
+                )
+        if spoiled.size:
+            raise DataError(
+                f"the numbers in row {spoiled[0]} of the data are so large that squares overflow; scale them"
+            )
         for fixed in (self.shift, self.subtracted, self._squares):
             fixed.setflags(write=False)
 
@@ -198,25 +215,6 @@ class Points:
             )
         return vector
 
-    def _square_rows(self) -> None:
-        """Fill in ``|x - shift|^2``; one number that is NaN, infinite or too large spoils its row's, and is found."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            for block in self.blocks():
-                np.einsum("ij,ij->i", block.rows, block.rows, out=self._squares[block.start : block.stop])
-        spoiled = np.flatnonzero(~(self._squares <= _LARGEST_SQUARE))
-        for row in spoiled:
-            bad = np.flatnonzero(~np.isfinite(self.source[row]))
-            if bad.size:
-                value = "NaN" if np.isnan(self.source[row, bad[0]]) else "infinite"
-                raise DataError(
-                    f"row {row}, column {bad[0]} of the data is {value} ({spoiled.size} such row(s) of "
-                    f"{self.n_samples}); remove or fill them before clustering"
-                )
-        if spoiled.size:
-            raise DataError(
-                f"the numbers in row {spoiled[0]} of the data are so large that squares overflow; scale them"
-            )
-
 
 @lru_cache(maxsize=1)
 def _tiled(row: bytes, height: int) -> Floats:
@@ -270,21 +268,15 @@ def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:
         np.add(squared, squares, out=squared)
         np.add(squared, block.squares, out=squared)
         yield DistanceBlock(
-            block.start,
-            block.stop,
-            block.rows,
-            squared,
-            np.minimum.reduce(squared, axis=0, out=closest[:n]),
-            np.add(block.squares, largest, out=magnitude[:n]),
-            spare[: n_clusters * n].reshape(n_clusters, n),
-        )
+            block.start, block.stop, block.rows, squared, np.minimum.reduce(squared, axis=0, out=closest[:n]),
+            np.add(block.squares, largest, out=magnitude[:n]), spare[: n_clusters * n].reshape(n_clusters, n),
+        )  # fmt: skip
 
 
 def direct(rows: Floats, centers: Floats) -> Floats:
     """Squared distances by direct differences: of each row to one center, or of paired rows and centers."""
     difference = rows - centers
-    paired: Floats = np.einsum("ij,ij->i", difference, difference)
-    return paired
+    return np.asarray(np.einsum("ij,ij->i", difference, difference))
 
 
 def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:

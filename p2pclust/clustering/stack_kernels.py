@@ -13,15 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: seconds, and 70 MB
 
 from p2pclust.clustering.autoencoders import Activation, Architecture
+from p2pclust.clustering.points import Floats32, Integers
 from p2pclust.errors import UsageError
 
-Floats32 = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 Views = list[tuple[torch.Tensor, torch.Tensor]]
 
 _LINE = 16  # floats of a cache line
@@ -119,7 +117,12 @@ class Trainer:
         """
         n_models = len(chunk)
         dense = self._dense[:n_models]
-        rows, picks = self._placed(samples, picked)
+        # Each model's rows where they are, or on a GPU all in one piece.
+        rows = [torch.from_numpy(each) for each in samples]
+        if self._device.type != "cpu":
+            rows = [torch.cat(rows).to(self._device)]
+            picked = picked + np.cumsum([0, *map(len, samples[:-1])])[:, np.newaxis]
+        picks = torch.from_numpy(picked).to(self._device)
         padded = max(n_models, self._fewest)
         scales = torch.zeros((len(picks), padded, picks.shape[2], 1), device=self._device)
         # Each row's share of the mean squared error's slope: 0 for padding.
@@ -158,20 +161,11 @@ class Trainer:
             models.backward()
             adam_step(weights, gradients, first, second, self._count, learning_rate)
 
-    def _placed(self, samples: Sequence[Floats32], picks: Integers) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Move rows and picks to the device: each model's rows where they are, or on a GPU all in one piece."""
-        rows = [torch.from_numpy(each) for each in samples]
-        if self._device.type == "cpu":
-            return rows, torch.from_numpy(picks)
-        firsts = np.cumsum([0, *map(len, samples[:-1])])
-        return [torch.cat(rows).to(self._device)], torch.from_numpy(picks + firsts[:, np.newaxis]).to(self._device)
-
     def _first(self, n_models: int) -> tuple[Views, Pass, torch.Tensor]:
         """Return the weights, passes and minibatches of the first models of the chunk, which are still being trained."""
         if n_models not in self._active:
             weights, gradients = (self._layout.views(part, n_models) for part in self._rows[:2])
-            models = self._network.bound(weights, gradients)
-            self._active[n_models] = (weights, models, self._batch[:n_models])
+            self._active[n_models] = (weights, Pass(self._network, weights, gradients), self._batch[:n_models])
         return self._active[n_models]
 
 
@@ -202,7 +196,7 @@ def errors(
         chunk = weights[first : first + height]
         if max(len(chunk), fewest) != count:
             count = max(len(chunk), fewest)
-            models = network.bound(layout.views(packed, count))
+            models = Pass(network, layout.views(packed, count))
         layout.pack(chunk, layout.views(packed, len(chunk)))
         for start in range(0, len(padded), block):
             here = slice(start, start + block)
@@ -223,7 +217,7 @@ def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, devi
     layout, n_models = WeightLayout(architecture.shapes), len(weights)
     network = LayerStack(architecture, n_models, len(X), device, backward=False)
     rows = torch.from_numpy(X).to(device).expand(n_models, -1, -1)
-    models = network.bound(layout.pack(weights, layout.views(layout.rows(n_models, device), n_models)))
+    models = Pass(network, layout.pack(weights, layout.views(layout.rows(n_models, device), n_models)))
     output: Floats32 = models.forward(rows).cpu().numpy()
     return output
 
@@ -243,12 +237,12 @@ class WeightLayout:
     def __init__(self, shapes: Sequence[tuple[int, int]]) -> None:
         self.shapes = tuple(shapes)
         self._lengths = [length for fan_in, fan_out in shapes for length in (fan_in * fan_out, fan_out)]
-        starts, self.width = [], 0
+        self._starts: list[tuple[int, int]] = []
+        self.width = 0
         for fan_in, fan_out in self.shapes:
             bias = self.width + _aligned(fan_in * fan_out)
-            starts.append((self.width, bias))
+            self._starts.append((self.width, bias))
             self.width = bias + _aligned(fan_out)
-        self._starts = tuple(starts)
 
     def rows(self, n_models: int, device: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Take memory for so many models, (A, width): zeros."""
@@ -256,14 +250,11 @@ class WeightLayout:
 
     def views(self, rows: torch.Tensor, n_models: int) -> Views:
         """Return each layer's matrices (A, units in, units out) and biases (A, 1, units out) of the first A models."""
-        flat = rows[:n_models]
-        return [
-            (
-                flat[:, start : start + fan_in * fan_out].view(n_models, fan_in, fan_out),
-                flat[:, bias : bias + fan_out].unsqueeze(1),
-            )
-            for (fan_in, fan_out), (start, bias) in zip(self.shapes, self._starts, strict=True)
-        ]
+        found, flat = [], rows[:n_models]
+        for (fan_in, fan_out), (start, bias) in zip(self.shapes, self._starts, strict=True):
+            matrix = flat[:, start : start + fan_in * fan_out].view(n_models, fan_in, fan_out)
+            found.append((matrix, flat[:, bias : bias + fan_out].unsqueeze(1)))
+        return found
 
     def pack(self, weights: Floats32, into: Views) -> Views:
         """Copy dense rows (A, P) to where `into` views A models, and return it; what lies between stays as it is."""
@@ -290,33 +281,27 @@ class LayerStack:
         self, architecture: Architecture, n_models: int, rows: int, device: torch.device, *, backward: bool = True,
         dtype: torch.dtype = torch.float32,
     ) -> None:  # fmt: skip
-        self._kinds = architecture.activations
+        self.kinds = architecture.activations
         sizes = [(n_models, rows, fan_out) for _, fan_out in architecture.shapes]
-        self._outputs = [torch.empty(size, device=device, dtype=dtype) for size in sizes]
-        self._slopes = [torch.empty(size, device=device) for size in sizes] if backward else self._outputs
-
-    def bound(self, weights: Views, gradients: Views | None = None) -> Pass:
-        """Return the passes of models with these weights; going backward fills in `gradients`."""
-        n_models = len(weights[0][0])
-        outputs, slopes = ([part[:n_models] for part in parts] for parts in (self._outputs, self._slopes))
-        return Pass(self._kinds, weights, gradients or weights, outputs, slopes)
+        self.outputs = [torch.empty(size, device=device, dtype=dtype) for size in sizes]
+        self.slopes = [torch.empty(size, device=device) for size in sizes] if backward else self.outputs
 
 
 class Pass:
-    """Forward and backward through the layers of a chunk, whose memory stays where it is.
+    """Forward and backward through the layers of A models, whose memory stays where it is.
 
     Of each layer: weights and gradients (matrix, bias), outputs, and the loss's slope in them, all (A, ...).
     """
 
-    def __init__(
-        self, kinds: Sequence[Activation], weights: Views, gradients: Views, outputs: Sequence[torch.Tensor],
-        slopes: Sequence[torch.Tensor],
-    ) -> None:  # fmt: skip
-        self._kinds, self._weights, self._gradients = kinds, weights, gradients
-        self._outputs, self._slopes = outputs, slopes
+    def __init__(self, scratch: LayerStack, weights: Views, gradients: Views | None = None) -> None:
+        n_models = len(weights[0][0])
+        self._kinds, self._weights, self._gradients = scratch.kinds, weights, gradients or weights
+        self._outputs, self._slopes = (
+            [part[:n_models] for part in parts] for parts in (scratch.outputs, scratch.slopes)
+        )
         self._across = [matrix.mT for matrix, _ in weights]
         # The loss's slope in the last outputs (A, rows, width), to be filled in before going backward.
-        self.slope = slopes[-1]
+        self.slope = self._slopes[-1]
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Return the last layer's outputs, (A, rows, width), in scratch; X is (A, rows, d)."""
@@ -339,7 +324,11 @@ class Pass:
         """Fill in the gradients of the last forward pass from `slope`, which is spent."""
         for index in reversed(range(len(self._kinds))):
             slope, (gradient, bias_gradient) = self._slopes[index], self._gradients[index]
-            _descend(self._kinds[index], slope, self._outputs[index])
+            # From the slope after the activation to the one before it, in place, by torch's own kernels of one pass.
+            if self._kinds[index] == "relu":
+                torch.ops.aten.threshold_backward.grad_input(slope, self._outputs[index], 0, grad_input=slope)
+            elif self._kinds[index] == "sigmoid":
+                torch.ops.aten.sigmoid_backward.grad_input(slope, self._outputs[index], grad_input=slope)
             inputs = self._outputs[index - 1] if index else self._X
             torch.bmm(inputs.mT, slope, out=gradient)
             torch.sum(slope, 1, keepdim=True, out=bias_gradient)
@@ -354,14 +343,6 @@ def activate(kind: Activation, sums: torch.Tensor, output: torch.Tensor) -> None
         torch.sigmoid(sums, out=output)
     elif sums is not output:
         output.copy_(sums)
-
-
-def _descend(kind: Activation, slope: torch.Tensor, output: torch.Tensor) -> None:
-    """Turn the slope after an activation into the one before it, in place, by torch's own kernels of one pass."""
-    if kind == "relu":
-        torch.ops.aten.threshold_backward.grad_input(slope, output, 0, grad_input=slope)
-    elif kind == "sigmoid":
-        torch.ops.aten.sigmoid_backward.grad_input(slope, output, grad_input=slope)
 
 
 def _copy(views: Views, into: Views) -> None:

@@ -22,14 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import ModelStack
+from p2pclust.clustering.points import Floats32, Integers
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 
-Floats32 = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 
 # How many weights are trained at once. On a CPU the models of a chunk, with their gradients and moments, should stay
 # in cache: two of FedCRef's for images, more of smaller ones. A GPU wants thousands of products at once. What fits is
@@ -57,22 +56,15 @@ def refuse_device(device: str) -> None:
 
 
 def train(
-    stack: ModelStack,
-    samples: Sequence[npt.ArrayLike],
-    *,
-    rngs: Sequence[np.random.Generator],
-    epochs: int = 20,
-    batch: int = 64,
-    learning_rate: float = 1e-3,
-    device: str = "cpu",
-) -> ModelStack:
+    stack: ModelStack, samples: Sequence[npt.ArrayLike], *, rngs: Sequence[np.random.Generator], epochs: int = 20,
+    batch: int = 64, learning_rate: float = 1e-3, device: str = "cpu",
+) -> ModelStack:  # fmt: skip
     """Train each model on its own rows: mean squared error, Adam from zero moments with its usual 0.9, 0.999 and 1e-8.
 
     `samples` are the rows (n_m, d) of each model's cluster; a model without rows comes back unchanged, and one whose
     training diverged holds NaN: see ``ModelStack.finite``. Each model's own generator draws the order of its rows, once
-    per epoch. Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong number of columns,
-    hold NaN or infinite numbers, or lie outside [0, 1] though the models end in a sigmoid, and UsageError if torch or the
-    device is missing, or a number is out of range.
+    per epoch. Raises DataError for rows that :func:`finite_rows` refuses, and UsageError if torch or the device is
+    missing, or a number is out of range.
     """
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
@@ -107,8 +99,7 @@ def reconstruction_errors(
     With `precision` "bfloat16", weights, rows and what layers hand on have 8 significant bits, which is faster where the
     CPU multiplies such numbers fast; reconstructions are compared with the rows in float32. Infinite where a model is
     broken (its weights or its reconstruction hold NaN or infinite numbers), so that such a model is never the best. Raises
-    DataError if the rows have the wrong number of columns or hold NaN or infinite numbers, and UsageError if torch or the
-    device is missing, or there is no such precision.
+    as :func:`train` does.
     """
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
@@ -141,8 +132,7 @@ def _schedule(
     """Lay out every step of a chunk whose models come longest first.
 
     Returns which of its rows each model takes, (steps, A, width), and how many of these count, (steps, A): none where a
-    model has taken all its steps. The same width for all, so that a model's operands have the same shape in every stack;
-    what a model does not use of it points at its first row with weight zero.
+    model has taken all its steps. What a model does not use of the width points at its first row with weight zero.
     """
     per_epoch = [-(-n // batch) for n in sizes]
     steps = epochs * per_epoch[0]

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering.autoencoders import Architecture, ModelStack
-from p2pclust.clustering.encodings import Encoding
+from p2pclust.clustering.autoencoders import Architecture, Encoding, ModelStack
 from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.models.fedcref_note import UNASSIGNED, own_clusters_of

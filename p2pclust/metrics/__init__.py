@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from p2pclust.metrics.centers import center_distance, knowledge_gap
     from p2pclust.metrics.labels import accuracy, adjusted_rand_index
     from p2pclust.metrics.rows import (
+        center_distance,
         inertia,
+        knowledge_gap,
         outside_sse,
         silhouette,
         simplified_silhouette,
@@ -30,7 +31,7 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    centers="center_distance knowledge_gap",
     labels="accuracy adjusted_rand_index",
-    rows="inertia outside_sse silhouette simplified_silhouette soft_davies_bouldin within_sse xie_beni",
+    rows="center_distance inertia knowledge_gap outside_sse silhouette simplified_silhouette soft_davies_bouldin "
+    "within_sse xie_beni",
 )

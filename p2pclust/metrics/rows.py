@@ -1,4 +1,4 @@
-"""Measures of rows with centers: how close rows are to their own, and how far centers are from each other.
+"""Measures of centers: with rows, how close these are to their own, and with other centers.
 
 One pass over blocks of rows gives every sum that the measures of centers need. The federated stage
 :mod:`p2pclust.protocols.measuring.measure` shares these sums: what is a sum over rows is a sum over peers.
@@ -17,7 +17,6 @@ from p2pclust.clustering.fcm import NEAR, check_fuzzifier, near
 from p2pclust.clustering.points import Floats, Points, distance_blocks, refine
 from p2pclust.errors import DataError, UsageError
 
-SOFT_KINDS = ("weighted", "product")
 _MEMORY_MIB = 64  # of the distances between some rows and all rows
 
 
@@ -25,7 +24,6 @@ _MEMORY_MIB = 64  # of the distances between some rows and all rows
 class CrispSums:
     """Sums over rows x of their distances d to centers; the nearest center is the row's own."""
 
-    rows: int  # their number
     within: float  # sum of the distances to the own center; `inertia` is that of their squares
     inertia: float
     distances: Floats  # shape (C,): for each center the sum of the distances of all rows to it
@@ -65,12 +63,7 @@ def prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike, *, compared_by: 
 
 
 def crisp_sums(points: Points, centred: Floats) -> CrispSums:
-    """Sum distances to the nearest center and to the others, of rows and centers as :func:`prepared` returns them.
-
-    >>> sums = crisp_sums(*prepared([[0.0], [1.0], [4.0]], [[0.0], [4.0]]))
-    >>> round(sums.within, 9), round(sums.inertia, 9), sums.distances.round(9).tolist(), round(sums.silhouette, 3)
-    (1.0, 1.0, [5.0, 7.0], 2.667)
-    """
+    """Sum distances to the nearest center and to the others, of rows and centers as :func:`prepared` returns them."""
     within = inertia = silhouette = 0.0
     totals = np.zeros(centred.shape[0])
     for block in distance_blocks(points, centred):
@@ -86,17 +79,13 @@ def crisp_sums(points: Points, centred: Floats) -> CrispSums:
             other = distances.min(axis=0)
             apart = other > 0.0
             silhouette += float((1.0 - own[apart] / other[apart]).sum())
-    return CrispSums(points.n_samples, within, inertia, totals, silhouette)
+    return CrispSums(within, inertia, totals, silhouette)
 
 
 def fuzzy_spreads(points: Points, centred: Floats, fuzzifier: float) -> FuzzySums:
     """Sum memberships, and distances weighted by them, of rows and centers as :func:`prepared` returns them.
 
     See :mod:`p2pclust.clustering.fcm` for how powers are kept from overflowing.
-
-    >>> sums = fuzzy_spreads(*prepared([[0.0], [1.0]], [[0.0], [3.0]]), 2.0)
-    >>> sums.weights.round(2).tolist(), sums.spreads.round(2).tolist(), round(sums.objective, 2)
-    ([1.64, 0.04], [0.64, 0.08], 0.8)
     """
     check_fuzzifier(fuzzifier)
     memberships, weights, spreads = np.zeros((3, centred.shape[0]))
@@ -267,11 +256,9 @@ def xie_beni(X: npt.ArrayLike | Points, centers: npt.ArrayLike, fuzzifier: float
 
 
 def soft_davies_bouldin(
-    X: npt.ArrayLike | Points,
-    centers: npt.ArrayLike,
-    fuzzifier: float = 2.0,
+    X: npt.ArrayLike | Points, centers: npt.ArrayLike, fuzzifier: float = 2.0,
     kind: Literal["weighted", "product"] = "weighted",
-) -> float:
+) -> float:  # fmt: skip
     """Davies–Bouldin index of a fuzzy clustering: ``mean over i of max over j of (S_i + S_j) / |v_i - v_j|``.
 
     "Soft Davies–Bouldin" names more than one index; they differ in the scatter S of a cluster:
@@ -294,8 +281,8 @@ def soft_davies_bouldin(
     >>> round(soft_davies_bouldin([[0.0], [1.0], [3.0]], [[0.0], [3.0]]), 4)
     0.1557
     """
-    if kind not in SOFT_KINDS:
-        raise UsageError(f"kind = {kind!r}: expected one of {', '.join(SOFT_KINDS)}")
+    if kind not in ("weighted", "product"):
+        raise UsageError(f"kind = {kind!r}: expected one of weighted, product")
     check_fuzzifier(fuzzifier)
     points, centred = prepared(X, centers, compared_by="Davies–Bouldin")
     fuzzy = fuzzy_spreads(points, centred, fuzzifier)
@@ -328,3 +315,89 @@ def davies_bouldin_of(scatters: Floats, centers: Floats) -> float:
         ratios[i] = worst[i]
         worst[i] = ratios.max()
     return float(worst.mean())
+
+
+def center_distance(centers_true: npt.ArrayLike, centers: npt.ArrayLike) -> float:
+    """Frobenius norm of the difference of two sets of centers under the best matching.
+
+    In the units of the centers. The matching minimises the sum of squared distances, which is the square of the norm;
+    matching by plain distances would not give the smallest norm.
+
+    Parameters
+    ----------
+    centers_true, centers : arrays, shape (C, F)
+        In the same units. The order of the rows does not matter.
+
+    Raises
+    ------
+    DataError
+        If the two are not matrices of the same shape, or a number is not finite.
+
+    Examples
+    --------
+    >>> center_distance([[0.0, 0.0], [5.0, 5.0]], [[5.0, 5.0], [3.0, 4.0]])
+    5.0
+    """
+    return math.sqrt(_least_total(centers_true, centers, squared=True)[0])
+
+
+def knowledge_gap(
+    centers_true: npt.ArrayLike, centers: npt.ArrayLike, normalised: bool | Literal["per-cluster"] = False
+) -> float:
+    """Sum of the distances between true and found centers under the best matching (Stallmann and Wilbik, FFCM).
+
+    In the units of the centers. The matching minimises the sum of plain distances, not of squared ones as in
+    :func:`center_distance`; centers and errors are as there.
+
+    Parameters
+    ----------
+    centers_true, centers : arrays, shape (C, F)
+    normalised : bool or "per-cluster"
+        What the sum is divided by:
+
+        - False: nothing; the paper's "gap", as in its Table 3;
+        - True: ``sqrt(F)``; the paper's "ngap", as in its Table 5;
+        - "per-cluster": ``C sqrt(F)``; what its Table 4 must hold, though it is headed as the plain gap.
+
+    Raises
+    ------
+    UsageError
+        If `normalised` is something else.
+
+    Examples
+    --------
+    >>> true, found = [[0.0, 0.0], [6.0, 6.0]], [[6.0, 6.0], [3.0, 4.0]]
+    >>> knowledge_gap(true, found), round(knowledge_gap(true, found, normalised=True), 4)
+    (5.0, 3.5355)
+    """
+    if normalised not in (False, True, "per-cluster"):
+        raise UsageError(f"normalised = {normalised!r}: expected False, True or 'per-cluster'")
+    gap, (n_clusters, n_features) = _least_total(centers_true, centers, squared=False)
+    if not normalised or not n_clusters * n_features:
+        return gap
+    return gap / math.sqrt(n_features) / (n_clusters if normalised == "per-cluster" else 1)
+
+
+def _least_total(
+    centers_true: npt.ArrayLike, centers: npt.ArrayLike, *, squared: bool
+) -> tuple[float, tuple[int, int]]:
+    """Return the total of the (squared) distances of the best matching, and the shape (C, F) of the centers."""
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 (a running peer never measures)
+
+    try:
+        first, second = np.asarray(centers_true, dtype=np.float64), np.asarray(centers, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("centers must be two matrices of numbers, one row per cluster") from None
+    if first.ndim != 2 or first.shape != second.shape:
+        raise DataError(
+            f"centers must be two matrices of the same shape, one row per cluster; "
+            f"their shapes are {first.shape} and {second.shape}"
+        )
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise DataError("centers must be finite numbers; one of the two sets holds NaN or infinity")
+    squares = np.zeros((len(first), len(second)))
+    if first.size:  # of every center to every other, by direct differences
+        squares = np.stack([((second - center) ** 2).sum(axis=1) for center in first])
+    costs = squares if squared else np.sqrt(squares)
+    rows, columns = linear_sum_assignment(costs)
+    return float(costs[rows, columns].sum()), first.shape

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from p2pclust.clustering.encodings import decode_weights, encode_weights, encoded_size
+from p2pclust.clustering.autoencoders import decode_weights, encode_weights, encoded_size
 from p2pclust.errors import DataError, UsageError, WireError
 
 weights = hnp.arrays(np.float32, st.integers(0, 600), elements=st.floats(-1e4, 1e4, width=32))

@@ -98,7 +98,7 @@ def test_gradients_are_autograd_s(output, code):
         slopes = layout.rows(2, cpu)
         weights, gradients = layout.views(layout.rows(2, cpu), 2), layout.views(slopes, 2)
         layout.pack(stack.weights, weights)
-        models = network.bound(weights, gradients)
+        models = stack_kernels.Pass(network, weights, gradients)
         models.slope[...] = 2.0 * (models.forward(X) - X) / (16 * 13)
         models.backward()
     for m in range(2):
@@ -367,7 +367,7 @@ def test_without_torch_one_line_says_what_to_install(monkeypatch):
 
 def test_only_training_and_evaluating_import_torch():
     code = (
-        "import sys; from p2pclust.clustering import autoencoders, dec, encodings, local_starts, stacks; "
+        "import sys; from p2pclust.clustering import autoencoders, dec, local_starts, stacks; "
         "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

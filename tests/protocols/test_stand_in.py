@@ -171,7 +171,7 @@ def test_models_of_groups_repair_most_of_the_dirt(seed: int) -> None:
         for p, peer in enumerate(peers):
             # Groups first, so that a label means the same group at every peer.
             own = [exchange.models[exchange.clusters.of(p)[q]] for q in competing(found, p, twins=False)]
-            labels.append(refine_by_best_models(errors(peer.X, models + own), peer.n_clusters).labels)
+            labels.append(refine_by_best_models(errors(peer.X, models + own), peer.n_clusters)[0])
         accuracies.append(mean_accuracy([replace(peer, labels=new) for peer, new in zip(peers, labels, strict=True)]))
         rows = [
             np.concatenate([peer.X[new == g] for peer, new in zip(peers, labels, strict=True)])
@@ -196,6 +196,6 @@ def test_twins_of_group_models_cost_accuracy() -> None:
         for p, peer in enumerate(peers):
             for twins, scores in ((True, with_twins), (False, without)):
                 own = [exchange.models[exchange.clusters.of(p)[q]] for q in competing(found, p, twins=twins)]
-                labels = refine_by_popularity(errors(peer.X, own + models), peer.n_clusters).labels
+                labels = refine_by_popularity(errors(peer.X, own + models), peer.n_clusters)[0]
                 scores.append(accuracy(peer.classes, labels))
     assert np.mean(without) > np.mean(with_twins) + 0.05

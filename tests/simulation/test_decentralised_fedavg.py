@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.clustering.autoencoders import ModelStack
-from p2pclust.clustering.encodings import encode_weights
+from p2pclust.clustering.autoencoders import ModelStack, encode_weights
 from p2pclust.clustering.stacks import reconstruction_errors
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend

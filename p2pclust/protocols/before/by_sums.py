@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.protocols.before.scaling import hold_few_rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -120,9 +121,8 @@ class RangeBySums(Additive):
     def knowing_columns(self, state: State, n_columns: int) -> State:
         if "prefixes" in state:
             return state
-        return state.replace(
-            n_columns=np.int64(n_columns), prefixes=np.zeros((2, n_columns), dtype=np.int64), found_bits=np.int64(0)
-        )
+        prefixes = np.zeros((2, n_columns), dtype=np.int64)
+        return state.replace(n_columns=np.int64(n_columns), prefixes=prefixes, found_bits=np.int64(0))
 
     takes_weights = always
     units = Additive.ones
@@ -162,11 +162,9 @@ class RangeBySums(Additive):
     def problem_with_state(self, state: State, *, done: bool) -> str:
         if "prefixes" not in state:
             return ""
-        bits = _bits(state["prefixes"].shape[1])
-        found = int(state["found_bits"]) if "found_bits" in state else -1
-        if not 0 <= found < _ALL_BITS or found % bits or int(state["n_columns"]) != state["prefixes"].shape[1]:
-            return "the bits of its ranges cannot be of this stage"
-        return ""
+        n_columns, found = state["prefixes"].shape[1], int(state.get("found_bits", -1))
+        sound = 0 <= found < _ALL_BITS and not found % _bits(n_columns) and int(state["n_columns"]) == n_columns
+        return "" if sound else "the bits of its ranges cannot be of this stage"
 
 
 def hold_other_columns(state: State, local: Local) -> None:
@@ -179,7 +177,7 @@ def _bits(n_columns: int) -> int:
     return _MANY_BITS if n_columns <= _FEW_COLUMNS else _FEW_BITS
 
 
-def _ordered(values: NDArray[np.float64]) -> Words:
+def _ordered(values: Floats) -> Words:
     """Return whole numbers that are ordered like the values; both zeros are one value.
 
     >>> values = np.array([-1e300, -1.5, 0.0, 1e-320, 7.0])
@@ -192,6 +190,6 @@ def _ordered(values: NDArray[np.float64]) -> Words:
     return np.where(words & _SIGN, ~words, words | _SIGN)
 
 
-def _float(words: Words) -> NDArray[np.float64]:
+def _float(words: Words) -> Floats:
     """Return the values that :func:`_ordered` made these numbers from."""
     return np.where(words & _SIGN, words & ~_SIGN, ~words).view(np.float64)

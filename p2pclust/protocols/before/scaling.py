@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -96,12 +96,9 @@ class Range(Protocol):
         return left_out | odd
 
     def combine(self, state: State, contributions: Any) -> State:
-        return Arrays(
-            lo=np.min([part["lo"] for part in contributions], axis=0),
-            hi=np.max([part["hi"] for part in contributions], axis=0),
-            declared=np.False_,
-            rows=np.int64(sum(min(max(int(part["rows"]), 0), self.rows_needed) for part in contributions)),
-        )
+        rows = np.int64(sum(min(max(int(part["rows"]), 0), self.rows_needed) for part in contributions))
+        lo, hi = (np.stack([part[end] for part in contributions]) for end in ("lo", "hi"))
+        return Arrays(lo=lo.min(axis=0), hi=hi.max(axis=0), declared=np.False_, rows=rows)
 
     def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.rows_needed, int(state["rows"]))
@@ -192,7 +189,7 @@ def hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
         )
 
 
-def _ranges(stage: str, state: State) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ranges(stage: str, state: State) -> tuple[Floats, Floats]:
     if "lo" not in state or "hi" not in state:
         raise UsageError(f"{stage}: put a range stage before it")
     return state["lo"], state["hi"]

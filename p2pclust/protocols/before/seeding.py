@@ -2,30 +2,19 @@
 
 Reference [1], IV, names two ways to random first centers: the coordinator draws them within known ranges (``uniform``,
 which every peer draws alike), or a participant draws them (``random``, here within those same ranges and not within what
-it knows of its own rows). ``k-means++`` is less than the careful seeding of [1], VI-D: one peer's blurred picks are the
-first centers, so clusters of which it holds no rows are not seeded.
+it knows of its own rows).
 
 *Careful seeding* [1], VI-D: "each client generates a set of candidate centers and shares them with the server. The server
 executes the CM procedure on the overall candidate centers [...] whenever a point of the dataset is selected as candidate
-center, the average of its 5 nearest neighbours is considered rather than the point itself". Departures, and why:
+center, the average of its 5 nearest neighbours is considered rather than the point itself". The text leaves open whether a
+pick is one of its own neighbours (it is here), and how many picks a peer makes (as many as there are clusters, or as it has
+rows). CM starts from k-means++ seeds, and the cheapest of ten results is taken; its draws follow from the job's seed through
+the state, so that every aggregator gets the same bits. Candidates are not weighted.
 
-- The text leaves open whether a pick is one of its own neighbours. It is here; without it the mean of the others gives
-  nearly the same centers.
-- All peers are asked once, also those that a participation below 1 does not draw for the first round of clustering.
-- How many picks a peer makes is open: as many as there are clusters, or as it has rows.
-- A peer with fewer than ten rows averages half of them, at least two, and one with fewer than three abstains: a mean of 5
-  of 5 rows, asked for again and again, gives rows away. Picks with the same neighbours are sent once.
-- CM starts from k-means++ seeds, and the cheapest of ten results is taken; its draws follow from the job's seed through the
-  state, so that every aggregator gets the same bits. Candidates are not weighted.
+*k-means++ over all peers* [2] is in no protocol of the papers. A pick is sent as the mean of its ``neighbours`` nearest rows
+(with ``neighbours=1`` the draw is exactly that of [2], and rows leave), and D(x) is measured to what was sent, which is all
+that other peers know.
 
-*k-means++ over all peers* draws first centers as if all rows lay in one place, one round for each pick. k-means++ [2] picks
-among the rows in proportion to D(x)^2, the squared distance to the nearest center so far. A peer draws a row of its own so,
-and sends the sum of its D(x)^2; the aggregator draws a peer in proportion to these sums. No protocol of the papers has it.
-Departures: a pick is sent as the mean of its ``neighbours`` nearest rows (with ``neighbours=1`` the draw is exactly that of
-[2], and rows leave), and D(x) is measured to what was sent, which is all that other peers know.
-
-References
-----------
 .. [1] J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
    Clustering Algorithms for Horizontally and Vertically Partitioned Data.
 .. [2] D. Arthur, S. Vassilvitskii: k-means++: the advantages of careful seeding. SODA 2007.
@@ -38,18 +27,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import kmeans_plusplus, squared_to_nearest
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.local_centers import (
-    drawn_stream,
-    gathered,
-    problem_with_centers,
-    require_scaling,
-    started,
-    uniform,
-)
+from p2pclust.protocols.centers import local_centers
+from p2pclust.protocols.centers.local_centers import drawn_stream, require_scaling, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
@@ -170,7 +153,7 @@ class Seeding(FirstCenters):
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return started(state, self._uniform(state, rng))
 
-    def _uniform(self, state: State, rng: np.random.Generator) -> list[NDArray[np.float64]]:
+    def _uniform(self, state: State, rng: np.random.Generator) -> list[Floats]:
         return [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)]
 
 
@@ -198,15 +181,14 @@ class CarefulSeeding(FirstCenters):
         return Arrays(centers=np.array(list(means.values())))
 
     def problem_with_part(self, part: Contribution, state: State) -> str:
-        return problem_with_centers(part, most=self.n_clusters)
+        return local_centers.problem_with_centers(part, most=self.n_clusters)
 
     def combine(self, state: State, contributions: Any) -> State:
         candidates = np.concatenate([part["centers"] for part in contributions])
         rng = random_streams.aggregating(int(state["stream"]), 0)
-        spare = uniform(state, self.n_clusters, rng)
-        ones = np.ones(len(candidates))
-        starts = [gathered(candidates, ones, spare, rng, n_init=_SEEDINGS) for _ in range(self.n_init)]
-        return started(state.without("stream"), starts)
+        spare, ones = uniform(state, self.n_clusters, rng), np.ones(len(candidates))
+        found = [local_centers.gathered(candidates, ones, spare, rng, n_init=_SEEDINGS) for _ in range(self.n_init)]
+        return started(state.without("stream"), found)
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return started(state.without("stream"), [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)])
@@ -214,18 +196,15 @@ class CarefulSeeding(FirstCenters):
 
 @dataclass(frozen=True)
 class SharedSeeding(FirstCenters):
-    """First centers by k-means++ over all peers, one round for each.
-
-    - `neighbours`: of how many nearest rows a pick that is sent is the mean; a peer with fewer than twice as many
-      averages half of its rows. 1 sends the row itself.
-    """
+    """First centers by k-means++ over all peers, one round for each."""
 
     id: ClassVar[str] = "shared-k-means++"
     holds: ClassVar[str] = "float64 p F: picks"
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "picks", "stream")
 
     init: str = "shared-k-means++"
-    neighbours: int = 5
+    # Of how many nearest rows a pick that is sent is the mean; with fewer than twice as many, half of them are averaged.
+    neighbours: int = 5  # 1 sends the row itself
 
     allowed = checks.by_name(init=checks.among("shared-k-means++"), neighbours=checks.between(1, 2**20))
 
@@ -278,7 +257,7 @@ class SharedSeeding(FirstCenters):
         n_picks = len(state["picks"])
         return f"{n_picks} picks for {self.n_clusters} centers" if n_picks >= self.n_clusters else ""
 
-    def _after(self, state: State, picks: NDArray[np.float64]) -> State:
+    def _after(self, state: State, picks: Floats) -> State:
         if len(picks) < self.n_clusters:
             return state.replace(picks=picks)
         return state.without("picks", "stream").replace(centers=picks)

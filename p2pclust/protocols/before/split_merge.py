@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, cell_moments, weighted_optima, weighted_seeds
+from p2pclust.clustering.points import Floats
 from p2pclust.protocols.before.seeding import FirstCenters
 from p2pclust.protocols.centers.local_centers import filled, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, Slot, always
 from p2pclust.protocols.engine.local import Local
-
-Floats = NDArray[np.float64]
 
 _CELLS_PER_CLUSTER = 3
 _TRIES = 20

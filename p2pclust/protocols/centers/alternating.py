@@ -1,12 +1,8 @@
 """The frame of rounds that most clustering protocols share: from first centers until these stand still.
 
 :class:`Iterated` is the frame with the test of its stop rule; the engine sends, waits, counts rounds and ends the job.
-:class:`Alternating` is what LLF-CM and LLF-FCM add to it. Reference [1] gives one framework for both (IV, Fig. 3): adopt
-the centers, send local sums, divide the total of the sums by the total of the weights, stop when the centers stand still
-or after T rounds.
+:class:`Alternating` is what LLF-CM and LLF-FCM add to it, the one framework for both of IV, Fig. 3 in [1].
 
-References
-----------
 .. [1] J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
    Clustering Algorithms for Horizontally and Vertically Partitioned Data.
 .. [2] R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003.
@@ -22,18 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, objective
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.local_centers import working_range
-from p2pclust.protocols.centers.robust import (
-    ANY_NUMBER,
-    NO_CLAIMS,
-    ROBUST,
-    Rows,
-    flaw_of,
-    noted,
-    refuted_by,
-    robust_totals,
-)  # fmt: skip
+from p2pclust.protocols.centers import robust as robust_rounds
+from p2pclust.protocols.centers.local_centers import opened, working_range
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot, nearest_labels
@@ -74,9 +62,7 @@ class Iterated(Clustering):
         shape = (self.n_clusters, state["origin"].size if "origin" in state else -1)
         if "centers" not in state or state["centers"].shape != shape:
             raise UsageError(f"{self.id}: needs {self.n_clusters} first centers: put scaling and seeding stages before")
-        if not ("declared" in state and state["declared"].all()):
-            state = state.without("lo", "hi", "declared")
-        return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0))
+        return opened(state)
 
     @property
     def round_limit(self) -> int | None:
@@ -88,13 +74,10 @@ class Iterated(Clustering):
 
     conclude = nearest_labels  # which is also the cluster of the greatest membership
 
-    def stepped(self, state: State, centers: NDArray[np.float64], *, suppressed: int = 0) -> State:
+    def stepped(self, state: State, centers: Floats, *, suppressed: int = 0) -> State:
         """Return the state with the next centers, and how far they moved."""
-        return state.replace(
-            centers=centers,
-            shifts=np.append(state["shifts"], _apart(centers, state["centers"])),
-            suppressed=state["suppressed"] + np.int64(suppressed),
-        )
+        shifts = np.append(state["shifts"], _apart(centers, state["centers"]))
+        return state.replace(centers=centers, shifts=shifts, suppressed=state["suppressed"] + np.int64(suppressed))
 
     def drawing(self, state: State) -> np.random.Generator:
         """Return what the aggregator draws from in this step; :meth:`open` must have put ``stream`` into the state."""
@@ -124,11 +107,11 @@ class Fuzzy(Iterated):
             rounds = self.max_rounds if self.privacy_gate == "job" else 1
             size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds)
 
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return fuzzy_step(points, centers, self.fuzzifier)
 
 
-def _apart(centers: NDArray[np.float64], others: NDArray[np.float64]) -> np.float64:
+def _apart(centers: Floats, others: Floats) -> np.float64:
     return np.float64(np.sqrt(np.sum((centers - others) ** 2)))
 
 
@@ -137,9 +120,7 @@ def diagonal(state: State) -> float:
     return float(power_of_two_above(np.array(np.sum(state["unit"] ** 2))))
 
 
-def means_or(
-    previous: NDArray[np.float64], sums: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:  # fmt: skip
+def means_or(previous: Floats, sums: Floats, weights: Floats) -> Floats:
     """Return total sums over total weights, and the previous center of a cluster without any weight."""
     # IV-B of [1] says that a "random perturbation" can handle such a cluster; the authors' published code keeps the
     # center. Keeping it needs no randomness and lets the pooled algorithm do the same.
@@ -183,7 +164,8 @@ class Alternating(Iterated, Additive, SideBySide):
     robust: str = ""
 
     allowed = checks.by_name(
-        accelerate=checks.flag, n_init=checks.STARTS, max_weight=checks.at_least(0.0), robust=checks.among(*ROBUST),
+        accelerate=checks.flag, n_init=checks.STARTS, max_weight=checks.at_least(0.0),
+        robust=checks.among(*robust_rounds.ROBUST),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -208,53 +190,50 @@ class Alternating(Iterated, Additive, SideBySide):
     def instead_of_sums(self) -> str:
         return "looks at what each peer contributes: leave max_weight and robust out, or set groups of secure"
 
-    def rows_behind(self, state: State, part: Arrays) -> Rows:
+    def rows_behind(self, state: State, part: Arrays) -> robust_rounds.Rows:
         """Return the least and the greatest number of rows, or total weight, that a contribution may be of."""
-        return ANY_NUMBER
+        return robust_rounds.ANY_NUMBER
 
     def problem_with_addend(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         weights, sums = np.asarray(part[self.masses]), np.asarray(part["sums"])
         if (weights < 0).any():
             return "a cluster has a negative weight"
-        most = len(peers)
-        if not (
-            0 <= part["rows"] <= most * self.n_clusters and 0 <= part.get("suppressed", _NONE) <= most * weights.size
-        ):
+        rows, suppressed, most = part["rows"], part.get("suppressed", _NONE), len(peers)
+        if not (0 <= rows <= most * self.n_clusters and 0 <= suppressed <= most * weights.size):
             return "it counts rows, or suppressed clusters, as there cannot be"
-        if most == 1 and refuted_by(state["claims"], peers[0], self.rows_behind(state, part)):
+        if most == 1 and robust_rounds.refuted_by(state["claims"], peers[0], self.rows_behind(state, part)):
             return "its weights are those of another number of rows than in earlier rounds"
         if "lo" not in state:
             return ""
         lo, hi = working_range(state)
-        slack = _SLACK * (1 + np.abs(weights))[..., np.newaxis]
-        mass = weights[..., np.newaxis]
+        mass, slack = weights[..., np.newaxis], _SLACK * (1 + np.abs(weights))[..., np.newaxis]
         within = (sums >= mass * lo - slack) & (sums <= mass * hi + slack)
         return "" if within.all() else "its sums lie outside what its weights and the bounds allow"
 
     def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
         each = list(parts.values())
         weights, sums = (np.stack([np.asarray(part[name]) for part in each]) for name in (self.masses, "sums"))
-        found_w, found_s, held = robust_totals(weights, sums, self.max_weight, self.robust)
+        found_w, found_s, held = robust_rounds.robust_totals(weights, sums, self.max_weight, self.robust)
         total = {one: np.sum([part[one] for part in each], axis=0) for one in each[0]}
         stepped = self.combine(state, Arrays({**total, self.masses: found_w, "sums": found_s}))
         limited = tuple(peer for peers, one in zip(parts, held.tolist(), strict=True) if one for peer in peers)
         rows = {
-            peer: self.rows_behind(state, part) if len(peers) == 1 else ANY_NUMBER
+            peer: self.rows_behind(state, part) if len(peers) == 1 else robust_rounds.ANY_NUMBER
             for peers, part in parts.items()
             for peer in peers
         }
-        return stepped.replace(claims=noted(state["claims"], rows, limited))
+        return stepped.replace(claims=robust_rounds.noted(state["claims"], rows, limited))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        opened = super().open(state, rng).replace(rows=np.int64(self.n_clusters))
+        state = super().open(state, rng).replace(rows=np.int64(self.n_clusters))
         found = len(state["starts"]) if "starts" in state else 1
         if found != self.n_init:
             raise UsageError(
                 f"{self.id}: n_init = {self.n_init}, but the stage before made {found} sets of first centers"
             )
         if self.one_by_one:
-            opened = opened.replace(claims=NO_CLAIMS)
-        return opened if self.n_init == 1 else opened.replace(trails=np.zeros((found, 0)))
+            state = state.replace(claims=robust_rounds.NO_CLAIMS)
+        return state if self.n_init == 1 else state.replace(trails=np.zeros((found, 0)))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         """Stop when the centers moved by less than ``tol``, but not by a round that was taken back."""
@@ -264,7 +243,7 @@ class Alternating(Iterated, Additive, SideBySide):
         kept = [name in state for name in ("plain", "objective", "relaxation")]
         if any(kept) and not all(kept):
             return "only some of the arrays of an accelerated round"
-        if self.one_by_one and (flaw := flaw_of(state)):
+        if self.one_by_one and (flaw := robust_rounds.flaw_of(state)):
             return flaw
         if self.n_init == 1:
             return ""
@@ -277,11 +256,10 @@ class Alternating(Iterated, Additive, SideBySide):
         trails = state["trails"]
         return np.flatnonzero(trails[:, -1] >= self.tol) if trails.shape[1] else np.arange(self.n_init)
 
-    def moving_starts(self, state: State) -> NDArray[np.float64]:
+    def moving_starts(self, state: State) -> Floats:
         """Return the centers for which this round adds up sums, shape (number of starts that still move, C, F)."""
-        if self.n_init == 1:
-            return np.asarray(state["centers"][np.newaxis], dtype=np.float64)
-        return np.asarray(state["starts"][self.running(state)], dtype=np.float64)
+        starts = state["centers"][np.newaxis] if self.n_init == 1 else state["starts"][self.running(state)]
+        return np.asarray(starts, dtype=np.float64)
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
@@ -313,38 +291,31 @@ class Alternating(Iterated, Additive, SideBySide):
         return checks.too_few_rows(self.n_clusters, int(state["rows"]))
 
     def combine(self, state: State, total: Any) -> State:
-        """Return the state with the next centers, of each start that still moves."""
+        """Return the state with the next centers, of each start that still moves.
+
+        If accelerated, go beyond the plain step from the present centers, or take back what led to them: ``plain`` in the
+        state is the plain step of the round before, ``objective`` what that round's centers cost, and ``relaxation`` the
+        factor that led from them to the present ones. Anderson extrapolation needs somewhat fewer rounds, but takes more
+        steps back, ends in other optima more often at fuzzifiers near 1, and needs a larger state. With a fixed factor
+        some data diverge.
+        """
         weights, suppressed = total[self.masses], int(total.get("suppressed", 0))
         state = state.replace(rows=np.int64(total["rows"]))
-        if self.n_init == 1:
-            centers = means_or(state["centers"], total["sums"], weights)
-            if self.accelerate:
-                return self._relaxed(state, centers, float(total["objective"]), suppressed)
-            return self.stepped(state, centers, suppressed=suppressed)
-        starts = np.array(state["starts"])
-        moves = np.full((self.n_init, 1), -1.0)
-        # One by one: the bits are those of a job with only this start.
-        for own_sums, own_weights, start in zip(total["sums"], weights, self.running(state), strict=True):
-            centers = means_or(starts[start], own_sums, own_weights)
-            moves[start] = _apart(centers, starts[start])
-            starts[start] = centers
-        return state.replace(
-            starts=starts, trails=np.concatenate([state["trails"], moves], axis=1), centers=starts[0],
-            shifts=np.append(state["shifts"], moves.max()), suppressed=state["suppressed"] + np.int64(suppressed),
-        )  # fmt: skip
-
-    def at_limit(self, state: State) -> State:
-        return state.replace(centers=state["plain"]) if "plain" in state else state  # if a round was empty
-
-    def _relaxed(self, state: State, plain: NDArray[np.float64], cost: float, suppressed: int) -> State:
-        """Go beyond the plain step from these centers, or take back what led to them.
-
-        ``plain`` in the state is the plain step of the round before, ``objective`` what that round's centers cost, and
-        ``relaxation`` the factor that led from them to the present ones.
-
-        Anderson extrapolation needs somewhat fewer rounds, but takes more steps back, ends in other optima more often at
-        fuzzifiers near 1, and needs a larger state. With a fixed factor some data diverge.
-        """
+        if self.n_init > 1:
+            starts, moves = np.array(state["starts"]), np.full((self.n_init, 1), -1.0)
+            # One by one: the bits are those of a job with only this start.
+            for own_sums, own_weights, start in zip(total["sums"], weights, self.running(state), strict=True):
+                centers = means_or(starts[start], own_sums, own_weights)
+                moves[start] = _apart(centers, starts[start])
+                starts[start] = centers
+            return state.replace(
+                starts=starts, trails=np.concatenate([state["trails"], moves], axis=1), centers=starts[0],
+                shifts=np.append(state["shifts"], moves.max()), suppressed=state["suppressed"] + np.int64(suppressed),
+            )  # fmt: skip
+        plain = means_or(state["centers"], total["sums"], weights)
+        if not self.accelerate:
+            return self.stepped(state, plain, suppressed=suppressed)
+        cost = float(total["objective"])
         if "plain" in state and cost > float(state["objective"]) * (1 + _RISE):
             back = self.stepped(state, state["plain"], suppressed=suppressed)
             return back.without("plain", "objective", "relaxation")
@@ -356,3 +327,6 @@ class Alternating(Iterated, Additive, SideBySide):
         # What counts for the stop rule is the plain step: a center that is not moved by it is a fixed point.
         kept["shifts"] = np.append(state["shifts"], apart)
         return self.stepped(state, ahead, suppressed=suppressed).replace(**kept)
+
+    def at_limit(self, state: State) -> State:
+        return state.replace(centers=state["plain"]) if "plain" in state else state  # if a round was empty

@@ -3,25 +3,15 @@
 M. Stallmann, A. Wilbik: Towards Federated Clustering: A Federated Fuzzy c-Means Algorithm (FFCM). The comments give
 the steps of its list and its equations. docs/protocols/ffcm.md has the parameters and limits.
 
-- Step 1 (first centers) is the seeding stage that precedes. The authors draw them in [0, 1]^d, far from data that lie
-  elsewhere, and the results depend on it; here they lie within the data.
 - Equation 5 prints the exponent 2 / (m - 1) over squared distances. Meant, and in the authors' code, is the usual fuzzy
   c-means: 2 / (m - 1) over distances.
-- Step 3 does not say how long a peer iterates. The authors' code runs local fuzzy c-means from the global centers until
-  ``||dU||_F < 1e-4``, at most 1000 times, in every round; only so do the averages differ from pooled fuzzy c-means as
-  the paper's tables show.
-- Equation 7 sums u^m; the authors' code sums u. With the equation, the default, one local step equals pooled fuzzy
-  c-means.
+- Step 3 does not say how long a peer iterates. The authors' code runs local fuzzy c-means until ``||dU||_F < 1e-4``, at
+  most 1000 times, in every round; only so do the averages differ from pooled fuzzy c-means as the paper's tables show.
 - Step 6 prints a sum of norms <= eps; the authors' code, as here, stops when the Frobenius norm is below eps.
 - The paper has no limit of rounds, and no rule by which a peer with few rows abstains.
-- Equation 9: unweighted k-means, from k-means++ seeds in round 1 and from the previous global centers later, as in the
-  authors' code. So with avg_2 no weights are sent.
 
-C2F-FCM ("Clustering of Clusterings Federation") is named, described and compared in J. L. Corcuera Bárcena, F.
-Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering Algorithms for Horizontally
-and Vertically Partitioned Data, sections II and VI-D; the comments give the steps of section II. It is FFCM with avg_2
-as that paper sets it up for its Table V: careful seeding, and T = 30 rounds at most. "kmeans++ initialization" and "up
-to convergence" are read as the code of FFCM has them; ``local_iterations`` cuts the latter.
+C2F-FCM (docs/protocols/c2f-fcm.md, section II of its paper) is FFCM with avg_2. "kmeans++ initialization" and "up to
+convergence" are read as the code of FFCM has them; ``local_iterations`` cuts the latter.
 """
 
 from __future__ import annotations

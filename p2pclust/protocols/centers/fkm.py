@@ -1,20 +1,12 @@
 """FKM: federated k-means for peers with different numbers of clusters.
 
-S. Garst, M. Reinders: Federated K-Means Clustering, Algorithm 1; the comments give its line numbers.
+S. Garst, M. Reinders: Federated K-Means Clustering, Algorithm 1; the comments give its line numbers. Departures, beside
+those of docs/protocols/fkm.md:
 
-Departures, and why
--------------------
 - Line 4 takes sizes from the k-means++ picks. Rows must not leave their peer, and the authors' code makes one Lloyd step
   from the picks; so does this. A peer with fewer rows than clusters picks as many as it has rows.
 - Line 17 runs one step, as the text says ("one iteration"). Sizes are counted after it, as in the authors' code.
-- "Any clusters holding less than p samples" are not sent. A mean is withheld if fewer than p rows made it *or* fewer
-  than p belong to it after the step: the former alone is what gives rows away. What is withheld is counted. A peer with
-  nothing left to send abstains.
-- Line 10: a cold start every round, from k-means++ seeds, weighted, the cheapest of ``n_init``. The clusters so found are
-  numbered as the previous ones that they are nearest to. If fewer distinct means than clusters arrive, previous centers
-  fill up.
-- The paper runs a fixed number of rounds; here also ``tol`` ends a job.
-- With ``init``, first centers come from a seeding stage, and lines 1-5 are left out.
+- The paper runs a fixed number of rounds; here also ``tol`` ends a job. With ``init``, lines 1-5 are left out.
 """
 
 from __future__ import annotations
@@ -37,12 +29,7 @@ from p2pclust.protocols.engine.privacy import hold_small_clusters
 
 @dataclass(frozen=True)
 class FederatedKMeansProtocol(Iterated):
-    """FKM (Algorithm 1): k-means at each peer, one step per round; the local means are clustered by their sizes.
-
-    - `n_clusters`, `tol`, `max_rounds`: see :class:`Iterated`; the paper's K_g, and rounds of lines 6-18.
-    - `min_cluster_size`: the paper's p: means of fewer rows are not sent. 1 sends all.
-    - `n_init`: how many seedings the aggregator's k-means tries.
-    """
+    """FKM (Algorithm 1): k-means at each peer, one step per round; the local means are clustered by their sizes."""
 
     id: ClassVar[str] = "fkm"
     holds: ClassVar[str] = "bool: proposed; int64: stream"
@@ -56,8 +43,8 @@ class FederatedKMeansProtocol(Iterated):
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "proposed", "stream")
 
     max_rounds: int = 10
-    min_cluster_size: int = 2
-    n_init: int = 10
+    min_cluster_size: int = 2  # the paper's p: means of fewer rows are not sent. 1 sends all.
+    n_init: int = 10  # how many seedings the aggregator's k-means tries
 
     allowed = checks.by_name(min_cluster_size=checks.between(1, 2**31), n_init=checks.between(1, 1000))
 

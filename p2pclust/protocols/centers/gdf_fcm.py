@@ -3,18 +3,12 @@
 W. Pedrycz: Federated FCM: Clustering Under Privacy Requirements; named, described and compared in J. L. Corcuera
 Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering Algorithms for
 Horizontally and Vertically Partitioned Data, sections II and VI-C. The comments give the steps of the description in
-section II.
+section II; docs/protocols/gdf-fcm.md says when a run diverges.
 
-Departures, and why
--------------------
 - The description leaves the gradient's scale open. ``G_m = 2 sum_j u^m (V - x_j)``, summed over the peer's rows (not
   averaged: with a rate of 0.005 a mean would not move), at the global V, with the memberships U of the last of
   ``local_iterations`` local alternations, reproduces the second paper's Table III.
-- (iii) averages the gradients with weights N_m / N, and so does this: a peer sends ``N_m G_m`` and N_m, and these add up.
 - ``learning_rate`` is the second paper's 0.005; with 0.05, the first one's, six of its eight data sets did not converge.
-- The step is stable only while ``learning_rate * sum_m N_m / N * 2 sum_j u^m < 2`` for every cluster: large peers break
-  it. A run whose centers leave the data and continue doing so fails, and says what to lower.
-- A peer with C (F + 1) / F rows or fewer abstains (``privacy_gate``), as in LLF-FCM.
 """
 
 from __future__ import annotations
@@ -43,12 +37,7 @@ _FAR_RANGES = 2.0
 
 @dataclass(frozen=True)
 class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
-    """GDF-FCM: fuzzy c-means by gradient descent.
-
-    - `learning_rate`: the papers' alpha. Its right size falls with the number of rows of the largest peers.
-    - `local_iterations`: after how many local alternations of memberships and centers the gradient is taken; 1 takes it
-      at the global centers.
-    """
+    """GDF-FCM: fuzzy c-means by gradient descent."""
 
     id: ClassVar[str] = "gdf-fcm"
     reveals: ClassVar[str] = (
@@ -58,15 +47,16 @@ class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
     inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
     works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "lo", "hi")
 
-    learning_rate: float = 0.005
-    local_iterations: int = 10
+    learning_rate: float = (
+        0.005  # the papers' alpha. Its right size falls with the number of rows of the largest peers.
+    )
+    local_iterations: int = 10  # alternations before the gradient is taken; 1 takes it at the global centers
 
     allowed = checks.by_name(learning_rate=checks.above(0.0), local_iterations=checks.between(1, 1000))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and keep the ranges: a center that leaves them diverges."""
-        opened = super().open(state, rng)
-        return opened.replace(lo=state["lo"], hi=state["hi"])
+        return super().open(state, rng).replace(lo=state["lo"], hi=state["hi"])
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"gradient": Slot(state["centers"].shape), "count": Slot(())}

@@ -3,13 +3,9 @@
 D. K. Dennis, T. Li, V. Smith: Heterogeneity for the Win: One-Shot Federated Clustering, Algorithms 1 and 2, as S. Garst,
 M. Reinders: Federated K-Means Clustering, compare with it. The comments give the steps of Algorithm 2.
 
-Departures beside those of docs/protocols/k-fed.md, and why
------------------------------------------------------------
-- "Any device z" of step 2 is the first contributor in roster order.
-- Means of fewer than ``min_cluster_size`` rows are not sent; the paper has no such rule, and would send single rows.
-- Rows are labelled by their nearest global center, also those that no peer of the round holds. The first paper's induced
-  clustering labels a row by the group that its local cluster's center fell into.
-- If fewer distinct centers than clusters arrive, centers drawn within the ranges fill up.
+Departures beside those of docs/protocols/k-fed.md: rows are labelled by their nearest global center, also those that no
+peer of the round holds; the first paper's induced clustering labels a row by the group that its local cluster's center
+fell into. If fewer distinct centers than clusters arrive, centers drawn within the ranges fill up.
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, local_silhouette, nearest, spectral_kmeans, sums_and_counts
 from p2pclust.errors import UsageError
@@ -72,8 +67,18 @@ class KFedProtocol(Clustering):
         return {"centers": Slot((None, state["origin"].size)), "suppressed": Slot((), "int64")}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        points = local.points(state)
-        centers = self._locally(points, rng)  # step 1: Algorithm 1
+        points, centers, highest = local.points(state), None, -np.inf
+        # Step 1: Algorithm 1.
+        if self.n_local_clusters != "search":
+            centers = spectral_kmeans(points, int(self.n_local_clusters or self.n_clusters), rng)
+        else:
+            for k in range(2, min(self.n_clusters, points.n_samples - 1) + 1):
+                found = spectral_kmeans(points, k, rng)
+                score = local_silhouette(points, found) if len(found) > 1 else -np.inf
+                if score > highest:
+                    centers, highest = found, score
+        if centers is None:
+            centers = spectral_kmeans(points, 1, rng)
         counts = sums_and_counts(points, centers)[1]
         least = local.least_cell(self.min_cluster_size)
         sent = counts >= least
@@ -109,14 +114,3 @@ class KFedProtocol(Clustering):
 
     finished = always
     conclude = nearest_labels
-
-    def _locally(self, points: Points, rng: np.random.Generator) -> NDArray[np.float64]:
-        if self.n_local_clusters != "search":
-            return spectral_kmeans(points, int(self.n_local_clusters or self.n_clusters), rng)
-        best, highest = None, -np.inf
-        for k in range(2, min(self.n_clusters, points.n_samples - 1) + 1):
-            centers = spectral_kmeans(points, k, rng)
-            score = local_silhouette(points, centers) if len(centers) > 1 else -np.inf
-            if score > highest:
-                best, highest = centers, score
-        return spectral_kmeans(points, 1, rng) if best is None else best

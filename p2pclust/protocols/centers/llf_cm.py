@@ -8,9 +8,6 @@ docs/protocols/llf-cm.md has the departures.
   transmission) belong to the engine. Of lines 16-18, the test of the centers is ``Iterated.finished``, and the test
   of t is the engine's limit of ``max_rounds``. Line 15, the mean of each cluster over all peers (Eq. 5), is
   ``Alternating.combine``.
-- Lines 8-12 (a cluster of one local row is sent as zeros) break the equality with pooled c-means that the paper proves:
-  its proof assumes every local count to be above one. So what is suppressed is counted, and
-  ``suppress_singletons=False`` restores the equality, at the price of revealing such rows.
 - Line 14 sends sums and counts only; here a peer also sends how many clusters it suppressed, and its number of rows up
   to the number of clusters: a job with fewer rows than clusters fails and says so.
 """
@@ -21,9 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, weighted_sums_and_counts
+from p2pclust.clustering import weighted_sums_and_counts
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
@@ -59,25 +55,19 @@ class LosslessCMeansProtocol(Alternating):
         return not self.accelerate and self.n_init == 1
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        found = [self._sums(local, local.points(state), centers) for centers in self.moving_starts(state)]
+        points, least = local.points(state), local.least_cell(2 if self.suppress_singletons else 1)
+        starts, suppressed = [], 0
+        for centers in self.moving_starts(state):
+            # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
+            sums, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
+            if least > 1:
+                # Lines 8-12; of a cluster without rows, sum and count are zeros already.
+                few = (counts > 0) & (counts < least)
+                suppressed += int(np.count_nonzero(few))
+                sums, masses = np.where(few[:, np.newaxis], 0.0, sums), np.where(few, 0.0, masses)
+            starts.append((masses, sums))
         # Line 14, and two numbers more.
-        starts, suppressed = [(counts, sums) for counts, sums, _ in found], sum(few for *_, few in found)
         return self.contribution(state, local, starts, suppressed=float(suppressed))
-
-    def _sums(
-        self, local: Local, points: Points, centers: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-        """Return the counts and sums that a peer reveals for one start, and how many clusters it suppressed."""
-        # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
-        sums, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
-        suppressed = 0
-        if (least := local.least_cell(2 if self.suppress_singletons else 1)) > 1:
-            # Lines 8-12; of a cluster without rows, sum and count are zeros already.
-            few = (counts > 0) & (counts < least)
-            suppressed = int(np.count_nonzero(few))
-            sums = np.where(few[:, np.newaxis], 0.0, sums)
-            masses = np.where(few, 0.0, masses)
-        return masses, sums, suppressed
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:
         # Rows of suppressed clusters are not counted.

@@ -37,16 +37,10 @@ _ROUNDING = 1e-6  # of a peer's total weight, relative
 
 
 def fuzzy_limbs(fuzzifier: float) -> int:
-    """Return as many limbs as keep a far center's weight precise.
+    """Return as many limbs as keep 34 bits of a far center's weight (docs/protocols/llf-fcm.md).
 
-    The weight that a row gives to a center r times as far as its nearest one falls with r**(-2 m / (m - 1)), m being
-    the fuzzifier: a power of 4 for m = 2, but of 22 for m = 1.1, where a fixed grid would soon read zero and freeze a
-    center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (6e-11) up to r = 2**15: one reading of
-    65535 among values near zero is enough to draw a center that far away. Below a fuzzifier of about 1.1 this would
-    take more than eight limbs; with eight it ends at a smaller r. Beyond, :func:`count_coarse` counts.
-
-    A large fuzzifier makes all memberships alike, about 1 / C, and their powers small: three limbs keep the 34 bits down to
-    2**-86, and :func:`.checks.fuzzifier_for` refuses what would be smaller.
+    They are kept up to r = 2**15 times the distance of a row's nearest center: one reading of 65535 among values near zero
+    is enough to draw a center that far away. Below a fuzzifier of about 1.1 this would take more than eight limbs.
 
     >>> fuzzy_limbs(2.0), fuzzy_limbs(1.1)
     (3, 8)
@@ -64,11 +58,8 @@ def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
 class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """LLF-FCM (Federated FCM, Algorithms 1 and 2): fuzzy c-means, equal to pooled fuzzy c-means.
 
-    - `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`; with several starts, that many times as many rows are needed.
-
     The state's ``coarse`` counts the centers whose total weight in the last round was below 2**34 steps of the grid,
-    zero included. Such a center is so far from all rows that its weight lost digits, or it stayed where it was because
-    nothing of its weight was left; pooled fuzzy c-means may move it otherwise.
+    zero included: pooled fuzzy c-means may move them otherwise.
     """
 
     id: ClassVar[str] = "llf-fcm"

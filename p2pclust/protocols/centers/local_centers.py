@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.clustering import weighted_kmeans
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.local import LARGEST
 
 _MAX_WEIGHT = 2.0**53  # no weight of a local center is larger: it is a number of rows, or less
-
-Floats = NDArray[np.float64]
 
 
 def gathered(candidates: Floats, weights: Floats, spare: Floats, rng: np.random.Generator, *, n_init: int) -> Floats:
@@ -85,9 +83,14 @@ def unseeded(stage: str, state: State, n_clusters: int, rng: np.random.Generator
     """
     require_scaling(stage, state)
     state = state.replace(centers=uniform(state, n_clusters, rng), proposed=np.False_)
-    if not state["declared"].all():
+    return opened(state).replace(stream=drawn_stream(rng))
+
+
+def opened(state: State) -> State:
+    """Drop what only scaling and seeding needed, but for declared bounds: rows outside of these take no part."""
+    if not ("declared" in state and state["declared"].all()):
         state = state.without("lo", "hi", "declared")
-    return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0), stream=drawn_stream(rng))
+    return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0))
 
 
 def require_scaling(stage: str, state: State) -> None:

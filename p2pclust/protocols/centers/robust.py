@@ -1,8 +1,5 @@
 """Totals that one lying peer cannot move far: weights with a limit, and trimmed means or medians of the peers' means.
 
-Such a total needs the contribution of each peer, or with secure sums the total of each fixed group: in a tree these are
-not added up on the way. The result is not the pooled algorithm's: robust rounds are not lossless.
-
 Such rounds keep in the state what the contributions of each peer say of its number of rows (the claims), so that the next
 aggregator continues with it. A number of rows that fits no longer is a lie, or a defect.
 """
@@ -15,9 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.protocols.engine.arrays import State
-
-Floats = NDArray[np.float64]
 
 #: How cluster means of peers may be combined; empty: as the pooled algorithm does.
 ROBUST: Final = ("", "trim", "median")
@@ -33,11 +29,7 @@ NO_CLAIMS: Final[Floats] = np.zeros((0, 4))
 
 
 def limited(weights: Floats, most: float) -> Floats:
-    """Return a factor for each peer (P,), at most 1, so that no peer weighs more than `most` times the median peer.
-
-    >>> limited(np.array([[2.0, 2.0], [3.0, 1.0], [400.0, 0.0]]), 2.0).tolist()
-    [1.0, 1.0, 0.02]
-    """
+    """Return a factor for each peer (P,), at most 1, so that no peer weighs more than `most` times the median peer."""
     own = weights.sum(axis=1)
     limit = most * float(np.median(own[own > 0])) if (own > 0).any() else 0.0
     return np.where(own > limit, limit / np.where(own > 0, own, 1.0), 1.0)
@@ -47,10 +39,6 @@ def robust_sums(weights: Floats, sums: Floats, how: str) -> Floats:
     """Return sums over all peers whose means per cluster are trimmed means, or medians, of the peers' means.
 
     From weights (P, C) and sums (P, C, F); the result (C, F) is the means times the total weight of each cluster.
-
-    >>> weights, sums = np.ones((10, 1)), np.array([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 90]).reshape(10, 1, 1)
-    >>> [robust_sums(weights, sums, how).item() / 10 for how in ("", "trim", "median")]
-    [13.5, 5.5, 5.0]
     """
     total = weights.sum(axis=0)
     if not how:
@@ -60,14 +48,25 @@ def robust_sums(weights: Floats, sums: Floats, how: str) -> Floats:
     for cluster in np.flatnonzero(total > 0):
         own = weights[:, cluster] > 0
         means = sums[own, cluster] / weights[own, cluster, np.newaxis]
-        for feature in range(means.shape[1]):
-            found[cluster, feature] = _middle(means[:, feature], weights[own, cluster], share) * total[cluster]
+        for feature, each in enumerate(means.T):
+            order = np.argsort(each, kind="stable")
+            values, ordered = each[order], weights[own, cluster][order]
+            # What is left of each weight when a share of all is cut off at each end.
+            ends = np.cumsum(ordered)
+            low, high = share * ends[-1], (1 - share) * ends[-1]
+            kept = np.minimum(ends, high) - np.maximum(ends - ordered, low)
+            if (kept > 0).any() and share < 0.5:
+                kept = np.maximum(kept, 0.0)
+                middle = (values * kept).sum() / kept.sum()
+            else:
+                middle = values[np.searchsorted(ends, 0.5 * ends[-1])]
+            found[cluster, feature] = middle * total[cluster]
     return found
 
 
 def robust_totals(
     weights: Floats, sums: Floats, max_weight: float, how: str
-) -> tuple[Floats, Floats, NDArray[np.bool_]]:  # fmt: skip
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Return total weights and sums, with a limit for what each peer weighs (0: none), and which peers were limited.
 
     From weights (P, C) and sums (P, C, F), or with S starts (P, S, C) and (P, S, C, F); the results have no first axis.
@@ -88,19 +87,6 @@ def robust_totals(
     return *totals, held
 
 
-def _middle(values: Floats, weights: Floats, share: float) -> float:
-    """Return the weighted mean of what is left when a share of the weight is cut off at each end; at 0.5 the median."""
-    order = np.argsort(values, kind="stable")
-    values, weights = values[order], weights[order]
-    ends = np.cumsum(weights)
-    low, high = share * ends[-1], (1 - share) * ends[-1]
-    kept = np.minimum(ends, high) - np.maximum(ends - weights, low)
-    if (kept > 0).any() and share < 0.5:
-        kept = np.maximum(kept, 0.0)
-        return float((values * kept).sum() / kept.sum())
-    return float(values[np.searchsorted(ends, 0.5 * ends[-1])])
-
-
 def refuted_by(claims: Floats, peer: int, rows: Rows) -> bool:
     """Return whether a contribution contradicts what the peer's earlier ones say of its number of rows.
 
@@ -108,10 +94,8 @@ def refuted_by(claims: Floats, peer: int, rows: Rows) -> bool:
     >>> refuted_by(known, 3, (30.0, 30.0)), refuted_by(known, 3, (31.0, 31.0)), refuted_by(known, 2, (31.0, 31.0))
     (False, True, False)
     """
-    for _, least, most, _ in claims[claims[:, 0] == peer]:
-        low, high = max(least, rows[0]), min(most, rows[1])
-        return bool(low > high * (1 + _SLACK))
-    return False
+    known = claims[claims[:, 0] == peer].tolist()
+    return any(max(least, rows[0]) > min(most, rows[1]) * (1 + _SLACK) for _, least, most, _ in known)
 
 
 def noted(claims: Floats, rows: Mapping[int, Rows], limited: tuple[int, ...]) -> Floats:

@@ -3,19 +3,10 @@
 docs/protocols/stream-fcm.md has the formula, what a peer reveals, and the three numbers of the drift report. With f = 1
 nothing is forgotten, with f = 0 every batch is clustered by itself, from the last one's centers.
 
-Departures from P. Hore, L. O. Hall, D. B. Goldgof, "Single pass fuzzy c means" (2007), and why
------------------------------------------------------------------------------------------------
-- There, earlier batches are remembered as weighted centers, which are clustered again with each new batch. Here their
-  sums are kept and do not move any more: the memberships of earlier rows stay as they were. So a round needs nothing of
-  the peers but sums over the present batch, and is the formula above on the pooled rows of that batch.
-- There, nothing is forgotten.
-- A batch leaves the totals of its last round: a peer that was not drawn, or lost, in that round left no trace of the
-  batch but where the centers are.
-
-The privacy gate counts one number more than that of LLF-FCM: a batch's share of the objective in every round.
-
-The thresholds of drift are plain numbers, in the names below, and not a test of significance: batches of few rows
-differ by chance, by about ``sqrt(C / rows)`` in mass.
+In P. Hore, L. O. Hall, D. B. Goldgof, "Single pass fuzzy c means" (2007), nothing is forgotten, and earlier batches are
+remembered as weighted centers, which are clustered again with each new batch. Here their sums are kept and do not move any
+more: the memberships of earlier rows stay as they were. So a round needs nothing of the peers but sums over the present
+batch. A peer that was not drawn, or lost, in a batch's last round left no trace of the batch but where the centers are.
 """
 
 from __future__ import annotations
@@ -28,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import fuzzy_sums, objective
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.alternating import Fuzzy, diagonal, means_or
 from p2pclust.protocols.centers.llf_fcm import count_coarse, fuzzy_limbs
@@ -59,11 +51,7 @@ class BatchDrift:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What changed, in words, by :data:`SURPRISING`, :data:`FAR` and :data:`SHIFTED`; empty if nothing did.
-
-        >>> BatchDrift(4, 1.2, 0.3, 0.01, 6, True).reasons
-        ('centers moved by 0.3 of the spread of the rows',)
-        """
+        """What changed, in words, by :data:`SURPRISING`, :data:`FAR` and :data:`SHIFTED`; empty if nothing did."""
         if self.surprise is None:
             return ()
         found = []
@@ -95,25 +83,21 @@ def drift_report(state: State, *, first: int = 0) -> list[BatchDrift]:
     """Return one entry per batch that made a step, none for a state of another protocol than ``stream-fcm``.
 
     `first` is the number of the state's first batch.
-
-    >>> from p2pclust.protocols.engine.arrays import Arrays
-    >>> state = Arrays(drift=[[-1.0, 0.5, -1.0, 4.0, 1.0], [1.1, 0.02, 0.05, 2.0, 1.0]])
-    >>> [(found.batch, found.surprise, found.verdict) for found in drift_report(state)]
-    [(0, None, 'first: nothing to compare with'), (1, 1.1, 'no drift')]
     """
+    rows = enumerate(state.get("drift", np.zeros((0, 5))).tolist(), start=first)
     return [
-        BatchDrift(first + number, _known(surprise), moved, _known(mass), int(rounds), bool(settled))
-        for number, (surprise, moved, mass, rounds, settled) in enumerate(state.get("drift", np.zeros((0, 5))).tolist())
+        BatchDrift(
+            batch, None if surprise < 0 else surprise, moved, None if mass < 0 else mass, int(rounds), bool(settled)
+        )
+        for batch, (surprise, moved, mass, rounds, settled) in rows
     ]
 
 
-def compared(
-    state: State, centers: NDArray[np.float64], weights: NDArray[np.float64], cost: float, *, settled: bool
-) -> NDArray[np.float64]:
-    """Return the present batch's row of ``drift``, after a round of it.
+def compared(state: State, centers: Floats, weights: Floats, cost: float, *, settled: bool) -> Floats:
+    """Return the present batch's row of ``drift``, after a round of it that led from `state` to `centers` (C, F).
 
-    The round's contributions answered `state`. Their total weights are `weights` (C,), the mean squared distance of the
-    batch's rows to the centers of `state` is `cost`, and `centers` (C, F) are those after the round.
+    The total weights of its contributions are `weights` (C,), and the mean squared distance of the batch's rows to the
+    centers of `state` is `cost`.
     """
     row = np.empty(5)
     mine, before = state["drift"][int(state["batch"]) :], float(state["cost"])
@@ -144,20 +128,9 @@ def _ratio(one: float, other: float, of_nothing: float) -> float:
     return min(one / other, _MOST) if other > one / _MOST else _MOST
 
 
-def _known(value: float) -> float | None:
-    return value if value >= 0 else None
-
-
 @dataclass(frozen=True)
 class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     """Fuzzy c-means over batches of rows in the order in which they came, with forgetting and a report of drift.
-
-    - `n_clusters`, `tol`, `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`; ``tol`` ends a batch, and a batch needs more
-      than ``(C (F + 1) + 1) / F`` rows.
-    - `max_rounds`: per batch; rounds without contributions do not count.
-    - `n_batches`: into how many batches each peer's rows are split, in their own order, as equally as can be; the first
-      ones are longer by a row if need be.
-    - `forgetting`: f above, from 0 to 1.
 
     In the state, ``batch`` is the present one, from 0; ``past_weights`` and ``past_sums`` are p and q, not yet
     forgotten; ``opened`` the centers that the batch began with; ``cost`` the mean squared distance to the centers at
@@ -180,9 +153,9 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         *Fuzzy.works_on, "rows", "coarse", "batch", "past_weights", "past_sums", "opened", "cost", "drift",
     )  # fmt: skip
 
-    max_rounds: int = 10
-    n_batches: int = 10
-    forgetting: float = 0.9
+    max_rounds: int = 10  # of each batch, which `tol` ends; rounds without contributions do not count
+    n_batches: int = 10  # into which each peer's rows are split, in their own order; the first may be longer by a row
+    forgetting: float = 0.9  # f, from 0 to 1
 
     allowed = checks.by_name(n_batches=checks.between(1, 10**6), forgetting=checks.at_least(0.0))
 
@@ -205,9 +178,13 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         centers = state["centers"]
         if "past_weights" not in state:
             state = state.replace(past_weights=np.zeros(len(centers)), past_sums=np.zeros(centers.shape), cost=UNKNOWN)
-        zero = np.int64(0)
-        state = state.replace(rows=np.int64(self.n_clusters), coarse=zero, batch=zero)
-        return state.replace(opened=centers, drift=np.zeros((0, 5)))
+        return state.replace(
+            rows=np.int64(self.n_clusters),
+            coarse=np.int64(0),
+            batch=np.int64(0),
+            opened=centers,
+            drift=np.zeros((0, 5)),
+        )
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
@@ -231,18 +208,23 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         weights = self.forgetting * state["past_weights"] + own
         sums = self.forgetting * state["past_sums"] + total["sums"]
         centers = means_or(state["centers"], sums, weights)
-        stepped = self.stepped(state, centers).replace(
-            rows=np.int64(total["rows"]), coarse=count_coarse(weights, self.limbs)
-        )
-        weight = own.sum()
+        stepped, weight = self.stepped(state, centers), own.sum()
         cost = float(total["objective"]) / weight if weight > 0 else 0.0
         settled = bool(stepped["shifts"][-1] < self.tol)
         row = compared(state, centers, own, cost, settled=settled)
-        stepped = stepped.replace(drift=np.vstack([state["drift"][: int(state["batch"])], row]))
+        stepped = stepped.replace(
+            rows=np.int64(total["rows"]), coarse=count_coarse(weights, self.limbs),
+            drift=np.vstack([state["drift"][: int(state["batch"])], row]),
+        )  # fmt: skip
         if not settled and row[_ROUNDS] < self.max_rounds:
             return stepped
-        following = stepped.replace(batch=state["batch"] + np.int64(1), past_weights=weights, past_sums=sums)
-        return following.replace(opened=centers, cost=np.float64(cost))
+        return stepped.replace(
+            batch=state["batch"] + np.int64(1),
+            past_weights=weights,
+            past_sums=sums,
+            opened=centers,
+            cost=np.float64(cost),
+        )
 
     def problem_with_all_rows(self, state: State) -> str:
         """Refuse a first batch of fewer rows than clusters: centers that coincide never part again."""
@@ -314,24 +296,19 @@ class Warm(OpeningStage):
         return True
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        if "lo" in state and state["lo"].size != len(self.origin):
+        n_declared = state["lo"].size if "lo" in state else len(self.origin)
+        if n_declared != len(self.origin):
             raise UsageError(
-                f"warm: bounds are declared for {state['lo'].size} columns where {len(self.origin)} were learned"
+                f"warm: bounds are declared for {n_declared} columns where {len(self.origin)} were learned"
             )
         names = ("origin", "scale", "unit", "centers", "past_weights", "past_sums", "cost")
         return state.replace(**{name: np.array(getattr(self, name), dtype=np.float64) for name in names})
 
 
 def batch_of(local: Local, batch: int, n_batches: int) -> Local:
-    """Return the rows of one batch, as ``np.array_split`` splits them; none for a batch that does not exist.
-
-    >>> local = Local([[0.0], [1.0], [2.0], [3.0], [4.0]])
-    >>> [batch_of(local, batch, 3).X.ravel().tolist() for batch in range(4)]
-    [[0.0, 1.0], [2.0, 3.0], [4.0], []]
-    """
+    """Return the rows of one batch, as ``np.array_split`` splits them; none for a batch that does not exist."""
     length, longer = divmod(local.n_samples, n_batches)
-    start = batch * length + min(batch, longer)
-    stop = start + length + (batch < longer)
+    start, stop = (at * length + min(at, longer) for at in (batch, batch + 1))
     if not 0 <= batch < n_batches:
         start = stop = 0
     # Prepared once per batch, and forgotten with the rows: every round of the batch asks for the same.

@@ -7,21 +7,19 @@ shared out.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import WireError
 from p2pclust.protocols.centers.alternating import means_or
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
-
-Floats = NDArray[np.float64]
 
 # A block of distances of this many numbers stays in cache. Part of the bits that are promised: never adapted.
 _BLOCK: Final = 2**15
@@ -35,11 +33,8 @@ def rows_per_block(n_clusters: int) -> int:
 class Columns:
     """A peer's columns in working coordinates ``(x - origin) / scale``.
 
-    A peer holds its columns wholly, so it scales them by itself, and no other peer learns origin or scale. Without scaling
-    the origin is the middle of the range, so that no digits are lost far from zero.
-
-    - `X` (N, F_m)
-    - `scaling` {"none", "minmax", "zscore"}: a constant column has scale 1.
+    A peer holds its columns (N, F_m) wholly, so it scales them by itself, and no other peer learns origin or scale. Without
+    scaling the origin is the middle of the range, so that no digits are lost far from zero. A constant column has scale 1.
 
     >>> columns = Columns(np.array([[0.0], [4.0]]), "minmax")
     >>> columns.squares(np.array([[0.0], [0.5]]), "float64").tolist()
@@ -69,12 +64,10 @@ class Columns:
 
     @property
     def n_columns(self) -> int:
-        """The paper's F^m."""
         return int(self.values.shape[0])
 
     @property
     def n_rows(self) -> int:
-        """The paper's N."""
         return int(self.values.shape[1])
 
     def squares(self, centers: Floats, dtype: str) -> NDArray[Any]:
@@ -88,8 +81,7 @@ class Columns:
         scratch = np.empty((2, n_clusters * min(height, self.n_rows)))
         for start in range(0, self.n_rows, height):
             stop = min(start + height, self.n_rows)
-            shape = (n_clusters, stop - start)
-            difference, total = (part[: n_clusters * (stop - start)].reshape(shape) for part in scratch)
+            difference, total = (part[: n_clusters * (stop - start)].reshape(n_clusters, -1) for part in scratch)
             total[...] = 0.0
             for column, values in enumerate(self.values):
                 np.subtract(values[start:stop], centers[:, column, np.newaxis], out=difference)
@@ -100,10 +92,7 @@ class Columns:
         return squares
 
     def weighted_means(self, memberships: Iterator[NDArray[Any]], fuzzifier: float) -> Floats:
-        """Return the means of the rows weighted by ``u**fuzzifier``, shape (C, F_m): Eq. 17. NaN without any weight.
-
-        Memberships come in blocks of :func:`rows_per_block` rows, shape (rows, C).
-        """
+        """Return the means of the rows weighted by ``u**fuzzifier``, shape (C, F_m): Eq. 17. NaN without any weight."""
         weights, sums, start = np.zeros(1), np.zeros((1, self.n_columns)), 0
         for block in memberships:
             shares = block.astype(np.float64)
@@ -116,10 +105,7 @@ class Columns:
         return means_or(np.full(sums.shape, np.nan), sums, weights)
 
     def means(self, labels: Iterator[NDArray[Any]], counts: NDArray[np.int64]) -> Floats:
-        """Return the means of the rows of each cluster, shape (C, F_m): Eq. 16. NaN for a cluster without rows.
-
-        Labels come in blocks of rows, each below C.
-        """
+        """Return the means of the rows of each cluster, shape (C, F_m): Eq. 16. NaN for a cluster without rows."""
         sums, start = np.zeros((counts.size, self.n_columns)), 0
         for block in labels:
             within = self.values[:, start : start + len(block)]
@@ -147,10 +133,7 @@ class Columns:
 
 
 def totals(contributions: Sequence[Contribution], height: int) -> Iterator[tuple[slice, Floats]]:
-    """Yield the sums of the peers' squared distances over a block of rows, shape (rows, C), in roster order.
-
-    Of each contribution, only one block is in memory at a time.
-    """
+    """Yield the sums of the peers' squared distances over a block of rows, shape (rows, C), in roster order."""
     start = 0
     for parts in zip(*(part.blocks("squares", height) for part in contributions), strict=True):
         total = parts[0].astype(np.float64)
@@ -158,24 +141,6 @@ def totals(contributions: Sequence[Contribution], height: int) -> Iterator[tuple
             np.add(total, part, out=total)
         yield slice(start, start + len(total)), total
         start += len(total)
-
-
-def digest_of_ids(salt: bytes, ids: NDArray[Any] | None, n_rows: int) -> NDArray[np.uint8]:
-    """Return a digest of which rows these are, and in which order, shape (32,).
-
-    The salt is the job's own, so that a digest of one job cannot be looked up in another. Ids, shape (n_rows,), are
-    whole numbers or text; None stands for 0 to n_rows - 1.
-    """
-    whole = hashlib.blake2b(salt, digest_size=32)
-    given = np.arange(n_rows) if ids is None else ids
-    if given.dtype.kind in "iu":
-        whole.update(b"numbers" + np.ascontiguousarray(given, dtype="<i8").tobytes())
-    else:
-        whole.update(b"text")
-        for text in given.tolist():
-            data = str(text).encode()
-            whole.update(b"%d:" % len(data) + data)
-    return np.frombuffer(whole.digest(), dtype=np.uint8)
 
 
 def first_centers(state: State, local: Local, columns: Columns, n_clusters: int) -> Floats:
@@ -234,5 +199,4 @@ def memberships_of(squares: Floats, fuzzifier: float) -> Floats:
     with np.errstate(divide="ignore", under="ignore"):
         ratios = np.where(on_center, 1.0, closest) / np.where(on_center & (squares > 0.0), np.inf, squares + on_center)
         powers = ratios if fuzzifier == 2.0 else np.power(ratios, 1.0 / (fuzzifier - 1.0))
-        shares: Floats = powers / powers.sum(axis=1, keepdims=True)
-    return shares
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))

@@ -12,9 +12,7 @@ Departures, and why, beside those of docs/protocols/vertical.md:
 - A cluster without rows (0/0 in Eq. 16) or without any weight (Eq. 17) has its first center again. To keep the center that
   it had is impossible: a peer computes its centers from the state alone, also after a restart, and a state that holds
   centers, or the distances to them, would reveal what the algorithm is careful not to.
-- Line 12: ``||D(t) - D(t-1)||_F`` is taken of unsquared distances, as line 11 defines D, in working coordinates. The
-  text says that T bounds the horizontal version only; line 12 says otherwise, and so does this. T updates are made at
-  most, which are T + 1 rounds of distances (t = 0 to T).
+- Line 12: the text says that T bounds the horizontal version only; line 12 says otherwise, and so does this.
 - D(t-1) is not in the state, for it would show every peer how far each row is from each center. The aggregator remembers
   it. After an election no peer does: the round's place in ``shifts`` holds -1, and line 12 cannot fire.
 - The final state holds the memberships of the round before as well: the final centers are those that they give, after
@@ -32,17 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, sums_and_counts
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import WireError
 from p2pclust.protocols.centers.alternating import ROUNDS
-from p2pclust.protocols.columns.columns import (
-    Columns,
-    first_centers,
-    fitting_columns,
-    memberships_of,
-    problem_with_squares,
-    rows_per_block,
-    totals,
-)  # fmt: skip
+from p2pclust.protocols.columns import columns as own_columns
+from p2pclust.protocols.columns.columns import Columns, first_centers, rows_per_block
 from p2pclust.protocols.columns.vertical_stages import INITS
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -50,8 +42,6 @@ from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool,
 from p2pclust.protocols.engine.local import Local
 
 UNKNOWN = -1.0  # stands in ``shifts`` for a round whose aggregator did not know the distances of the round before
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -106,13 +96,12 @@ class VerticalClustering(Clustering, ByColumns):
         return {"squares": Slot((int(state["n_rows"]), self.n_clusters), self.transfer)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        columns = fitting_columns(state, local, self.scaling)
-        if self.assigned not in state:
-            # Line 3: t = 0.
-            centers = first_centers(state, local, columns, self.n_clusters)
-        else:
+        columns = own_columns.fitting_columns(state, local, self.scaling)
+        if self.assigned in state:
             # Lines 5-7: t > 0; the assignment is that of round t - 1.
             centers = self.updated(state, local, columns, self.assigned)
+        else:  # Line 3: t = 0.
+            centers = first_centers(state, local, columns, self.n_clusters)
         # Lines 8-9: squared distances over these columns, which is all that this peer reveals.
         return Arrays(squares=columns.squares(centers, self.transfer))
 
@@ -137,11 +126,10 @@ class VerticalClustering(Clustering, ByColumns):
         shifts = state["shifts"]
         if self.assigned in state:
             shifts = np.append(shifts, shift)
-        following = state
         if shifts.size and (0 <= shifts[-1] < self.tol or shifts.size == self.max_rounds):
             # Line 12: this was the last round. Its centers follow from the assignment that it began with.
-            following = state.without(self.assigned_before).moved(self.assigned, self.assigned_before)
-        return following.replace(shifts=shifts, **self.arrays_of(assigned))
+            state = state.without(self.assigned_before).moved(self.assigned, self.assigned_before)
+        return state.replace(shifts=shifts, **self.arrays_of(assigned))
 
     @abstractmethod
     def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
@@ -180,10 +168,9 @@ class VerticalClustering(Clustering, ByColumns):
     def problem_with_state(self, state: State, *, done: bool) -> str:
         if "first_rows" in state and state["first_rows"].size != self.n_clusters:
             return f"{state['first_rows'].size} picked rows for {self.n_clusters} centers"
-        present = [name for name in self.per_cluster if name in state]
-        odd = [name for name in present if state.shape(name)[-1] != self.n_clusters]
-        if odd:
-            return f"{odd[0]} of shape {list(state.shape(odd[0]))} for {self.n_clusters} clusters"
+        for name in self.per_cluster:
+            if name in state and state.shape(name)[-1] != self.n_clusters:
+                return f"{name} of shape {list(state.shape(name))} for {self.n_clusters} clusters"
         # All that one round made, or none of it before the first; and at the end also that of the round before.
         made = [name in state for name in self.makes]
         if (any(made) or done) and not all(made):
@@ -198,12 +185,12 @@ class VerticalClustering(Clustering, ByColumns):
 
         Labels alone, if a cluster ended with its first center and this peer was given none, or not its own.
         """
-        columns = Columns.of(local, self.scaling)
+        columns, labels = Columns.of(local, self.scaling), self.labels(state)
         try:
             centers = self.updated(state, local, columns, self.assigned_before)
         except Abstain:
-            return Arrays(labels=self.labels(state))
-        return Arrays(labels=self.labels(state), centers=columns.raw(centers))
+            return Arrays(labels=labels)
+        return Arrays(labels=labels, centers=columns.raw(centers))
 
     @abstractmethod
     def labels(self, state: State) -> NDArray[np.int64]:
@@ -215,7 +202,7 @@ class _OfOwners(VerticalClustering, Remembering):
     """Algorithm 4 as it is: the aggregator adds up what single peers send, and remembers the distances."""
 
     def problem_with_part(self, part: Contribution, state: State) -> str:
-        return problem_with_squares(part, self.n_clusters)
+        return own_columns.problem_with_squares(part, self.n_clusters)
 
     def combine_remembering(
         self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
@@ -225,7 +212,7 @@ class _OfOwners(VerticalClustering, Remembering):
         distances: Floats = memory if memory is not None and known else np.empty(shape)
         assigned = self.blank(shape)
         moved = 0.0
-        for rows, squares in totals(contributions, rows_per_block(self.n_clusters)):
+        for rows, squares in own_columns.totals(contributions, rows_per_block(self.n_clusters)):
             # Line 10: d = sqrt(sum over peers of d^m).
             now = np.sqrt(squares)
             if known:
@@ -316,7 +303,7 @@ class FuzzyVertical(VerticalClustering):
         return np.empty(shape, dtype=self.transfer)
 
     def assign(self, squares: Floats) -> NDArray[Any]:
-        return memberships_of(squares, self.fuzzifier)
+        return own_columns.memberships_of(squares, self.fuzzifier)
 
     def labels(self, state: State) -> NDArray[np.int64]:
         blocks = state.blocks("memberships", rows_per_block(self.n_clusters))

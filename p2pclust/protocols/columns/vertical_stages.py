@@ -1,16 +1,12 @@
 """What precedes a vertical clustering: making sure that all peers hold the same rows, and choosing first centers.
 
-``align``: one round, before any number of the data is sent. Each peer sends how many rows and columns it has, and a salted
-digest of its rows' ids in their order. All must agree but for the columns; else the job fails and names the peers that
-differ from most. The digest does not reveal the ids, but with a list of rows a peer can check whether another's are these.
-
-``vertical-seeding``: line 3 of Algorithm 4 (``random``), and other ways to make first centers that no peer holds whole;
-docs/protocols/vertical.md says what each reveals. k-means++ sends the distances to all rows picked so far in every
-round, and not only to the last one: the aggregator then needs no memory, and the state has no distances.
+docs/protocols/vertical.md says what each reveals. k-means++ sends the distances to all rows picked so far in every round,
+and not only to the last one: the aggregator then needs no memory, and the state has no distances.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.columns.columns import (
-    digest_of_ids,
-    first_centers,
-    fitting_columns,
-    picked_rows,
-    problem_with_squares,
-    rows_per_block,
-    totals,
-)
+from p2pclust.protocols.columns import columns as own_columns
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, ByColumns, Slot, always
@@ -53,11 +41,18 @@ class Align(ByColumns):
         return {"rows": Slot((), "int64"), "columns": Slot((), "int64"), "ids": Slot((32,), "uint8")}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        if local.ids is not None and (local.ids.shape != (local.n_samples,) or local.ids.dtype.kind not in "iuU"):
-            kind = f"ids of {local.ids.ndim} dimensions and type {local.ids.dtype}"
-            raise Abstain(f"{kind}: one number or text per row is expected")
-        ids = digest_of_ids(state["salt"].tobytes(), local.ids, local.n_samples)
-        return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=ids)
+        ids = np.arange(local.n_samples) if local.ids is None else local.ids
+        if ids.shape != (local.n_samples,) or ids.dtype.kind not in "iuU":
+            raise Abstain(f"ids of {ids.ndim} dimensions and type {ids.dtype}: one number or text per row is expected")
+        # The salt is the job's own, so that a digest of one job cannot be looked up in another.
+        digest = hashlib.blake2b(state["salt"].tobytes(), digest_size=32)
+        if ids.dtype.kind == "U":
+            texts = [str(text).encode() for text in ids.tolist()]
+            digest.update(b"text" + b"".join(b"%d:" % len(text) + text for text in texts))
+        else:
+            digest.update(b"numbers" + np.ascontiguousarray(ids, dtype="<i8").tobytes())
+        digests = np.frombuffer(digest.digest(), np.uint8)
+        return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=digests)
 
     def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Name the peers that differ from most; of two equally frequent answers, that of the lowest index counts."""
@@ -117,23 +112,22 @@ class VerticalSeeding(ByColumns):
         return {"squares": Slot((int(state["n_rows"]), state["first_rows"].size))}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        columns = fitting_columns(state, local, self.scaling)
-        centers = first_centers(state, local, columns, self.n_clusters)
+        columns = own_columns.fitting_columns(state, local, self.scaling)
+        centers = own_columns.first_centers(state, local, columns, self.n_clusters)
         return Arrays(squares=columns.squares(centers, "float64"))
 
     def problem_with_part(self, part: Contribution, state: State) -> str:
-        return problem_with_squares(part, state["first_rows"].size)
+        return own_columns.problem_with_squares(part, state["first_rows"].size)
 
     def combine(self, state: State, contributions: Any) -> State:
-        picks = picked_rows(state, int(state["n_rows"]))
-        closest = np.empty(int(state["n_rows"]))
-        for rows, squares in totals(contributions, rows_per_block(picks.size)):
+        closest, height = np.empty(int(state["n_rows"])), own_columns.rows_per_block(state["first_rows"].size)
+        for rows, squares in own_columns.totals(contributions, height):
             closest[rows] = squares.min(axis=1)
         return self.picked(state, closest)
 
     def picked(self, state: State, closest: NDArray[np.float64]) -> State:
         """Return the state with one row more, drawn by each row's squared distance to the nearest picked one, shape (N,)."""
-        picks = picked_rows(state, int(state["n_rows"]))
+        picks = own_columns.picked_rows(state, int(state["n_rows"]))
         rng = random_streams.aggregating(int.from_bytes(state["salt"].tobytes()[:8], "little"), picks.size)
         cumulated = np.cumsum(closest)
         if not cumulated[-1] > 0.0:  # all of them are picked

@@ -2,15 +2,12 @@
 
 The aggregator of Algorithm 4 needs only the sum over the owners of the squared distances (line 10), and so do the
 stages before it. Here all of these are integers on the grid (:mod:`p2pclust.protocols.engine.fixed_point`), which pads
-can hide. docs/protocols/vertical.md says what is still revealed.
+can hide; the unit is 1, so columns must be scaled. docs/protocols/vertical.md says what is still revealed.
 
-- A distance on the grid differs from a float by at most 2**-72 of the unit, which is 1: columns must be scaled.
 - Line 12 compares the distances of two rounds, which the aggregator remembers. With secure sums the next aggregator
-  often closes a round, so the rule is one that follows from the state: how far the assignment moved. For c-means it is
-  the number of rows with another label, for fuzzy c-means ``||U(t) - U(t-1)||_F``.
+  often closes a round, so the rule is one that follows from the state: how far the assignment moved.
 - Alignment: each owner's digest of the row ids is added up, number by number, and so are the squares of these numbers. All
-  digests are the same exactly if n times the sum of squares is the square of the sum. Otherwise the job fails, and it is
-  not known whose rows differ.
+  digests are the same exactly if n times the sum of squares is the square of the sum.
 """
 
 from __future__ import annotations
@@ -100,13 +97,13 @@ class _BySums(VerticalClustering, Additive):
 
 @dataclass(frozen=True)
 class VerticalCMeansBySums(CrispVertical, _BySums):
-    """Vertical LLF-CM by sums alone; parameters as of :class:`.VerticalClustering`."""
+    """Vertical LLF-CM by sums alone."""
 
     id: ClassVar[str] = "vertical-cm-by-sums"
 
 
 @dataclass(frozen=True)
 class VerticalFuzzyCMeansBySums(FuzzyVertical, _BySums):
-    """Vertical LLF-FCM by sums alone; parameters as of :class:`.VerticalClustering`, and the fuzzifier."""
+    """Vertical LLF-FCM by sums alone."""
 
     id: ClassVar[str] = "vertical-fcm-by-sums"

@@ -1,18 +1,9 @@
 """One round without an aggregator, at one peer: a step machine over ticks, pure, the same in process and in a fleet.
 
-Neighbours take ticks together: tick t + 1 follows from the messages of all neighbours of tick t, and from nothing else.
-So delays, repeats and order of messages do not change the result.
-
-In a tick a peer sends (:class:`Tick`): its mass, if the stage adds up (:mod:`p2pclust.protocols.gossip.push_sum`); the
-*answers* that it received since the tick before, at first its own: which peers contribute, which abstain and why, and
-what a peer contributes to a stage that does not add up; its *streak*; and the least *proposal* to end, when it has
-changed. After as many ticks as the overlay has hops, every peer has all answers. A stage that does not add up ends there:
-all have the same list.
-
-How a sum ends
---------------
-L is a number of hops within which each peer reaches each other, the same for all. Estimates of peer i at tick t *agree*
-if they differ from those of each of its neighbours by at most tolerance / L. The streak is h_i(0) = 0 and
+Neighbours take ticks together: tick t + 1 follows from the messages (:class:`Tick`) of all neighbours of tick t, and from
+nothing else. docs/protocols/gossip.md says how a round ends; this is the proof for sums. L is a number of hops within which
+each peer reaches each other. Estimates of peer i at tick t *agree* if they differ from those of each of its neighbours by at
+most tolerance / L. The streak is h_i(0) = 0 and
 
     h_i(t + 1) = 1 + min of h_j(t) over i itself and its neighbours j, if they agree at tick t; else 0.
 
@@ -27,16 +18,11 @@ tolerance / L. (With h >= L in place of L + 1, the peer that is L links away wou
 Differences never grow (see push_sum), and the mean of all peers is an average of the estimates. So from tick s on every
 estimate is within the tolerance of every other one and of the true mean.
 
-A peer that reaches h_i(t) >= L + 1 *proposes* to end with its own estimate. Proposals spread with the ticks; of
-several the least counts, by (t, i). Every peer ends at tick t + L of the least proposal that it knows. *All end at the
-same tick with the same proposal*: let (t, i) be the least of all that are ever made; every peer knows it at tick t + L,
-no peer ends before, since any other proposal is of tick t or later, and a peer that ends at t + L has (t, i) for its
-least. So all continue with one peer's estimate, bit by bit: no two peers can differ at a threshold, and nothing has to be
-agreed on afterwards. A peer that knows a proposal needs and sends no mass any more: its neighbours learn of the proposal
-from the same message.
-
-The proposer is not a leader. It was not chosen, no peer waits for it, any peer could have proposed, and each peer can
-measure how far the proposal is from its own estimate (:attr:`Averaging.reached`).
+A peer that reaches h_i(t) >= L + 1 *proposes* to end with its own estimate; of several proposals the least counts, by
+(t, i), and every peer ends at tick t + L of the least that it knows. *All end at the same tick with the same proposal*: let
+(t, i) be the least of all that are ever made; every peer knows it at tick t + L, no peer ends before, since any other
+proposal is of tick t or later, and a peer that ends at t + L has (t, i) for its least. A peer that knows a proposal needs
+and sends no mass any more: its neighbours learn of the proposal from the same message.
 """
 
 from __future__ import annotations
@@ -47,13 +33,11 @@ from typing import Any, Final
 
 import msgpack
 import numpy as np
-from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.reasons import MAX_REASON
 from p2pclust.protocols.gossip.push_sum import GossipLinks, agrees, apart, mixed
-
-Floats = NDArray[np.float64]
 
 LEAST_TOLERANCE: Final = 1e-13  # estimates of neighbours never agree more closely, because of rounding
 
@@ -110,10 +94,10 @@ class Tick:
 
     def encode(self) -> bytes:
         answers = [[answer.peer, answer.abstains, answer.whole, answer.payload] for answer in self.answers]
-        proposal = [] if self.proposal is None else [*self.proposal.rank, _bytes(self.proposal.estimate)]
-        mass = [] if self.value is None else [self.weight, _bytes(self.value)]
-        data: bytes = msgpack.packb([self.streak, mass, answers, proposal])
-        return data
+        ends, value = self.proposal, self.value
+        proposal = [] if ends is None else [*ends.rank, ends.estimate.astype("<f8", copy=False).tobytes()]
+        mass = [] if value is None else [self.weight, value.astype("<f8", copy=False).tobytes()]
+        return bytes(msgpack.packb([self.streak, mass, answers, proposal]))
 
     @classmethod
     def decode(cls, data: bytes, *, n_peers: int, size: int) -> Tick:
@@ -121,22 +105,27 @@ class Tick:
 
         A mass has `size` numbers; 0 where nothing adds up.
         """
-        limit = len(data)
+        value, weight, news, ends = None, 0.0, [], None
         try:
             streak, mass, answers, proposal = msgpack.unpackb(
                 data, raw=False, strict_map_key=True, max_ext_len=0, max_map_len=0, max_array_len=max(n_peers, 4),
-                max_bin_len=limit, max_str_len=4 * MAX_REASON,
+                max_bin_len=len(data), max_str_len=4 * MAX_REASON,
             )  # fmt: skip
-            value, weight = (None, 0.0) if not mass else _mass(*mass, size=size)
-            news = tuple(_answer(*answer, n_peers=n_peers) for answer in answers)
-            ends = None if not proposal else _proposal(*proposal, n_peers=n_peers, size=size)
+            if mass:
+                weight, vector = mass
+                if type(weight) is not float or not 0.0 < weight < _MOST_TICKS:
+                    raise WireError("tick: malformed weight")
+                value = _vector(vector, size)
+            for peer, abstains, whole, payload in answers:
+                if type(abstains) is not str or len(abstains) > MAX_REASON or type(payload) is not bytes:
+                    raise WireError("tick: malformed answer")
+                news.append(Answer(_count(peer, n_peers), abstains, _count(whole, _MAX_WHOLE), payload))
+            if proposal:
+                tick, peer, vector = proposal
+                ends = Proposal(_count(tick), _count(peer, n_peers), _vector(vector, size))
         except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"tick: {type(error).__name__}") from None
-        return cls(_count(streak), value, weight, news, ends)
-
-
-def _bytes(vector: Floats) -> bytes:
-    return vector.astype("<f8", copy=False).tobytes()
+        return cls(_count(streak), value, weight, tuple(news), ends)
 
 
 def _count(value: Any, below: int = _MOST_TICKS) -> int:
@@ -155,59 +144,24 @@ def _vector(data: Any, size: int) -> Floats:
     return vector
 
 
-def _mass(weight: Any, data: Any, *, size: int) -> tuple[Floats, float]:
-    if type(weight) is not float or not 0.0 < weight < _MOST_TICKS:
-        raise WireError("tick: malformed weight")
-    return _vector(data, size), weight
-
-
-def _answer(peer: Any, abstains: Any, whole: Any, payload: Any, *, n_peers: int) -> Answer:
-    if type(abstains) is not str or len(abstains) > MAX_REASON or type(payload) is not bytes:
-        raise WireError("tick: malformed answer")
-    return Answer(_count(peer, n_peers), abstains, _count(whole, _MAX_WHOLE), payload)
-
-
-def _proposal(tick: Any, peer: Any, data: Any, *, n_peers: int, size: int) -> Proposal:
-    return Proposal(_count(tick), _count(peer, n_peers), _vector(data, size))
-
-
 class Averaging:
-    """A round at one peer.
+    """A round at the peer with roster index `me`, over the links among the peers that take part.
 
-    - `links`: among the peers that take part.
-    - `me`: this peer's roster index.
-    - `answer`: this peer's own.
     - `mass`: see :func:`~p2pclust.protocols.gossip.push_sum.first_mass`; zeros if the peer abstains. None if the stage
       does not add up.
-    - `tolerance`: how closely estimates have to agree.
     - `ticks`: if above 0, masses are mixed in so many ticks, and each peer ends with its own estimate, however far
       these are apart; not before all have all answers.
-
-    >>> pair = GossipLinks([[1], [0]])
-    >>> peers = [Averaging(pair, i, Answer(i), np.array([x, x]), tolerance=1e-9) for i, x in enumerate([1.0, 5.0])]
-    >>> while not peers[0].ended:
-    ...     sent = [peer.message for peer in peers]
-    ...     for me, peer in enumerate(peers):
-    ...         peer.step({1 - me: sent[1 - me]})
-    >>> peers[1].tick, peers[1].estimate.tolist()
-    (4, [3.0, 3.0])
     """
 
     def __init__(
         self, links: GossipLinks, me: int, answer: Answer, mass: Floats | None = None, *, tolerance: float,
         ticks: int = 0,
     ) -> None:  # fmt: skip
-        self._links = links
-        self._me = me
-        self._shares = links.shares(me)
-        self.hops = links.hops
-        self._near = tolerance / max(self.hops, 1)
-        self._ticks = ticks
-        self._sums = mass is not None
-        self._value, self._weight = mass, 1.0
-        self.tick = 0
+        self._links, self._me, self._shares, self.hops = links, me, links.shares(me), links.hops
+        self._near, self._ticks = tolerance / max(self.hops, 1), ticks
+        self._sums, self._value, self._weight = mass is not None, mass, 1.0
+        self.tick = self._streak = 0
         self.answers: dict[int, Answer] = {me: answer}
-        self._streak = 0
         self._proposal: Proposal | None = None
         self.message = Tick(0, mass, 1.0, (answer,))
 
@@ -240,9 +194,7 @@ class Averaging:
     @property
     def reached(self) -> float:
         """How far this peer's own last estimate is from the agreed one; see :func:`.push_sum.apart`."""
-        if self._value is None:
-            return 0.0
-        return apart(self._value / self._weight, self.estimate)
+        return 0.0 if self._value is None else apart(self._value / self._weight, self.estimate)
 
     @property
     def complete(self) -> bool:
@@ -282,21 +234,18 @@ class Averaging:
             if word.proposal is not None and (self._proposal is None or word.proposal.rank < self._proposal.rank):
                 self._proposal = word.proposal
         if self._mixes:
-            self._mix(words)
+            masses = {peer: (word.value, word.weight) for peer, word in words.items() if word.value is not None}
+            # What overflows is not near to anything.
+            with np.errstate(all="ignore"):
+                if not self._ticks:
+                    estimates = {peer: value / weight for peer, (value, weight) in masses.items()}
+                    own = estimates.pop(self._me)
+                    near = all(agrees(own, theirs, self._near) for theirs in estimates.values())
+                    self._streak = 1 + min(word.streak for word in words.values()) if near else 0
+                self._value, self._weight = mixed(self._shares, masses)
         self.tick += 1
         if self._sums and self._proposal is None and not self._ticks and self._streak > self.hops:
             assert self._value is not None
             self._proposal = Proposal(self.tick, self._me, self._value / self._weight)
         changed = None if self._proposal is known else self._proposal
         self.message = Tick(self._streak, self._value if self._mixes else None, self._weight, tuple(news), changed)
-
-    def _mix(self, words: Mapping[int, Tick]) -> None:
-        masses = {peer: (word.value, word.weight) for peer, word in words.items() if word.value is not None}
-        # What overflows is not near to anything.
-        with np.errstate(all="ignore"):
-            if not self._ticks:
-                estimates = {peer: value / weight for peer, (value, weight) in masses.items()}
-                own = estimates.pop(self._me)
-                near = all(agrees(own, theirs, self._near) for theirs in estimates.values())
-                self._streak = 1 + min(word.streak for word in words.values()) if near else 0
-            self._value, self._weight = mixed(self._shares, masses)

@@ -15,8 +15,8 @@ from functools import reduce
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
@@ -30,8 +30,6 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, problem_with_tolerance
 from p2pclust.protocols.gossip.push_sum import GossipLinks, first_mass, total_of
-
-Floats = NDArray[np.float64]
 
 MOST_BYTES: Final = 6 * 2**20  # of a peer's message in one tick: eight frames of a message hold more
 
@@ -123,8 +121,6 @@ def run_leaderless(
 
     Raises UsageError if the job needs an aggregator, or the tolerance cannot be reached on this overlay.
 
-    - `locals`: one per roster peer, in roster order.
-    - `links`: among them; connected.
     - `tolerance`: how closely estimates of a sum agree before one is used, in terms of the sum of absolute values.
     - `ticks`: if above 0, peers mix so many ticks per round in stages that let each continue from its own mixture.
     - `on_round`: called after every round with the state, the ticks that the round took, and how far the estimate of
@@ -137,44 +133,34 @@ def run_leaderless(
         raise UsageError("collect = 'gossip': expected links that connect all peers")
     from p2pclust.protocols.engine.runner import one_thread  # noqa: PLC0415 - no peer runs a whole job
 
+    n_peers = len(locals)
     with one_thread():
-        states = [engine.begin(job)] * len(locals)
+        states = [engine.begin(job)] * n_peers
         while states[0].status == "running":
-            states, taken, reached = _round(job, states, locals, links, tolerance, ticks)
+            proposer = proposer_of(job, states[0], links.members, n_peers)
+            own_ticks = 0 if engine.settles(job, states[0]) else ticks
+            offers = [offer(job, states[peer], local, peer, n_peers, proposer) for peer, local in enumerate(locals)]
+            peers = [
+                Averaging(links, peer, made.answer, made.mass, tolerance=tolerance, ticks=own_ticks)
+                for peer, made in enumerate(offers)
+            ]
+            while not peers[0].ended:
+                sent = [peer.message for peer in peers]
+                for peer in peers:
+                    peer.step({other: sent[other] for other in peer.neighbours})
+            assert all(peer.ended for peer in peers)
+            # Equal states and estimates give equal states: where all are, one is enough.
+            alike = not own_ticks and all(other is states[0] for other in states)
+            states = [
+                next_state(
+                    job, state, ended.answers, ended.estimate if ended.size else None, n_peers=n_peers,
+                    tolerance=math.inf if own_ticks else tolerance,
+                )
+                for state, ended in list(zip(states, peers, strict=True))[: 1 if alike else None]
+            ]  # fmt: skip
+            if not own_ticks:
+                assert all(other.encode() == states[0].encode() for other in states[1:]), "peers do not agree"
+                states = [states[0]] * n_peers
             if on_round is not None:
-                on_round(states[0], taken, reached)
+                on_round(states[0], peers[0].tick, max(peer.reached for peer in peers))
     return states[0]
-
-
-def _round(
-    job: Job, states: Sequence[JobState], locals: Sequence[Local], links: GossipLinks, tolerance: float, ticks: int
-) -> tuple[list[JobState], int, float]:
-    n_peers, state = len(locals), states[0]
-    proposer, own_ticks = proposer_of(job, state, links.members, n_peers), 0 if engine.settles(job, state) else ticks
-    offers = [offer(job, states[peer], local, peer, n_peers, proposer) for peer, local in enumerate(locals)]
-    peers = [
-        Averaging(links, peer, made.answer, made.mass, tolerance=tolerance, ticks=own_ticks)
-        for peer, made in enumerate(offers)
-    ]
-    while not peers[0].ended:
-        sent = [peer.message for peer in peers]
-        for peer in peers:
-            peer.step({other: sent[other] for other in peer.neighbours})
-    assert all(peer.ended for peer in peers)
-    sums = offers[0].mass is not None
-
-    def after(number: int) -> JobState:
-        ended = peers[number]
-        return next_state(
-            job, states[number], ended.answers, ended.estimate if sums else None, n_peers=n_peers,
-            tolerance=math.inf if own_ticks else tolerance,
-        )  # fmt: skip
-
-    # Equal states and estimates give equal states: where all are, one is enough.
-    alike = not own_ticks and all(other is state for other in states)
-    following = [after(0)] * n_peers if alike else [after(number) for number in range(n_peers)]
-    if not own_ticks and not alike:
-        settled = following[0].encode()
-        assert all(other.encode() == settled for other in following), "peers do not agree after a round that settles"
-        following = [following[0]] * n_peers
-    return following, peers[0].tick, max(peer.reached for peer in peers)

@@ -26,9 +26,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
-
-Floats = NDArray[np.float64]
 
 MIXINGS: Final = ("push-sum", "metropolis-hastings")
 
@@ -55,10 +54,6 @@ class GossipLinks:
     - `mixing` {"push-sum", "metropolis-hastings"}: ``push-sum``: a peer with d neighbours gives each of them, and
       itself, one part of d + 1. ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest
       stays.
-
-    >>> line = GossipLinks([[1], [0, 2], [1]])
-    >>> line.shares(0), line.hops
-    ({0: 0.5, 1: 0.3333333333333333}, 2)
     """
 
     def __init__(
@@ -174,9 +169,6 @@ def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance
 
     Where every peer's number was whole, the total is whole too, and is rounded where the tolerance leaves only one whole
     number: counts stay counts, and no row is lost.
-
-    >>> total_of(np.array([2.3333333331, 0.5, 2.3333333331, 0.5]), 3, np.array([True, False]), 1e-9).tolist()
-    [7.0, 1.5]
     """
     half = estimate.size // 2
     total, size = estimate[:half] * n_peers, estimate[half:] * n_peers

@@ -39,12 +39,6 @@ def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
     """Return the number of clusters that most measures vote for.
 
     The table has one row for each number of clusters, in any order. Raises UsageError if it is empty, or repeats one.
-
-    >>> def row(clusters, inertia, index, silhouette):
-    ...     return MeasuredIndices(clusters, 9, (), 0, inertia, 1.0, 1.0, 1.0, index, index, silhouette)
-    >>> found = recommend([row(2, 9.0, 0.5, 0.6), row(3, 1.0, 0.2, 0.8), row(4, 0.9, 0.4, 0.7)])
-    >>> found.clusters, found.reason
-    (3, 'All four measures are best at 3 clusters.')
     """
     rows = sorted(table, key=lambda row: row.clusters)
     tried = [row.clusters for row in rows]
@@ -65,10 +59,21 @@ def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
         return Recommendation(tried[0], f"Nothing can be compared: {tried[0]} is the smallest tried.", votes, False)
     chosen = min(cast, key=lambda clusters: (-cast[clusters], clusters))
     agreed = 2 * cast[chosen] > cast.total()
-    sentences = [_agreement(chosen, votes, cast, agreed)]
+    names = {clusters: [name for name, vote in votes.items() if vote == clusters] for clusters in sorted(cast)}
+    for_it = names.pop(chosen)
+    others = "; ".join(f"{_listed(named)} at {clusters}" for clusters, named in names.items())
+    if agreed and not names:
+        who = "All four measures" if len(for_it) == len(MEASURES) else _listed(for_it, capital=True)
+        reason = f"{who} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
+    elif agreed:
+        reason = f"{_listed(for_it, capital=True)} are best at {chosen} clusters; but {others}."
+    else:
+        rivals = any(cast[clusters] == cast[chosen] for clusters in names)
+        how = f"{chosen} is the smallest of the numbers with most votes" if rivals else f"{chosen} has most votes"
+        reason = f"The measures disagree: {_listed(for_it)} at {chosen} clusters; {others}. {how}: look at the table."
     if chosen == tried[-1] and len(tried) > 1:
-        sentences.append(f"{chosen} is the largest number that was tried: try more.")
-    return Recommendation(chosen, " ".join(sentences), votes, agreed)
+        reason += f" {chosen} is the largest number that was tried: try more."
+    return Recommendation(chosen, reason, votes, agreed)
 
 
 def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
@@ -93,20 +98,6 @@ def _least(clusters: Sequence[int], values: Sequence[float]) -> int | None:
     if not np.isfinite(least):
         return None
     return next(c for c, value in zip(clusters, values, strict=True) if value <= least + _SAME * abs(least))
-
-
-def _agreement(chosen: int, votes: Mapping[str, int | None], cast: Counter[int], agreed: bool) -> str:
-    names = {clusters: [name for name, vote in votes.items() if vote == clusters] for clusters in sorted(cast)}
-    for_it = names.pop(chosen)
-    if agreed and not names:
-        who = "All four measures" if len(for_it) == len(MEASURES) else _listed(for_it, capital=True)
-        return f"{who} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
-    others = "; ".join(f"{_listed(named)} at {clusters}" for clusters, named in names.items())
-    if agreed:
-        return f"{_listed(for_it, capital=True)} are best at {chosen} clusters; but {others}."
-    rivals = [clusters for clusters in names if cast[clusters] == cast[chosen]]
-    how = f"{chosen} is the smallest of the numbers with most votes" if rivals else f"{chosen} has most votes"
-    return f"The measures disagree: {_listed(for_it)} at {chosen} clusters; {others}. {how}: look at the table."
 
 
 def _listed(names: Sequence[str], *, capital: bool = False) -> str:

@@ -45,15 +45,45 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
     centers 1 and 2 nearly coincide: ask for fewer clusters or other first centers, or look for outliers
     """
     found, objective = list(_of_ranges(state, features)), objective_of(state)
-    if objective is not None:
-        return (*found, *_of_objective(state, objective))
-    # Of a result of local centers, once each.
-    further, merged = (int(state.get(name, 0)) for name in ("further", "merged"))
-    if further >= 1 and merged > _SPLIT * further:
+    if objective is None:
+        # Of a result of local centers, once each.
+        further, merged = (int(state.get(name, 0)) for name in ("further", "merged"))
+        if further >= 1 and merged > _SPLIT * further:
+            found.append(
+                f"peers split clusters, and the parts may stand in the place of others: {merged} of the {further} local "
+                "centers beyond one per peer share a cluster with another of their peer; set n_local_clusters to the number "
+                "of clusters that a peer holds (1 if it holds one)"
+            )
+        return tuple(found)
+    centers, masses, starts = state["centers"], state["masses"], np.sort(state["objectives"])
+    empty = np.flatnonzero(masses < _HARDLY * masses.mean())
+    if empty.size:
+        lone, times = "", int(state.get("suppressed", 0))
+        if times >= 1:
+            lone = (
+                f" (clusters of one row at a peer were sent as zeros, {times} in all rounds, so a lone row may be there: "
+                "suppress_singletons = false counts it, and reveals it)"
+            )
+        found.append(f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers{lone}")
+    # Centers that are chained by short steps are one group, named by one of its members.
+    near, group = _NEARLY * np.sqrt(max(objective, 0.0) / masses.sum()), np.arange(len(centers))
+    for one in range(len(centers) - 1):
+        apart = np.sqrt(((centers[one + 1 :] - centers[one]) ** 2).sum(axis=1))
+        for other in one + 1 + np.flatnonzero(apart < near):
+            group[group == group[other]] = group[one]
+    for name in dict.fromkeys(group.tolist()):
+        together = np.flatnonzero(group == name)
+        if together.size > 1:
+            # One far row makes the spread so large that well separated centers look like one.
+            found.append(
+                f"{_centers(together, 'and')} nearly coincide: ask for fewer clusters or other first centers, or look for "
+                "outliers"
+            )
+    if starts.size > 2 and starts[1] > starts[0] * (1 + _WORSE):
+        worse = 100 * (starts[1] / starts[0] - 1) if starts[0] > 0 else np.inf
         found.append(
-            f"peers split clusters, and the parts may stand in the place of others: {merged} of the {further} local centers "
-            "beyond one per peer share a cluster with another of their peer; set n_local_clusters to the number of clusters "
-            "that a peer holds (1 if it holds one)"
+            f"one of {starts.size} starts came to the best objective, and the next one is {worse:.3g} % worse: a larger "
+            "n_init may find a better one"
         )
     return tuple(found)
 
@@ -69,54 +99,13 @@ def _of_ranges(state: State, features: Sequence[str]) -> tuple[str, ...]:
     )
     if varies.size < 2 or units[varies].max() < _UNLIKE * units[varies].min():
         return ()
-    widest, narrowest = (int(varies[np.argmax(units[varies])]), int(varies[np.argmin(units[varies])]))
-    names = list(features) if len(features) == units.size else [f"column {number}" for number in range(units.size)]
-    times = units[widest] / units[narrowest]
+    widest, narrowest = int(varies[np.argmax(units[varies])]), int(varies[np.argmin(units[varies])])
+    names = features if len(features) == units.size else [f"column {number}" for number in range(units.size)]
     return (
-        f"the range of {names[widest]} is about {times:.0f} times that of {names[narrowest]}, and without scaling the "
-        "widest columns alone decide which center is nearest: set scaling to minmax or zscore, unless all columns have "
-        "the same unit",
+        f"the range of {names[widest]} is about {units[widest] / units[narrowest]:.0f} times that of {names[narrowest]}, "
+        "and without scaling the widest columns alone decide which center is nearest: set scaling to minmax or zscore, "
+        "unless all columns have the same unit",
     )
-
-
-def _of_objective(state: State, objective: float) -> tuple[str, ...]:
-    centers, masses = state["centers"], state["masses"]
-    empty = np.flatnonzero(masses < _HARDLY * masses.mean())
-    found = []
-    if empty.size:
-        lone, times = "", int(state.get("suppressed", 0))
-        if times >= 1:
-            lone = (
-                f" (clusters of one row at a peer were sent as zeros, {times} in all rounds, so a lone row may be there: "
-                "suppress_singletons = false counts it, and reveals it)"
-            )
-        found.append(f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers{lone}")
-    spread = np.sqrt(max(objective, 0.0) / masses.sum())
-    for together in _close_groups(centers, _NEARLY * spread):
-        # One far row makes the spread so large that well separated centers look like one.
-        found.append(
-            f"{_centers(together, 'and')} nearly coincide: ask for fewer clusters or other first centers, or look for "
-            "outliers"
-        )
-    starts = np.sort(state["objectives"])
-    if starts.size > 2 and starts[1] > starts[0] * (1 + _WORSE):
-        worse = 100 * (starts[1] / starts[0] - 1) if starts[0] > 0 else np.inf
-        found.append(
-            f"one of {starts.size} starts came to the best objective, and the next one is {worse:.3g} % worse: a larger "
-            "n_init may find a better one"
-        )
-    return tuple(found)
-
-
-def _close_groups(centers: NDArray[np.float64], distance: float) -> list[NDArray[np.intp]]:
-    """Return the groups of centers that are chained by steps below that distance, in the order of their numbers."""
-    group = np.arange(len(centers))
-    for one in range(len(centers) - 1):
-        apart = np.sqrt(((centers[one + 1 :] - centers[one]) ** 2).sum(axis=1))
-        for other in one + 1 + np.flatnonzero(apart < distance):
-            group[group == group[other]] = group[one]
-    groups = [np.flatnonzero(group == number) for number in dict.fromkeys(group.tolist())]
-    return [members for members in groups if members.size > 1]
 
 
 def _centers(numbers: NDArray[np.intp], last: str = ",") -> str:

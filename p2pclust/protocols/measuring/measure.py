@@ -1,11 +1,8 @@
 """How good a clustering is, measured by the fleet: sums over every peer's rows, in one round after the clustering.
 
-The totals give what :mod:`p2pclust.metrics` would give on the pooled rows, in working coordinates. One row could be located
-by a peer's sums: the distance to a center is a sphere around it, and C + 1 spheres meet in a point. Two rules stand before
-that, and both can be turned off (docs/protocols/measure.md): the gate, with as many unknowns as in LLF-FCM, section 4.2,
-and the suppression of singletons as in LLF-CM, line 11. Only the counts lose by the second; every other measure stays
-exact. With a fuzzifier near 1 the weighted sums come close to sums over the rows of one cluster, be it a single one: 2
-mixes them.
+One row could be located by a peer's sums: the distance to a center is a sphere around it, and C + 1 spheres meet in a
+point. Two rules stand before that (docs/protocols/measure.md), a gate and the suppression of singletons. With a fuzzifier
+near 1 the weighted sums come close to sums over the rows of one cluster, be it a single one: 2 mixes them.
 """
 
 from __future__ import annotations
@@ -170,11 +167,6 @@ def measured(job: Job, **parameters: Any) -> Job:
 
     It adds up the objective as well, so an ``objective`` stage of one start, which has nothing to choose, is left out.
     The parameters are those of :class:`Measure`.
-
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> job = measured(cluster_job("llf-fcm", n_clusters=3, fuzzifier=1.5))
-    >>> job.stages[-1]
-    Stage(protocol='measure', parameters={'fuzzifier': 1.5})
     """
     own = getattr(job.protocols[job.main], "fuzzifier", None)
     given = ({} if own is None else {"fuzzifier": own}) | parameters

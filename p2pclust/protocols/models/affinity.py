@@ -11,11 +11,9 @@ together:
    itself may mix two classes, and the best cut then joins these for good. A class in two groups does no harm: as their
    models are trained, one of them comes to serve the other's rows as well (:mod:`refinement`).
 
-Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others. With half
-of a cluster's rows misplaced, the other half still counts, because only the first ranks do.
-
-S is sent as one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly,
-and single divisions: peers that agreed on the bytes get the same groups, whatever their CPU.
+Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others. S is sent as
+one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly, and single
+divisions: peers that agreed on the bytes get the same groups, whatever their CPU.
 
 A peer reveals for each of its clusters and each foreign model how highly the cluster's rows rank the model, in the
 mean: M equations about n F unknown numbers. A cluster with fewer than ``LEAST_ROWS`` rows, or with n F not above M,
@@ -25,11 +23,13 @@ reveals nothing and is set aside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.privacy import LEAST_ROWS
@@ -47,7 +47,6 @@ _SLACK: Final = 0.05
 # After so many turns by rows and columns the means are near 0; they would be at once if no pair were missing.
 _TURNS: Final = 8
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -66,20 +65,14 @@ def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
 
     `errors` (n, M) are those of the cluster's rows under each model; `foreign` (M,) says which models are other peers'.
     Models with equal errors share the better rank. NaN for own models, and for models with an error that is not finite.
-
-    Of three foreign models the first is best on both rows; ln(2/3) / ln(3) squared is 0.136.
-
-    >>> rank_scores([[9, 1, 2, 3], [9, 10, 30, 20]], [False, True, True, True]).round(3).tolist()
-    [nan, 1.0, 0.068, 0.068]
     """
     table = np.asarray(errors, dtype=np.float64)
     among = np.flatnonzero(np.asarray(foreign, dtype=np.bool_))
     result = np.full(table.shape[1], np.nan)
     if among.size == 0:
         return result
-    others = table[:, among]
-    sound = np.isfinite(others).all(axis=0)
-    others = np.where(sound, others, np.inf)
+    sound = np.isfinite(table[:, among]).all(axis=0)
+    others = np.where(sound, table[:, among], np.inf)
     better = np.array([np.searchsorted(np.sort(row), row) for row in others], dtype=np.float64)
     # With a single foreign model there is nothing to rank: ln 1 / ln 1.
     scale = np.log(among.size) if among.size > 1 else 1.0
@@ -95,10 +88,7 @@ def codes(errors: ArrayLike, foreign: ArrayLike) -> NDArray[np.uint8]:
     [0, 219, 255]
     """
     values = _WORST * (1.0 - rank_scores(errors, foreign))
-    result = np.full(values.shape, NOTHING, dtype=np.uint8)
-    known = ~np.isnan(values)
-    result[known] = np.rint(values[known]).astype(np.uint8)
-    return result
+    return np.where(np.isnan(values), NOTHING, np.rint(np.nan_to_num(values))).astype(np.uint8)
 
 
 def verdicts(clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_features: int) -> Arrays:
@@ -106,9 +96,6 @@ def verdicts(clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_fe
 
     `errors` are for each own cluster, in order, those of its rows, or of some of them (:func:`spread_rows`), under all
     models, in the order of `clusters`. `n_features` is F, for the gate: see the module's text.
-
-    >>> verdicts(Clusters((1, 2)), 0, [[[1, 1, 2]] * 3], n_features=2)["affinity"].tolist()
-    [[255, 0, 254]]
     """
     foreign = clusters.owners != peer
     table = np.full((clusters.counts[peer], clusters.total), NOTHING, dtype=np.uint8)
@@ -159,9 +146,10 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
         return result, aside
     # A model that fails on one cluster only has the worst code there.
     S = np.where(valid, np.minimum(table, _WORST).astype(np.float64) * _PARTS, 0.0)
+    counts = np.maximum(valid.sum(axis=1), 1)  # of rows and of columns: it is symmetric
     for _ in range(_TURNS):
-        S = np.where(valid, S - _means(S, valid)[:, np.newaxis], 0.0)
-        S = np.where(valid, S - _means(S.T, valid), 0.0)
+        S = np.where(valid, S - np.rint(S.sum(axis=1) / counts)[:, np.newaxis], 0.0)
+        S = np.where(valid, S - np.rint(S.T.sum(axis=1) / counts), 0.0)
     both = (S + S.T)[valid]
     result[valid] = both - both.min() + np.floor((both.max() - both.min()) / 4)
     return result, aside
@@ -185,24 +173,12 @@ def medoids(table: NDArray[np.uint8], groups: Sequence[Sequence[int]]) -> tuple[
     return tuple(chosen)
 
 
-def _means(values: Floats, valid: NDArray[np.bool_]) -> Floats:
-    """Each row's mean over valid pairs, as a whole number; 0 for a row without any. What is not valid is 0."""
-    means: Floats = np.rint(values.sum(axis=1) / np.maximum(valid.sum(axis=1), 1))
-    return means
-
-
 def associate(clusters: Clusters, table: NDArray[np.uint8], answered: NDArray[np.bool_]) -> Association:
     """Find the groups of clusters that belong together, and link each with each inside a group.
 
     Rows of the table (M, M) of peers that did not answer do not count: their clusters are set aside.
-
-    >>> clusters = Clusters((2, 2))
-    >>> first = verdicts(clusters, 0, [[[1, 1, 1, 3]] * 9, [[1, 1, 3, 1]] * 9], n_features=2)
-    >>> second = verdicts(clusters, 1, [[[1, 3, 1, 1]] * 9, [[3, 1, 1, 1]] * 9], n_features=2)
-    >>> associate(clusters, np.concatenate([first["affinity"], second["affinity"]]), np.array([True, True])).groups
-    ((0, 2), (1, 3))
     """
     table = np.where(np.repeat(answered, clusters.counts)[:, np.newaxis], table, np.uint8(NOTHING))
     matrix, aside = distances(clusters, table)
-    groups = best_cut(matrix, average_linkage(matrix), slack=_SLACK)
-    return Association.from_groups(clusters, settled(matrix, groups, clusters.owners), aside)
+    groups = settled(matrix, best_cut(matrix, average_linkage(matrix), slack=_SLACK), clusters.owners)
+    return Association(clusters, [pair for group in groups for pair in combinations(group, 2)], aside)

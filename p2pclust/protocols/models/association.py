@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -31,12 +30,6 @@ class Clusters:
     """Whose clusters are compared, and in which order: peers by their index in the roster, then their clusters.
 
     Raises UsageError if a count is negative, or if there are too many clusters for a matrix of all pairs.
-
-    >>> clusters = Clusters((2, 0, 1))
-    >>> clusters.total, clusters.nodes
-    (3, ((0, 0), (0, 1), (2, 0)))
-    >>> list(clusters.of(0)), clusters.owners.tolist()
-    ([0, 1], [0, 0, 2])
     """
 
     # For each peer of the roster, how many clusters it entered; 0 for a peer that is not there in this iteration.
@@ -54,7 +47,6 @@ class Clusters:
 
     @cached_property
     def total(self) -> int:
-        """How many clusters there are in all."""
         return sum(self.counts)
 
     @cached_property
@@ -74,8 +66,7 @@ class Clusters:
 
     def apart(self) -> NDArray[np.bool_]:
         """Return for each pair of clusters whether they are of different peers; only such pairs are ever compared."""
-        apart: NDArray[np.bool_] = self.owners[:, np.newaxis] != self.owners
-        return apart
+        return np.not_equal.outer(self.owners, self.owners)
 
 
 # Compared by identity, because it holds arrays; two peers compare their digests.
@@ -84,16 +75,6 @@ class Association:
     """An association graph: nodes are clusters, links join clusters of different peers.
 
     Raises ValueError if a link joins clusters that are not there, or two of one peer: such a pair is never tested.
-
-    Peer 0 has three clusters, peer 1 two, peer 2 one.
-
-    >>> found = Association(Clusters((3, 2, 1)), [(3, 0), (5, 3), (1, 4)])
-    >>> found.groups, found.isolated
-    (((0, 3, 5), (1, 4)), (2,))
-    >>> found.group_of.tolist()
-    [0, 1, -1, 0, 1, 0]
-    >>> found.graph().number_of_edges()
-    3
     """
 
     clusters: Clusters
@@ -111,23 +92,11 @@ class Association:
         object.__setattr__(self, "links", _locked(np.unique(pairs, axis=0)))
         object.__setattr__(self, "set_aside", tuple(sorted(int(m) for m in set_aside)))
 
-    @classmethod
-    def from_groups(
-        cls, clusters: Clusters, groups: Sequence[Sequence[int]], set_aside: Sequence[int] = ()
-    ) -> Association:
-        """Make the graph in which exactly the clusters of one group are linked, each with each.
-
-        >>> Association.from_groups(Clusters((1, 1, 1)), [(0, 1, 2)]).links.tolist()
-        [[0, 1], [0, 2], [1, 2]]
-        """
-        return cls(clusters, [pair for group in groups for pair in combinations(group, 2)], set_aside)
-
     def graph(self) -> Any:
         """Return the graph Γ of line 18 as a NetworkX graph; nodes (peer, cluster) and edges in order."""
         import networkx as nx  # noqa: PLC0415 (a peer that runs k-means has no use for it)
 
-        graph = nx.Graph()
-        nodes = self.clusters.nodes
+        graph, nodes = nx.Graph(), self.clusters.nodes
         graph.add_nodes_from(nodes)
         graph.add_edges_from((nodes[a], nodes[b]) for a, b in self.links.tolist())
         return graph
@@ -163,11 +132,8 @@ class Association:
         >>> one.digest == other.digest, len(one.digest)
         (True, 32)
         """
-        arrays = Arrays(
-            counts=np.array(self.clusters.counts, dtype=np.int64),
-            links=self.links,
-            set_aside=np.array(self.set_aside, dtype=np.int64),
-        )
+        counts, aside = (np.array(numbers, dtype=np.int64) for numbers in (self.clusters.counts, self.set_aside))
+        arrays = Arrays(counts=counts, links=self.links, set_aside=aside)
         return hashlib.blake2b(arrays.encode(), digest_size=32).digest()
 
 

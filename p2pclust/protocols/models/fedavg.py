@@ -9,14 +9,7 @@ at the same time, each with an aggregator of its own. Which of its rows a peer t
 labels that it keeps for itself, and from ``clusters``. State and contributions hold the weights as they are sent, in
 every backend, so that what is lost by a short encoding is the same everywhere.
 
-With :class:`ModelAverageProtocol` every peer trains on all its rows, and sends sums, with an aggregator or without one.
-Without one, and with a fixed number of ticks per round, it is decentralised FedAvg: T. Sun, D. Li, B. Wang:
-Decentralized Federated Averaging, 2021, Algorithm 1 without momentum. A peer sends its weights times its number of
-rows, and that number: the mean over rows is a ratio of two sums. In the last round all peers agree on one model, so
-that the job has one result; the second paper counts every peer alike, and ends with a model for each.
-
-A peer reveals the number of rows that it trains on, and a model after some epochs on them: of few rows it can reveal
-much. The job of FedCRef says below how many rows a cluster takes no part.
+With :class:`ModelAverageProtocol` every peer trains on all its rows, and sends sums (docs/protocols/model-average.md).
 """
 
 from __future__ import annotations
@@ -29,8 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering.autoencoders import Architecture, ModelStack, federated_average
-from p2pclust.clustering.encodings import Encoding, decode_weights, encode_weights, encoded_size
+from p2pclust.clustering import autoencoders
+from p2pclust.clustering.autoencoders import Architecture, Encoding, ModelStack
+from p2pclust.clustering.points import Floats
 from p2pclust.clustering.stacks import train
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import checks, random_streams
@@ -55,12 +49,10 @@ def architecture_of(where: str, n_features: int, hidden: Sequence[int], output: 
     return Architecture(checks.whole(f"{where}: n_features", n_features, least=1, most=_MAX_WIDTH), widths, output)  # type: ignore[arg-type]
 
 
-def refuse_beyond(X: NDArray[np.float64], output: str) -> None:
+def refuse_beyond(X: Floats, output: str) -> None:
     """Abstain with rows that a sigmoid cannot reach; never with a value of theirs: the whole roster reads the reason."""
-    if output != "sigmoid" or not X.size:
-        return
-    lowest, highest = np.float32(X.min()), np.float32(X.max())  # as they are trained on
-    if lowest < 0 or highest > 1:
+    # As they are trained on: in float32.
+    if output == "sigmoid" and X.size and (np.float32(X.min()) < 0 or np.float32(X.max()) > 1):
         raise Abstain(
             "failed: rows beyond [0, 1], but the models end in a sigmoid: scale them (minmax), or output = 'linear'"
         )
@@ -97,7 +89,7 @@ class TrainedTogether(Protocol):
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return rounds >= self.rounds
 
-    def trained(self, first: ModelStack, rows: NDArray[np.float64], rng: np.random.Generator) -> ModelStack:
+    def trained(self, first: ModelStack, rows: Floats, rng: np.random.Generator) -> ModelStack:
         """Return the model after this peer's epochs on its rows."""
         return train(
             first, [rows], rngs=[rng], epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate,
@@ -147,7 +139,7 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
 
     @property
     def model_bytes(self) -> int:
-        return encoded_size(self.architecture.n_parameters, self.encoding)
+        return autoencoders.encoded_size(self.architecture.n_parameters, self.encoding)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         return Arrays(stream=np.int64(rng.integers(MAX_SEED)), weights=np.empty(0, np.uint8))
@@ -169,21 +161,19 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
         if len(rows) == 0:
             raise Abstain("no rows in this community")
         refuse_beyond(rows, self.output)
-        trained = self.trained(self._first(state, workspace), rows, rng)
-        # All that this peer reveals.
-        weights = np.frombuffer(trained.encode(self.encoding)[0], np.uint8)
-        return Arrays(weights=weights, rows=np.int64(len(rows)))
-
-    def _first(self, state: State, workspace: Workspace) -> ModelStack:
-        """Return the model of the round: the state's, or before the first round what the job starts from."""
+        # The state's model, or before the first round what the job starts from.
         data: bytes | None = state["weights"].tobytes()
         if not data and self.start:
             data = workspace.read(bytes.fromhex(self.start))
             if not data:
                 raise Abstain("failed: the model to start from could not be had")
         if data:
-            return ModelStack.decode(self.architecture, [data], self.encoding)
-        return ModelStack.random(self.architecture, [random_streams.aggregating(int(state["stream"]), 0)])
+            first = ModelStack.decode(self.architecture, [data], self.encoding)
+        else:
+            first = ModelStack.random(self.architecture, [random_streams.aggregating(int(state["stream"]), 0)])
+        # All that this peer reveals.
+        weights = np.frombuffer(self.trained(first, rows, rng).encode(self.encoding)[0], np.uint8)
+        return Arrays(weights=weights, rows=np.int64(len(rows)))
 
     def problem_with_part(self, part: Contribution, state: State) -> str:
         if not 1 <= int(part["rows"]) <= _MAX_ROWS:
@@ -195,20 +185,18 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
         return ""
 
     def _weights(self, part: Contribution) -> NDArray[np.float32]:
-        return decode_weights(part["weights"].tobytes(), self.architecture.n_parameters, self.encoding)
+        return autoencoders.decode_weights(part["weights"].tobytes(), self.architecture.n_parameters, self.encoding)
 
     def combine(self, state: State, contributions: Any) -> State:
         sizes = [int(part["rows"]) for _, part in contributions]
-        average = federated_average(np.stack([self._weights(part) for _, part in contributions]), sizes)
-        weights = np.frombuffer(encode_weights(average, self.encoding), np.uint8)
-        return state.replace(weights=weights)
+        average = autoencoders.federated_average(np.stack([self._weights(part) for _, part in contributions]), sizes)
+        return state.replace(weights=np.frombuffer(autoencoders.encode_weights(average, self.encoding), np.uint8))
 
     def problem_with_state(self, state: State, *, done: bool) -> str:
-        data = state["weights"].tobytes()
-        if not data:
+        if not state["weights"].size:
             return "fedavg: it ended without a model" if done else ""
         try:
-            decode_weights(data, self.architecture.n_parameters, self.encoding)
+            self._weights(state)
         except WireError as error:
             return f"fedavg: {error}"
         return ""
@@ -244,7 +232,9 @@ class ModelAverageProtocol(TrainedTogether, Additive):
             raise Abstain("no rows")
         rows = local.points(state).X
         refuse_beyond(rows, self.output)
-        first = ModelStack.decode(self.architecture(state), [encode_weights(state["model"], "float32")], "float32")
+        first = ModelStack.decode(
+            self.architecture(state), [autoencoders.encode_weights(state["model"], "float32")], "float32"
+        )
         trained = self.trained(first, rows, rng)
         # All that this peer reveals.
         return Arrays(weights=self._weights(trained).astype(np.float64) * len(rows), rows=float(len(rows)))

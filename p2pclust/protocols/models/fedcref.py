@@ -1,21 +1,8 @@
 """FedCRef: peers find out which of their clusters are the same, and train a model of each community together.
 
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions. docs/protocols/fedcref.md has both modes, the departures, and what a peer reveals. Each round of the job
-is one phase of Algorithm 1, agreed on by all peers; comments name its lines.
-
-=========  ==========================================  ==========================================================
-phase      what a peer does                            what is agreed on
-=========  ==========================================  ==========================================================
-models     trains a model of each of its clusters      which models there are, by digest
-verdicts   fetches all, tries them on its own rows     one bit (paper) or byte (refined) per cluster and model
-graph      builds the association graph                its digest, the same at every peer, or the job fails
-train      runs FedAvg within its components           the models of the groups, by digest
-refine     fetches these, partitions its rows anew     how many rows changed; rows per group
-=========  ==========================================  ==========================================================
-
-``mode="paper"`` repeats all five (lines 6 to 33). ``mode="refined"`` exchanges local models once and refines rows at
-once, each group being the median of its members' models of other peers; then groups are trained and rows refined in turn.
+Distributions. docs/protocols/fedcref.md has the five phases, both modes, the departures, and what a peer reveals. Each
+round of the job is one phase of Algorithm 1, agreed on by all peers; comments name its lines.
 """
 
 from __future__ import annotations
@@ -27,8 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pclust.clustering.autoencoders import Architecture
-from p2pclust.clustering.encodings import encoded_size
+from p2pclust.clustering.autoencoders import Architecture, encoded_size
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Labelling, Slot, WithWorkspace
@@ -199,12 +185,8 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
     def _check(self, agreed: Agreed, peer: int, part: Contribution) -> None:
         match agreed.phase:
             case "models":
-                rows = part["rows"]
-                if (
-                    not 1 <= len(rows) == len(part["models"]) <= MOST_OF_A_PEER
-                    or rows.min() < 1
-                    or rows.max() > MOST_ROWS
-                ):
+                rows, n_models = part["rows"], len(part["models"])
+                if not 1 <= len(rows) == n_models <= MOST_OF_A_PEER or rows.min() < 1 or rows.max() > MOST_ROWS:
                     raise WireError("its clusters are malformed")
             case "verdicts":
                 if peer >= agreed.clusters.n_peers:
@@ -221,12 +203,11 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
                     raise WireError("a model of a group that it does not train")
             case "refine":
                 of_all, members = int(part["rows"]), part["members"]
-                if not 0 <= int(part["changed"]) <= of_all <= MOST_ROWS or ((members < 0) | (members > of_all)).any():
+                sound = (
+                    0 <= int(part["changed"]) <= of_all <= MOST_ROWS and ((members >= 0) & (members <= of_all)).all()
+                )
+                if not sound or not 0 <= int(part["alone"]) <= min(of_all, MOST_CLUSTERS):
                     raise WireError("its counts are out of range")
-                if not 0 <= int(part["alone"]) <= min(of_all, MOST_CLUSTERS):
-                    raise WireError("its counts are out of range")
-            case "graph":
-                pass
 
     def combine(self, state: State, contributions: Any) -> State:
         agreed = Agreed.of(state)
@@ -241,26 +222,23 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
                 after = agreed.associated(found, contributions, first)
             case "train":
                 after = agreed.trained(contributions)
+            case "refine" if self.mode == "refined":
+                alone = sum(int(part["alone"]) for _, part in contributions)
+                left = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
+                history = left.history.copy()
+                history[-1, HISTORY.index("groups")] = len(left.alive)
+                after = replace(left, phase="train", refinement=agreed.refinement + 1, history=history)
             case "refine":
-                after = self._refined(agreed, contributions)
+                # Lines 29 to 31; a peer that once came to rest stays so.
+                peers = [peer for peer, _ in contributions]
+                resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
+                resting[: len(agreed.resting)] = agreed.resting
+                resting[[peer for peer, part in contributions if part["stable"]]] = True
+                isolated = len(agreed.association.isolated)
+                # The stop rule looks at the groups that were found, so history counts all of them here.
+                left = agreed.counted(contributions, n_active=int((~resting[peers]).sum()), n_isolated=isolated)
+                after = replace(left, phase="models", resting=resting)
         return after.into(state)
-
-    def _refined(self, agreed: Agreed, contributions: Sequence[tuple[int, Contribution]]) -> Agreed:
-        peers = [peer for peer, _ in contributions]
-        if self.mode == "refined":
-            alone = sum(int(part["alone"]) for _, part in contributions)
-            counted = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
-            left, history = counted.without_unneeded(agreed, peers), counted.history.copy()
-            history[-1, HISTORY.index("groups")] = len(left.alive)
-            return replace(left, phase="train", refinement=agreed.refinement + 1, history=history)
-        # Lines 29 to 31; a peer that once came to rest stays so.
-        resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
-        resting[: len(agreed.resting)] = agreed.resting
-        resting[[peer for peer, part in contributions if part["stable"]]] = True
-        isolated = len(agreed.association.isolated)
-        counted = agreed.counted(contributions, n_active=int((~resting[peers]).sum()), n_isolated=isolated)
-        # The stop rule looks at the groups that were found, so history counts all of them here.
-        return replace(counted.without_unneeded(agreed, peers), phase="models", resting=resting)
 
     @property
     def round_limit(self) -> int:
@@ -279,7 +257,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         done = Agreed.of(state).history
         last = dict(zip(HISTORY, done[-1].tolist(), strict=True))
         if self.mode == "paper":
-            return stop_reason(int(last["active"]), [(int(row[2]), int(row[3])) for row in done]) or ""
+            return stop_reason(int(last["active"]), [(int(row[2]), int(row[3])) for row in done])
         settled = last["changed"] < float(self.settled or 0.0) * last["rows"] or last["groups"] == 0
         return "hardly a row changes its cluster" if settled else ""
 

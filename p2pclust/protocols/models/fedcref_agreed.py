@@ -196,30 +196,26 @@ class Agreed:
         return replace(self, phase="refine", group_models=models, holders=holders)
 
     def counted(self, parts: Sequence[tuple[int, Arrays]], *, n_active: int, n_isolated: int) -> Agreed:
-        """Return the state with one more row of history, and who has how many rows in each group, and own clusters."""
-        members = np.zeros((parts[-1][0] + 1, self.n_groups), np.int64)
+        """Return the state with one more row of history, and who has how many rows in each group, and own clusters.
+
+        Models of groups that no row belongs to are dropped: a kind of rows may begin as two groups, and one of them soon
+        serves the rows of both better. A group stays as long as a peer is away that had rows in it.
+        """
+        refined = [peer for peer, _ in parts]
+        members = np.zeros((refined[-1] + 1, self.n_groups), np.int64)
         for peer, part in parts:
             members[peer] = part["members"]
         # Of a peer that is away now, what it sent last.
-        alone = np.zeros(max(len(self.alone), parts[-1][0] + 1), np.int64)
+        alone = np.zeros(max(len(self.alone), refined[-1] + 1), np.int64)
         alone[: len(self.alone)] = self.alone
-        alone[[peer for peer, _ in parts]] = [int(part["alone"]) for _, part in parts]
+        alone[refined] = [int(part["alone"]) for _, part in parts]
         changed, rows = (sum(int(part[name]) for _, part in parts) for name in ("changed", "rows"))
         row = [self.iteration, self.refinement, self.n_groups, n_isolated, len(self.links), changed, rows, n_active]
         history = np.concatenate([self.history, np.array([row], np.float64)])
-        return replace(self, members=members, alone=alone, history=history)
-
-    def without_unneeded(self, before: Agreed, refined: Sequence[int]) -> Agreed:
-        """Drop the models of groups that no row belongs to.
-
-        A kind of rows may begin as two groups; one of them soon serves the rows of both better. A group stays as long as
-        a peer is away that had rows in it; `refined` are the peers that are not.
-        """
-        missed = [peer for peer in range(len(before.members)) if peer not in refined]
-        needed = np.logical_or(self.members.sum(axis=0) > 0, before.members[missed].sum(axis=0) > 0)
+        missed = [peer for peer in range(len(self.members)) if peer not in refined]
         models = self.group_models.copy()
-        models[~needed] = 0
-        return replace(self, group_models=models)
+        models[(members.sum(axis=0) <= 0) & (self.members[missed].sum(axis=0) <= 0)] = 0
+        return replace(self, members=members, alone=alone, history=history, group_models=models)
 
     def flaw(self) -> str:
         """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""
@@ -251,13 +247,6 @@ def news(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> dict[
     follows from the state, so it is the same on every backend; in one process it is what would be sent. Not counted: what
     peers send each other to agree, membership, headers, and what is sent again after a loss or an election. `runs` are the
     jobs of the communities.
-
-    Two peers with two clusters and one, whose models have 10 bytes.
-
-    >>> before = Agreed("verdicts", counts=np.array([2, 1]), rows=np.array([5, 5, 5]))
-    >>> sent = [(peer, Arrays(affinity=np.zeros((own, 3), np.uint8))) for peer, own in enumerate((2, 1))]
-    >>> news(before, before.judged(sent, "affinity", 3), (), 10)
-    {'phase': 'verdicts', 'iteration': 0, 'model_bytes': 30}
     """
     found: dict[str, Any] = {}
     moved, counts = 0, before.counts.tolist()

@@ -67,8 +67,7 @@ class Note:
             of_own, clusters = agreed.association.group_of[list(agreed.clusters.of(self.peer))], names - self.n_groups
             entered = (clusters >= 0) & (clusters < counts[self.peer])
             groups[entered] = of_own[clusters[entered]]
-        found: Ints = np.where(np.isin(groups, agreed.alive), groups, -1)
-        return found
+        return np.where(np.isin(groups, agreed.alive), groups, -1)
 
     def members(self, agreed: Agreed) -> Ints:
         """Return how many rows are in each of the communities, shape (G,)."""
@@ -76,10 +75,6 @@ class Note:
         rows = np.unique(self.labels[self.labels != UNASSIGNED], return_counts=True)[1]
         np.add.at(found, groups[groups >= 0], rows[groups >= 0])
         return found
-
-    def n_alone(self, agreed: Agreed) -> int:
-        """Return how many own clusters have rows and are in no community."""
-        return int(np.count_nonzero(self.communities(agreed) < 0))
 
     def called(self, agreed: Agreed) -> Ints:
         """Return for each of the names what its rows are called in the end.
@@ -150,8 +145,7 @@ def own_clusters(agreed: Agreed, note: Note) -> tuple[OwnCluster, ...]:
         if cluster < 0 and label < len(agreed.alive):
             continue  # a community, judged by the community's model
         behind = note.halves.get(cluster) or tuple(note.models[cluster : cluster + 1] if cluster >= 0 else ())
-        number = cluster if note.iteration == agreed.iteration else -1
-        found.append(OwnCluster(label, max(number, -1), behind))
+        found.append(OwnCluster(label, max(cluster, -1) if note.iteration == agreed.iteration else -1, behind))
     return tuple(found)
 
 
@@ -186,12 +180,7 @@ def own_clusters_of(end: Arrays) -> tuple[OwnCluster, ...]:
 
 
 def without_gaps(n_communities: int, ends: Sequence[Arrays]) -> list[Arrays]:
-    """Return what all peers concluded, their own clusters numbered without gaps behind the communities.
-
-    >>> ends = [Arrays(labels=np.array([0, 7])), Arrays(labels=np.array([1, 40, -1]))]
-    >>> [end["labels"].tolist() for end in without_gaps(2, ends)]
-    [[0, 2], [1, 3, -1]]
-    """
+    """Return what all peers concluded, their own clusters numbered without gaps behind the communities."""
     there = [end["labels"][end["labels"] >= n_communities] for end in ends]
     names = np.unique(np.concatenate(there)) if there else np.empty(0, np.int64)
 

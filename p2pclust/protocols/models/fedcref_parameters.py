@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from p2pclust.clustering.encodings import Encoding
+from p2pclust.clustering.autoencoders import Encoding
 from p2pclust.clustering.stacks import PRECISIONS
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
@@ -28,7 +28,7 @@ MOST_OF_A_PEER = 256
 _COUNT = checks.between(1, 2**20)
 
 
-AUTO: Final = "auto"  # in a job in the place of a number: what :func:`usual_pace` says
+AUTO: Final = "auto"  # in a job in the place of a number: what :meth:`FedCRefParameters.pace` says
 
 MANY_ROWS: Final = 384
 LEAST_STEPS: Final = 120
@@ -45,25 +45,6 @@ class Pace:
     batch: int  # rows of a minibatch
     epochs: int  # of a model of one cluster of one peer
     local_epochs: int  # of each peer in each round of FedAvg
-
-
-def usual_pace(rows: float, batch: int | None = None) -> Pace:
-    """Return how a model of so many rows is trained: a rule that asks only how many there are.
-
-    An epoch of few rows is few gradient steps: twenty epochs of twenty rows in batches of 64 are twenty steps, and the
-    models have learned nothing yet. The rule makes batches smaller first and then epochs more, so that there are never
-    fewer than ``LEAST_STEPS``. From ``MANY_ROWS`` rows on, such as the paper's 500 a cluster, it changes nothing.
-
-    - `batch`: if it is given; the epochs then follow from it.
-
-    >>> usual_pace(500), usual_pace(24)
-    (Pace(batch=64, epochs=20, local_epochs=3), Pace(batch=16, epochs=60, local_epochs=4))
-    """
-    size = next(of for least, of in _BATCHES if rows >= least) if batch is None else batch
-    if rows >= MANY_ROWS:
-        return Pace(size, _EPOCHS, _LOCAL_EPOCHS)
-    steps = max(1, -(-int(rows) // size))
-    return Pace(size, max(_EPOCHS, -(-LEAST_STEPS // steps)), max(_LOCAL_EPOCHS, -(-_LEAST_LOCAL_STEPS // steps)))
 
 
 def _paced(where: str, value: Any) -> int | str:
@@ -91,8 +72,8 @@ _ALLOWED: Final[Mapping[str, checks.Check]] = {
 class FedCRefParameters:
     """The parameters; docs/protocols/fedcref.md has their meaning.
 
-    - `epochs`, `batch`, `local_epochs`: in mode "refined" they may be "auto": what :func:`usual_pace` says of the rows.
-      A job document without them has 20, 64 and 3.
+    - `epochs`, `batch`, `local_epochs`: in mode "refined" they may be "auto": see :meth:`pace`. A job document without
+      them has 20, 64 and 3.
     - `links` {"all", "one"}, of mode "paper": whether a cluster is linked to all clusters of a later peer that pass, or
       to the first, as in the authors' code.
 
@@ -146,15 +127,20 @@ class FedCRefParameters:
         put(self, "hidden", architecture_of("fedcref", 1, self.hidden, self.output).hidden)
 
     def pace(self, rows: float) -> Pace:
-        """Return how a model of so many rows is trained: what was given, and for the rest what the rows want.
+        """Return how a model of so many rows is trained: as was given, and for the rest by a rule that asks only how many.
 
-        >>> FedCRefParameters(epochs="auto", batch=8).pace(24)
-        Pace(batch=8, epochs=40, local_epochs=3)
+        An epoch of few rows is few gradient steps: twenty epochs of twenty rows in batches of 64 are twenty steps, and the
+        models have learned nothing yet. The rule makes batches smaller first and then epochs more, so that there are never
+        fewer than ``LEAST_STEPS``. From ``MANY_ROWS`` rows on, such as the paper's 500 a cluster, it changes nothing.
         """
-        given = [None if value == AUTO else value for value in (self.batch, self.epochs, self.local_epochs)]
-        batch, epochs, local_epochs = (None if value is None else int(value) for value in given)
-        usual = usual_pace(rows, batch)
-        return Pace(usual.batch, epochs or usual.epochs, local_epochs or usual.local_epochs)
+        batch, epochs, local_epochs = self.batch, self.epochs, self.local_epochs
+        size = batch if isinstance(batch, int) else next(of for least, of in _BATCHES if rows >= least)
+        steps = max(1, -(-int(rows) // size)) if rows < MANY_ROWS else LEAST_STEPS
+        return Pace(
+            size,
+            epochs if isinstance(epochs, int) else max(_EPOCHS, -(-LEAST_STEPS // steps)),
+            local_epochs if isinstance(local_epochs, int) else max(_LOCAL_EPOCHS, -(-_LEAST_LOCAL_STEPS // steps)),
+        )
 
     @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:

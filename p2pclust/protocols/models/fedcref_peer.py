@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.dec import deep_embedded_clustering
 from p2pclust.clustering.local_starts import number_of_clusters, pca_kmeans, pca_mixture
+from p2pclust.clustering.points import Floats
 from p2pclust.clustering.stacks import reconstruction_errors, train
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine import random_streams
@@ -25,7 +26,6 @@ from p2pclust.protocols.engine.workspace import Run, Workspace
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.fedavg import refuse_beyond
 from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
-from p2pclust.protocols.models.fedcref_errors import KnownErrors
 from p2pclust.protocols.models.fedcref_note import UNASSIGNED, Halves, Note, concluded, digests
 from p2pclust.protocols.models.fedcref_parameters import Pace
 from p2pclust.protocols.models.refinement import agreement, competing, refine_by_best_models, refine_by_popularity
@@ -33,19 +33,62 @@ from p2pclust.protocols.models.refinement import agreement, competing, refine_by
 if TYPE_CHECKING:
     from p2pclust.protocols.models.fedcref import FedCRefProtocol
 
+MOST_BYTES: Final = 64 * 2**20  # of errors that a peer remembers: a million rows under 16 models, or 10,000 under 1,600
 # Models of others are decoded so many at a time: all of them would be some hundred megabytes.
 _MODELS_AT_ONCE: Final = 16
 _NO_ITERATION: Final = -1  # of a note before the first exchange
 
 _MAX_SEED: Final = 2**62
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 def generators(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
     """Return so many generators, each of its own, that follow from this one."""
     return [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=count)]
+
+
+class KnownErrors:
+    """The errors of one peer's rows under the models that were asked for last, at most :data:`MOST_BYTES` of them.
+
+    They are in memory only. A peer that restarts computes them again, with the same bits: always of all rows at once,
+    because where a row stands may change the last bit.
+    """
+
+    def __init__(self) -> None:
+        self._job: Hashable = None
+        self._columns: dict[bytes, NDArray[np.float32]] = {}  # by model; the one that was asked for last comes last
+
+    @staticmethod
+    def holds(n_rows: int, n_models: int) -> bool:
+        """Return whether the errors of so many rows under so many models can all be kept."""
+        return n_rows * n_models * np.dtype(np.float32).itemsize <= MOST_BYTES
+
+    def of(self, job: Hashable, models: Sequence[bytes], compute: Callable[[list[bytes]], Floats]) -> Floats:
+        """Return the errors of all rows under these models, by digest, shape (n, M); the same may come twice.
+
+        - `job`: all that errors depend on, except rows and models. What is known of another job is forgotten.
+        - `compute`: returns the errors (n, m) under the models that are not known. They are float32 numbers. A column
+          with one that is not finite is not kept: there may be a model later on.
+        """
+        if job != self._job:
+            self.forget()
+            self._job = job
+        columns, wanted = dict(self._columns), list(dict.fromkeys(models))
+        missing = [model for model in wanted if model not in columns]
+        if missing:
+            columns.update(zip(missing, compute(missing).T.astype(np.float32), strict=True))
+        # What is finite and fits is kept, what was wanted last before all else.
+        kept, left = [], MOST_BYTES
+        for model in reversed([*(model for model in columns if model not in set(wanted)), *wanted]):
+            if columns[model].nbytes <= left and np.isfinite(columns[model]).all():
+                kept.append(model)
+                left -= columns[model].nbytes
+        self._columns = {model: columns[model] for model in reversed(kept)}
+        return np.stack([columns[model] for model in models], axis=1).astype(np.float64) if models else compute([])
+
+    def forget(self) -> None:
+        self._job, self._columns = None, {}
 
 
 @dataclass(frozen=True)
@@ -198,8 +241,10 @@ class AtWork:
     def train_clusters(self, rng: np.random.Generator) -> Contribution:
         """Phase 1: a model of each cluster (lines 7 to 9)."""
         note = self._note or self._begun(rng)
-        if note.trained and self._published(note.models):
-            return self._entered(note, note.labels, note.models)
+        # Models of an earlier iteration, if they are all here still.
+        kept = [self.workspace.read(digest) for digest in note.models] if note.trained else []
+        if kept and None not in kept:
+            return self._entered(note, note.labels, kept)
         labels = note.labels
         # Communities of the last iteration and own clusters alike are clusters now, numbered without gaps.
         names = [name for name in np.unique(labels).tolist() if name != UNASSIGNED]
@@ -217,20 +262,11 @@ class AtWork:
         clusters = np.full(len(labels), UNASSIGNED, np.int64)
         for q, m in enumerate(sound):
             clusters[members[m]] = q
-        models = [self.workspace.publish(data) for data in trained[sound].encode(self.job.encoding)]
-        return self._entered(note, clusters, models)
+        return self._entered(note, clusters, trained[sound].encode(self.job.encoding))
 
-    def _published(self, models: Sequence[bytes]) -> bool:
-        # Models of an earlier iteration, if they are all here still.
-        data = [one for digest in models if (one := self.workspace.read(digest)) is not None]
-        if not data or len(data) < len(models):
-            return False
-        for one in data:
-            self.workspace.publish(one)
-        return True
-
-    def _entered(self, note: Note, clusters: Ints, models: Sequence[bytes]) -> Contribution:
-        """Keep this partition, which its models are of, and return what the peer enters the next exchange with."""
+    def _entered(self, note: Note, clusters: Ints, data: Sequence[bytes | None]) -> Contribution:
+        """Keep this partition, publish its models, and return what the peer enters the next exchange with."""
+        models = [self.workspace.publish(model) for model in data if model is not None]
         entered = replace(
             note, labels=clusters, n_groups=0, iteration=self.agreed.iteration + 1, models=models, halves={}, trained=True,
             refinements=len(self.agreed.history), entered=clusters,
@@ -280,26 +316,19 @@ class AtWork:
             if state is not None:
                 groups.append(group)
                 models.append(self.workspace.publish(state.arrays["weights"].tobytes()))
-        if self.job.mode == "refined":
-            self._train_alone(rng)
+        note = self._note if self.job.mode == "refined" else None
+        if note is not None and self._current(note) and note.n_groups == self.agreed.n_groups:
+            # Continue training the models of own clusters that no other peer has.
+            rows = {q: np.flatnonzero(note.labels == note.n_groups + q) for q in note.halves}
+            rows = {q: own for q, own in rows.items() if len(own) >= self.job.min_rows}
+            if rows:
+                assert self.job.rounds is not None
+                assert self.job.federated_rate is not None
+                pace, seen = self.pace(note.wanted), len(self.agreed.history)
+                epochs, rate = self.job.rounds * pace.local_epochs, self.job.federated_rate
+                after = self.train_halves(note.halves, rows, rng, pace=pace, epochs=epochs, rate=rate)
+                self._keep(replace(note, trained=False, refinements=seen, halves={**note.halves, **after}))
         return Arrays(groups=np.array(groups, np.int64), models=digests(models))
-
-    def _train_alone(self, rng: np.random.Generator) -> None:
-        """Continue training the models of own clusters that no other peer has."""
-        note = self._note
-        if note is None or not self._current(note) or note.n_groups != self.agreed.n_groups:
-            return
-        rows = {q: np.flatnonzero(note.labels == note.n_groups + q) for q in note.halves}
-        rows = {q: own for q, own in rows.items() if len(own) >= self.job.min_rows}
-        if not rows:
-            return
-        assert self.job.rounds is not None
-        assert self.job.federated_rate is not None
-        pace = self.pace(note.wanted)
-        epochs = self.job.rounds * pace.local_epochs
-        after = self.train_halves(note.halves, rows, rng, pace=pace, epochs=epochs, rate=self.job.federated_rate)
-        seen = len(self.agreed.history)
-        self._keep(replace(note, trained=False, refinements=seen, halves={**note.halves, **after}))
 
     # -- refinement ---------------------------------------------------------------------------------------------------
 
@@ -332,7 +361,7 @@ class AtWork:
         return Arrays(
             changed=np.int64(round((1.0 - kept) * len(moved))), rows=np.int64(len(moved)),
             stable=np.bool_(job.tau is not None and agreement(before.labels, after.labels) >= job.tau), members=members,
-            alone=np.int64(min(after.n_alone(agreed), MOST_CLUSTERS)),
+            alone=np.int64(min(int((after.communities(agreed) < 0).sum()), MOST_CLUSTERS)),
         )  # fmt: skip
 
     def conclude(self, rng: np.random.Generator) -> Arrays:
@@ -340,27 +369,21 @@ class AtWork:
 
         A peer that missed the last refinement partitions its rows now: the models of the communities are part of the result.
         """
-        note = self._note
-        if note is None or note.refinements != len(self.agreed.history):
-            note = self._afterwards(note, rng)
+        agreed, note, given, seen = self.agreed, self._note, self.local.labels, len(self.agreed.history)
+        if note is None or note.refinements != seen:
+            models, halves = (note.models, note.halves) if note and self._current(note) else ((), {})
+            found = None
+            with suppress(Abstain):
+                if not self.local.refusal(self.state):
+                    given_size = None if given is None else np.unique(given).size
+                    found = self._refined(models, halves, note.wanted if note else self._wanted(rng, given_size))
+            if found is not None:
+                peer = self.workspace.peer
+                note = Note(peer, found, agreed.n_groups, agreed.iteration, 0, seen, found, models, halves)
         self.local.once(KnownErrors, KnownErrors).forget()
         if note is None:
             return Arrays(labels=np.full(self.local.n_samples, UNASSIGNED, np.int64))
-        return concluded(self.agreed, note)
-
-    def _afterwards(self, note: Note | None, rng: np.random.Generator) -> Note | None:
-        """Return the note of a refinement by what was agreed on at last; the note that there is, if there can be none."""
-        agreed, given = self.agreed, self.local.labels
-        models, halves = (note.models, note.halves) if note and self._current(note) else ((), {})
-        found = None
-        with suppress(Abstain):
-            if not self.local.problem_in(self.state):
-                wanted = note.wanted if note else self._wanted(rng, None if given is None else np.unique(given).size)
-                found = self._refined(models, halves, wanted)
-        if found is None:
-            return note
-        seen, peer = len(agreed.history), self.workspace.peer
-        return Note(peer, found, agreed.n_groups, agreed.iteration, 0, seen, found, models, halves)
+        return concluded(agreed, note)
 
     def _refined(self, models: Sequence[bytes], halves: Halves, wanted: int) -> Ints | None:
         """Return labels: communities first, then own clusters; None without any model that could be had."""
@@ -381,7 +404,7 @@ class AtWork:
         if not np.isfinite(table).all(axis=0).any():
             return None
         refine = refine_by_popularity if paper else refine_by_best_models
-        found: Ints = np.array(columns, np.int64)[refine(table, wanted).labels]
+        found: Ints = np.array(columns, np.int64)[refine(table, wanted)[0]]
         return found
 
     def _typical_errors(self, groups: Sequence[int]) -> Floats:

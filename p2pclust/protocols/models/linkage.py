@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,8 @@ class Merge(NamedTuple):
 def average_linkage(distances: Floats) -> tuple[Merge, ...]:
     """Merge until only groups are left that may not meet; return the merges by height, equal ones as they were found.
 
-    The matrix (M, M) is symmetric, of any sign, and infinite between members that may never be in one group; its
-    diagonal does not matter. Raises ValueError if it is not symmetric, or holds NaN or minus infinity.
+    The matrix (M, M) is of any sign, and infinite between members that may never be in one group; its diagonal does not
+    matter. Raises ValueError if it is not symmetric, or holds NaN or minus infinity.
 
     Points at 0, 1, 5 and 6 on a line; the last two may not meet.
 
@@ -50,8 +50,7 @@ def average_linkage(distances: Floats) -> tuple[Merge, ...]:
     np.fill_diagonal(sums, np.inf)
     if not ((sums == sums.T).all() and (sums > -np.inf).all()):
         raise ValueError("distances must be symmetric, and neither NaN nor minus infinity")
-    sizes = np.ones(len(sums))
-    waiting = np.ones(len(sums), dtype=np.bool_)
+    sizes, waiting = np.ones(len(sums)), np.ones(len(sums), dtype=np.bool_)
     merges: list[Merge] = []
     chain: list[int] = []
     while waiting.any():
@@ -92,9 +91,6 @@ def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) 
 
     Returns the first of the best: with equal silhouettes more groups. No groups at all if no silhouette is above 0.
 
-    M**2 numbers are held three times, and a merge looks anew only at those whose next group was merged: 2000 clusters
-    take seconds.
-
     >>> points = np.array([0.0, 1.0, 8.0, 9.0, 40.0])
     >>> distances = np.abs(points[:, np.newaxis] - points)
     >>> best_cut(distances, average_linkage(distances))
@@ -102,17 +98,52 @@ def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) 
     >>> best_cut(distances, average_linkage(distances), slack=0.6)
     ((0, 1),)
     """
-    table = _Silhouettes(distances)
-    silhouettes = [table.mean()]
-    for merge in merges:
-        table.merge(merge.first, merge.second)
-        silhouettes.append(table.mean())
+    M = len(distances)
+    known = np.isfinite(distances)
+    np.fill_diagonal(known, False)
+    # Column g: the sum and the number of a member's known distances to the members of group g.
+    sums, counts = np.where(known, distances, 0.0), known.astype(np.int32)
+    group_of, sizes, active = np.arange(M), np.ones(M, dtype=np.int64), np.ones(M, dtype=np.bool_)
+    # Each member's mean distance to its own group and to the next one, and which group that is.
+    own, beyond, beyond_group = np.zeros(M), np.full(M, np.inf), np.full(M, -1)
+
+    def compare(members: Ints) -> None:
+        groups = np.flatnonzero(active)
+        if members.size and groups.size:
+            n_known = counts[np.ix_(members, groups)]
+            means = np.where(n_known > 0, sums[np.ix_(members, groups)] / np.maximum(n_known, 1), np.inf)
+            means[groups[np.newaxis, :] == group_of[members, np.newaxis]] = np.inf
+            nearest = means.argmin(axis=1)
+            beyond_group[members], beyond[members] = groups[nearest], means[np.arange(members.size), nearest]
+
+    def mean_silhouette() -> float:
+        counted = (sizes[group_of] > 1) & np.isfinite(beyond)
+        widest = np.maximum(own[counted], beyond[counted])
+        values = (beyond[counted] - own[counted])[widest > 0] / widest[widest > 0]
+        # An exact sum, rounded once: the same on every CPU.
+        return math.fsum(values.tolist()) / max(1, M)
+
+    compare(np.arange(M))
+    silhouettes = [mean_silhouette()]
+    for first, second, _ in merges:
+        sums[:, first] += sums[:, second]
+        counts[:, first] += counts[:, second]
+        active[second] = False
+        sizes[first] += sizes[second]
+        group_of[group_of == second] = first
+        members = np.flatnonzero(group_of == first)
+        own[members] = sums[members, first] / counts[members, first]
+        # For all others the merged group is not nearer than its nearer part was: so 2000 clusters take seconds.
+        changed = (beyond_group == first) | (beyond_group == second)
+        changed[members] = True
+        compare(np.flatnonzero(changed))
+        silhouettes.append(mean_silhouette())
     enough = (1.0 - slack) * max(silhouettes)
     found = next(n for n, value in enumerate(silhouettes) if value >= enough)
-    members: dict[int, list[int]] = {}
+    joined: dict[int, list[int]] = {}
     for first, second, _ in merges[:found]:
-        members[first] = members.get(first, [first]) + members.pop(second, [second])
-    return tuple(sorted(tuple(sorted(group)) for group in members.values()))
+        joined[first] = joined.get(first, [first]) + joined.pop(second, [second])
+    return tuple(sorted(tuple(sorted(group)) for group in joined.values()))
 
 
 def settled(distances: Floats, groups: Sequence[Sequence[int]], owners: Ints) -> Groups:
@@ -121,14 +152,6 @@ def settled(distances: Floats, groups: Sequence[Sequence[int]], owners: Ints) ->
     In each turn, every owner's members are matched with different groups so that their mean distances to them have the
     smallest sum; all owners at the same time, until nothing changes, at most 20 times. No two members of one group have
     the same owner. A member of no group stays out; a group that is left with one member is dropped.
-
-    Members 0 and 1 of owner 0 were put into each other's groups.
-
-    >>> points = np.array([0.0, 9.0, 0.0, 9.0, 1.0, 8.0])
-    >>> distances = np.abs(points[:, np.newaxis] - points)
-    >>> owners = np.array([0, 0, 1, 1, 2, 2])
-    >>> settled(distances, [(1, 2, 4), (0, 3, 5)], owners)
-    ((0, 2, 4), (1, 3, 5))
     """
     known = np.isfinite(distances)
     np.fill_diagonal(known, False)
@@ -155,67 +178,12 @@ def settled(distances: Floats, groups: Sequence[Sequence[int]], owners: Ints) ->
     return tuple(sorted(members for members in found if len(members) > 1))
 
 
-class _Silhouettes:
-    """Every member's mean distance to its own group and to the next one, while groups merge."""
-
-    def __init__(self, distances: Floats) -> None:
-        M = len(distances)
-        known = np.isfinite(distances)
-        np.fill_diagonal(known, False)
-        # Column g: the sum and the number of a member's known distances to the members of group g.
-        self.sums = np.where(known, distances, 0.0)
-        self.counts = known.astype(np.int32)
-        self.group_of: Ints = np.arange(M)
-        self.active = np.ones(M, dtype=np.bool_)
-        self.sizes: Ints = np.ones(M, dtype=np.int64)
-        self.own = np.zeros(M)
-        self.next = np.full(M, np.inf)
-        self.next_group: Ints = np.full(M, -1, dtype=np.int64)
-        self._look(np.arange(M))
-
-    def _look(self, members: Ints) -> None:
-        groups = np.flatnonzero(self.active)
-        if members.size == 0 or groups.size == 0:
-            return
-        counts = self.counts[np.ix_(members, groups)]
-        sums = self.sums[np.ix_(members, groups)]
-        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
-        means[groups[np.newaxis, :] == self.group_of[members, np.newaxis]] = np.inf
-        nearest = means.argmin(axis=1)
-        self.next_group[members] = groups[nearest]
-        self.next[members] = means[np.arange(members.size), nearest]
-
-    def merge(self, first: int, second: int) -> None:
-        self.sums[:, first] += self.sums[:, second]
-        self.counts[:, first] += self.counts[:, second]
-        self.active[second] = False
-        self.sizes[first] += self.sizes[second]
-        self.group_of[self.group_of == second] = first
-        members = np.flatnonzero(self.group_of == first)
-        self.own[members] = self.sums[members, first] / self.counts[members, first]
-        # For all others the merged group is not nearer than its nearer part was.
-        merged = (self.next_group == first) | (self.next_group == second)
-        merged[members] = True
-        self._look(np.flatnonzero(merged))
-
-    def mean(self) -> float:
-        # An exact sum, rounded once: the same on every CPU.
-        counted = (self.sizes[self.group_of] > 1) & np.isfinite(self.next)
-        own, following = self.own[counted], self.next[counted]
-        widest = np.maximum(own, following)
-        values = (following - own)[widest > 0] / widest[widest > 0]
-        return math.fsum(values.tolist()) / max(1, len(self.own))
-
-
 def cheapest_matching(costs: list[list[int]]) -> list[int]:
     """Return a column for each row, no column twice, such that the costs have the smallest sum.
 
     The Hungarian method by shortest augmenting paths (Kuhn 1955, Munkres 1957), in whole numbers: a peer loads no SciPy
     for it. It takes rows**2 times columns steps of plain Python: meant for the clusters of a peer, not for hundreds.
     Raises ValueError if there are fewer columns than rows.
-
-    >>> cheapest_matching([[1, 2, 9], [1, 4, 9]])
-    [1, 0]
     """
     n, m = len(costs), len(costs[0]) if costs else 0
     if n > m:
@@ -224,38 +192,28 @@ def cheapest_matching(costs: list[list[int]]) -> list[int]:
     of_row, of_column = [0] * (n + 1), [0] * (m + 1)  # The potentials.
     matched = [0] * (m + 1)  # The row of each column.
     for row in range(1, n + 1):
-        matched[0] = row
-        _augment(costs, of_row, of_column, matched)
+        # Match one more row along a shortest path of exchanges.
+        matched[0], column = row, 0
+        slack: list[Any] = [math.inf] * (m + 1)
+        came_from, seen = [0] * (m + 1), [False] * (m + 1)
+        while matched[column]:
+            seen[column] = True
+            current, following, step = matched[column], 0, 0
+            for j in range(1, m + 1):
+                if not seen[j]:
+                    cost = costs[current - 1][j - 1] - of_row[current] - of_column[j]
+                    if cost < slack[j]:
+                        slack[j], came_from[j] = cost, column
+                    if following == 0 or slack[j] < step:
+                        following, step = j, slack[j]
+            for j in range(m + 1):
+                if seen[j]:
+                    of_row[matched[j]] += step
+                    of_column[j] -= step
+                else:
+                    slack[j] -= step
+            column = following
+        while column:
+            matched[column] = matched[came_from[column]]
+            column = came_from[column]
     return [matched.index(row, 1) - 1 for row in range(1, n + 1)]
-
-
-def _augment(costs: list[list[int]], of_row: list[int], of_column: list[int], matched: list[int]) -> None:
-    """Match one more row, the one that column 0 holds, along a shortest path of exchanges."""
-    m = len(of_column) - 1
-    column = 0
-    slack: list[int | None] = [None] * (m + 1)
-    came_from = [0] * (m + 1)
-    seen = [False] * (m + 1)
-    while matched[column]:
-        seen[column] = True
-        current, following, step = matched[column], 0, 0
-        for j in range(1, m + 1):
-            if seen[j]:
-                continue
-            cost = costs[current - 1][j - 1] - of_row[current] - of_column[j]
-            known = slack[j]
-            if known is None or cost < known:
-                slack[j], came_from[j], known = cost, column, cost
-            if following == 0 or known < step:
-                following, step = j, known
-        for j in range(m + 1):
-            if seen[j]:
-                of_row[matched[j]] += step
-                of_column[j] -= step
-            else:
-                known = slack[j]
-                slack[j] = None if known is None else known - step
-        column = following
-    while column:
-        matched[column] = matched[came_from[column]]
-        column = came_from[column]

@@ -7,11 +7,10 @@ each of its clusters and each model of another peer: whether the cluster *passes
 single row. ``"joint"`` and ``"models"`` normalise by the models of all peers, so a peer with an absurd model can make
 others pass.
 
-- Eq. 2 leaves open within what it normalises. ``"pair"``, the default, is the literal reading, and the only one with
-  the signature of the paper's Table 7. It divides 0 by 0 where all differences are equal. If all are 0, the models do
-  the same: the cluster passes. If they are not 0, as always with a single row, they say nothing: it does not pass.
+- Eq. 2 leaves open within what it normalises. ``"pair"``, the default, divides 0 by 0 where all differences are equal. If
+  all are 0, the models do the same: the cluster passes. If they are not 0, as always with a single row, it does not.
 - A model whose error on any of the rows is not finite never passes, and does not count in a normalisation over several
-  models. A cluster with fewer than ``LEAST_ROWS`` rows passes with no model: nothing is said about so few rows.
+  models. A cluster with fewer than ``LEAST_ROWS`` rows passes with no model.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays
@@ -38,8 +38,6 @@ LINKS: Final = ("all", "one")
 #: - ``"joint"``: (D - min) / (max - min), over the differences of all foreign models
 #: - ``"own"``: D / the range of the own model's errors
 NORMALISATIONS: Final = ("pair", "errors", "range", "models", "joint", "own")
-
-Floats = NDArray[np.float64]
 
 
 def percent(where: str, value: float) -> float:
@@ -59,14 +57,6 @@ def passes(
     `errors` (n, M) are those of the cluster's rows under each model; column `own` is the cluster's own model, M_iq, and
     `foreign` (M,) says which are other peers'. `alpha` is in percent of the rows, and `theta` the largest normalised
     difference that counts as small. Raises UsageError for a parameter out of its range.
-
-    Four rows. Under model 1 the errors differ from the own ones by 0, 0.1, 0.1 and 1: three of four are within 0.2 of the
-    largest. Under model 2 they differ by 1, 2, 3 and 4, which is (0, 1/3, 2/3, 1) once normalised.
-
-    >>> own = np.array([1.0, 1.0, 1.0, 1.0])
-    >>> errors = np.stack([own, own + [0.0, 0.1, -0.1, 1.0], own + [1.0, 2.0, 3.0, 4.0]], axis=1)
-    >>> passes(errors, 0, [False, True, True]).tolist()
-    [False, True, False]
     """
     alpha = percent("alpha", alpha)
     theta = checks.real("theta", theta, least=0.0)
@@ -78,31 +68,28 @@ def passes(
     tested = np.flatnonzero(np.asarray(foreign, dtype=np.bool_) & sound)
     if n < LEAST_ROWS or not sound[own] or tested.size == 0:
         return result
-    own_errors, others = table[:, own], table[:, tested]
-    D = np.abs(others - own_errors[:, np.newaxis])
-    lowest, span = _scale(D, own_errors, others, normalisation)
+    mine, others = table[:, own], table[:, tested]
+    D = np.abs(others - mine[:, np.newaxis])
+    # What becomes 0, and how far above it what becomes 1 lies, for each tested model.
+    lowest: Floats = np.zeros(tested.size)
+    match normalisation:
+        case "pair":
+            lowest = D.min(axis=0)
+            span = D.max(axis=0) - lowest
+        case "errors":
+            span = np.maximum(others.max(axis=0), mine.max())
+        case "range":
+            span = np.maximum(others.max(axis=0), mine.max()) - np.minimum(others.min(axis=0), mine.min())
+        case "models":
+            span = np.full(tested.size, max(others.max(), mine.max()))
+        case "joint":
+            lowest, span = np.full(tested.size, D.min()), np.full(tested.size, D.max() - D.min())
+        case _:
+            span = np.full(tested.size, mine.max() - mine.min())
     # (D - lowest) / span <= theta, without dividing; where span is 0 there is nothing above lowest, or 0 / 0.
     near = (D - lowest <= theta * span).sum(axis=0)
-    enough = 100 * near >= alpha * n
-    comparable = (span > 0) | (D.max(axis=0) == 0)
-    result[tested] = enough & comparable
+    result[tested] = (100 * near >= alpha * n) & ((span > 0) | (D.max(axis=0) == 0))
     return result
-
-
-def _scale(D: Floats, own: Floats, others: Floats, normalisation: str) -> tuple[Floats | float, Floats]:
-    """What becomes 0, and how far above it what becomes 1 lies, for each tested model."""
-    if normalisation == "pair":
-        lowest = D.min(axis=0)
-        return lowest, D.max(axis=0) - lowest
-    if normalisation == "errors":
-        return 0.0, np.maximum(others.max(axis=0), own.max())
-    if normalisation == "range":
-        return 0.0, np.maximum(others.max(axis=0), own.max()) - np.minimum(others.min(axis=0), own.min())
-    if normalisation == "models":
-        return 0.0, np.full(D.shape[1], max(others.max(), own.max()))
-    if normalisation == "joint":
-        return float(D.min()), np.full(D.shape[1], D.max() - D.min())
-    return 0.0, np.full(D.shape[1], own.max() - own.min())
 
 
 def verdicts(
@@ -112,10 +99,6 @@ def verdicts(
     """Return all that a peer reveals: ``passes`` (K, ceil(M / 8)), the bits of :func:`passes` of each of its clusters.
 
     `errors` are for each own cluster, in order, those of its rows under all models, in the order of `clusters`.
-
-    >>> both = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
-    >>> verdicts(Clusters((1, 1)), 0, [both])["passes"].tolist()
-    [[64]]
     """
     foreign = clusters.owners != peer
     bits = np.zeros((clusters.counts[peer], clusters.total), dtype=np.bool_)
@@ -143,12 +126,6 @@ def associate(
     Rows of the table (M, ceil(M / 8)) of peers that did not answer do not count: their clusters are set aside. With
     ``links = "one"``, as in the authors' code, a cluster has at most one link to each later peer: to its first cluster that
     passes.
-
-    Cluster 0 passes with model 1 and 2, but only 1 agrees.
-
-    >>> table = np.packbits(np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]], dtype=bool), axis=1)
-    >>> associate(Clusters((1, 1, 1)), table, np.array([True, True, True])).links.tolist()
-    [[0, 1]]
     """
     present = np.repeat(answered, clusters.counts)
     bits = np.unpackbits(table, axis=1, count=clusters.total).astype(np.bool_) & present[:, np.newaxis]

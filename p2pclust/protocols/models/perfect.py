@@ -30,18 +30,12 @@ from p2pclust.protocols.models.fedcref_note import Note
 
 
 class KnownLocal(Local):
-    """A peer's data with the true class of each row.
-
-    - `X` (n, F)
-    - `truth` (n,): from 0 to 255, with the same meaning at every peer.
-    - `**more`: see :class:`p2pclust.protocols.engine.local.Local`.
-    """
+    """A peer's data with the true class of each row, from 0 to 255, with the same meaning at every peer."""
 
     def __init__(self, X: ArrayLike, truth: ArrayLike, **more: Any) -> None:
         super().__init__(X, **more)
         self.truth: NDArray[np.int64] = np.asarray(truth, dtype=np.int64)
-        in_range = ((self.truth >= 0) & (self.truth < 256)).all()
-        if self.truth.shape != (self.n_samples,) or not in_range:
+        if self.truth.shape != (self.n_samples,) or not ((self.truth >= 0) & (self.truth < 256)).all():
             raise ValueError(f"{self.n_samples} rows need as many classes from 0 to 255")
 
 
@@ -61,11 +55,7 @@ def majority(truth: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: in
 
 @dataclass(frozen=True)
 class PerfectAssociations(FedCRefProtocol):
-    """Mode "paper" with the associations that true labels give.
-
-    >>> PerfectAssociations().mode
-    'paper'
-    """
+    """Mode "paper" with the associations that true labels give."""
 
     id: ClassVar[str] = "fedcref-perfect"
 

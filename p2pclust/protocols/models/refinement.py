@@ -11,25 +11,22 @@ Readings and departures, beside those of docs/protocols/fedcref.md:
   model, in the order of line 4: local models, then groups.
 - Line 4 lets the local model of a cluster compete with the model of the group that the cluster is in, its twin: the two
   split a class between them, and two other classes are merged in turn. :func:`competing` can leave the twin out.
-- The vote of line 9 picks models one after another. :func:`refine_by_best_models`, of the refined mode, picks the K_i
-  that serve all rows best together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import DataError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.linkage import cheapest_matching
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # In so many of the last steps there was no relative change above this share.
@@ -37,42 +34,21 @@ _STEPS: Final = 3
 _SHARE: Final = 0.1
 
 
-@dataclass(frozen=True, eq=False)
-class Refined:
-    """A new partition of a peer's rows."""
-
-    labels: Ints  # int64 (n,): for each row, the model that it belongs to: its column in the errors
-    # The models M_select, as they were chosen, in order. One may have no row: the next training leaves it out.
-    selected: tuple[int, ...]
-
-
 def competing(association: Association, peer: int, *, twins: bool) -> tuple[int, ...]:
     """Return which of a peer's own models compete with those of the groups, as numbers of its clusters (line 4).
 
     With `twins`, as published, all of them; without, only those of isolated clusters, no twin of a group's model.
-
-    >>> from p2pclust.protocols.models.association import Clusters
-    >>> found = Association.from_groups(Clusters((3, 1)), [(1, 3)])
-    >>> competing(found, 0, twins=True), competing(found, 0, twins=False)
-    ((0, 1, 2), (0, 2))
     """
     own = association.clusters.of(peer)
     return tuple(q for q, index in enumerate(own) if twins or association.group_of[index] < 0)
 
 
-def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
+def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> tuple[Ints, tuple[int, ...]]:
     """Elect the models of the new K_i clusters one by one, by the rows that they serve best (Algorithm 2).
 
-    `errors` (n, G) are those of each of the peer's rows under each competing model. Raises DataError if there is no
-    model whose errors are finite, or no matrix.
-
-    Model 0 is best for three rows. Of the other two, once it is gone, one prefers model 1 and one model 2: the first wins.
-    The last row then goes to the better of the two that were elected, which is model 1.
-
-    >>> errors = [[0, 5, 5], [0, 5, 5], [0, 5, 5], [8, 1, 2], [8, 4, 3]]
-    >>> refined = refine_by_popularity(errors, 2)
-    >>> refined.selected, refined.labels.tolist()
-    ((0, 1), [0, 0, 0, 1, 1])
+    `errors` (n, G) are those of each of the peer's rows under each competing model. Return for each row the model that it
+    belongs to, (n,), and the models M_select in the order of the choice. One may have no row: the next training leaves it
+    out. Raises DataError if there is no model whose errors are finite, or no matrix.
     """
     table, usable = _table(errors)
     checks.whole("n_clusters", n_clusters, least=1, most=2**31)
@@ -89,20 +65,19 @@ def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
     if rest.size:  # Lines 15 to 17; equal errors go to the first column here too.
         among = np.sort(np.array(selected, dtype=np.int64))
         labels[rest] = among[table[np.ix_(rest, among)].argmin(axis=1)]
-    return Refined(labels, tuple(selected))
+    return labels, tuple(selected)
 
 
-def refine_by_best_models(errors: ArrayLike, n_clusters: int) -> Refined:
+def refine_by_best_models(errors: ArrayLike, n_clusters: int) -> tuple[Ints, tuple[int, ...]]:
     """Choose the K_i models that together leave the smallest total error, and give each row to its best.
 
-    Greedily first, then single exchanges as long as one lowers the total. With fewer models than K_i, all are chosen.
-    Raises what :func:`refine_by_popularity` does.
+    Greedily first, then single exchanges, the best one first, as long as one lowers the total. With fewer models than K_i,
+    all are chosen. Returns and raises what :func:`refine_by_popularity` does.
 
     Greedily model 2 comes first, since it is fair to all, and then model 0. An exchange finds 1 and 0.
 
-    >>> errors = [[0, 9, 3], [0, 9, 3], [9, 0, 3], [9, 0, 3]]
-    >>> refined = refine_by_best_models(errors, 2)
-    >>> refined.selected, refined.labels.tolist()
+    >>> labels, selected = refine_by_best_models([[0, 9, 3], [0, 9, 3], [9, 0, 3], [9, 0, 3]], 2)
+    >>> selected, labels.tolist()
     ((1, 0), [0, 0, 1, 1])
     """
     table, usable = _table(errors)
@@ -113,10 +88,19 @@ def refine_by_best_models(errors: ArrayLike, n_clusters: int) -> Refined:
         totals = _totals(costs, selected)
         totals[selected] = np.inf
         selected.append(int(totals.argmin()))
-    selected = _exchanged(costs, selected)
+    # The same set has the same total, to the bit, whichever exchange led to it: so the totals fall, and this ends.
+    exchanged: list[int] | None = selected
+    while exchanged:
+        selected, exchanged = exchanged, None
+        best = _totals(costs, selected)[selected[0]]
+        for place in range(len(selected)):
+            totals = _totals(costs, selected[:place] + selected[place + 1 :])
+            model = int(totals.argmin())
+            if totals[model] < best:
+                best, exchanged = totals[model], [*selected[:place], model, *selected[place + 1 :]]
     in_order = np.array(sorted(selected))
     labels = usable[in_order[costs[:, in_order].argmin(axis=1)]]
-    return Refined(labels, tuple(usable[selected].tolist()))
+    return labels, tuple(usable[selected].tolist())
 
 
 def _totals(costs: Floats, kept: list[int]) -> Floats:
@@ -125,24 +109,6 @@ def _totals(costs: Floats, kept: list[int]) -> Floats:
         return np.asarray(costs.sum(axis=0))
     nearest = costs[:, kept].min(axis=1)
     return np.asarray(np.minimum(costs, nearest[:, np.newaxis]).sum(axis=0))
-
-
-def _exchanged(costs: Floats, selected: list[int]) -> list[int]:
-    """Exchange one model at a time, the best exchange first, until none lowers the total.
-
-    The same set has the same total, to the bit, whichever exchange led to it: so the totals fall, and this ends.
-    """
-    while True:
-        current = _totals(costs, selected)[selected[0]]
-        best, place, model = current, -1, -1
-        for position in range(len(selected)):
-            totals = _totals(costs, selected[:position] + selected[position + 1 :])
-            candidate = int(totals.argmin())
-            if totals[candidate] < best:
-                best, place, model = totals[candidate], position, candidate
-        if place < 0:
-            return selected
-        selected = [model if position == place else kept for position, kept in enumerate(selected)]
 
 
 def _table(errors: ArrayLike) -> tuple[Floats, Ints]:
@@ -159,15 +125,7 @@ def _table(errors: ArrayLike) -> tuple[Floats, Ints]:
 def agreement(before: ArrayLike, after: ArrayLike) -> float:
     """Return ACC of Eq. 6: the share of rows that stay together under the best one-to-one matching of clusters.
 
-    The numbers of clusters in the two partitions (n,) may differ. Without rows it is 1. Raises DataError if the
-    partitions are not vectors of one length.
-
-    The paper's: π(0) = 2, π(1) = 1, π(2) = 0.
-
-    >>> agreement([0, 0, 1, 1, 2], [2, 2, 1, 1, 0])
-    1.0
-    >>> agreement([0, 0, 1, 1], [1, 1, 0, 1])
-    0.75
+    Without rows it is 1. Raises DataError if the partitions are not vectors of one length (n,).
     """
     first, second = np.asarray(before), np.asarray(after)
     if first.shape != second.shape or first.ndim != 1:
@@ -183,26 +141,14 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
     return together / int(first.size)
 
 
-def associations_stable(history: Sequence[tuple[int, int]]) -> bool:
-    """Return whether the numbers of groups, abs(G), and of isolated clusters, abs(I), of all iterations are at rest.
+def stop_reason(n_active: int, history: Sequence[tuple[int, int]]) -> str:
+    """Return why the process ends, or an empty string if it continues (Phase 5's last sentence).
 
-    >>> associations_stable([(4, 40), (10, 20), (10, 19), (10, 18), (11, 18)])
-    True
-    >>> associations_stable([(10, 20), (10, 19), (10, 18)]), associations_stable([(10, 0), (10, 0), (10, 1), (10, 1)])
-    (False, False)
-    """
-    if len(history) <= _STEPS:
-        return False
-    pairs = zip(history[-_STEPS - 1 : -1], history[-_STEPS:], strict=True)
-    return all(abs(b - a) <= _SHARE * a for before, after in pairs for a, b in zip(before, after, strict=True))
-
-
-def stop_reason(n_active: int, history: Sequence[tuple[int, int]]) -> str | None:
-    """Return why the process ends, or None if it continues (Phase 5's last sentence).
-
-    >>> stop_reason(0, [(3, 5)]), stop_reason(2, [(3, 5)]), stop_reason(1, [(10, 0)] * 4)
-    ('no active peer', None, 'associations at rest')
+    `history` has the numbers of groups, abs(G), and of isolated clusters, abs(I), of all iterations.
     """
     if n_active == 0:
         return "no active peer"
-    return "associations at rest" if associations_stable(history) else None
+    pairs = zip(history[-_STEPS - 1 : -1], history[-_STEPS:], strict=True) if len(history) > _STEPS else ()
+    changes = [(before, after) for old, new in pairs for before, after in zip(old, new, strict=True)]
+    rests = changes and all(abs(after - before) <= _SHARE * before for before, after in changes)
+    return "associations at rest" if rests else ""

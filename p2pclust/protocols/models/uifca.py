@@ -1,18 +1,11 @@
 """UIFCA: one generative model per cluster; every row belongs to the model under which it is likeliest.
 
 J. Chung, K. Lee, K. Ramchandran: Federated Unsupervised Clustering with Generative Models (2022), which extends IFCA
-(A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning, 2020). It is the
-baseline of FedCRef (M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training
-for Decentralized Data Distributions, Section 6.1), whose account of it, with the numbers of the footnote, this follows.
-docs/protocols/uifca.md has the readings.
+(A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning, 2020).
+docs/protocols/uifca.md has the readings; this follows the account of it in FedCRef's Section 6.1.
 
-- One network per coupling with two last layers. Weights that the mask makes useless are left out.
-- ``start="random"`` reads IFCA literally; some models then win many rows, others none, and a model that no peer holds
-  stays as it is. ``start="peers"``: models begin as different as peers are.
-- Rows are taken as they are. Nothing diverges without noise and logits: each s is a tanh, so densities are bounded.
-- A peer's assignment is neither sent nor stored: the models that made it stay in the state until the next cluster
-  round, so that a peer that comes back finds the same assignment again.
-- A model of fewer than ``min_cluster_size`` rows is not trained and not sent; the paper has no such rule.
+A peer's assignment is neither sent nor stored: the models that made it stay in the state until the next cluster round,
+so that a peer that comes back finds the same assignment again.
 """
 
 from __future__ import annotations
@@ -74,7 +67,8 @@ class UIFCAProtocol(Labelling):
     batch: int = 64  # rows of a minibatch
     learning_rate: float = 1e-4  # Adam's
     decay: float = 1e-4  # the footnote's lambda, of L2
-    start: str = "random"  # {"random", "peers"}: see the module
+    # {"random", "peers"}: "random" reads IFCA literally; with "peers" models begin as different as peers are.
+    start: str = "random"
     min_cluster_size: int = 2  # models of fewer rows are not sent. 1 sends all.
     device: str = "cpu"  # where each peer computes: "cpu", or "cuda", where bits are not promised
 
@@ -122,11 +116,8 @@ class UIFCAProtocol(Labelling):
         return state if self.start == "random" else state.replace(salt=np.frombuffer(rng.bytes(16), np.uint8))
 
     def expects(self, state: State) -> Mapping[str, Slot]:
-        return {
-            "weights": Slot((None, state["models"].shape[1]), "float32"),
-            "sizes": Slot((self.n_clusters,), "int64"),
-            "suppressed": Slot((), "int64"),
-        }
+        weights = Slot((None, state["models"].shape[1]), "float32")
+        return {"weights": weights, "sizes": Slot((self.n_clusters,), "int64"), "suppressed": Slot((), "int64")}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         rows, labels = self._rows(state, local), self._assigned(state, local)
@@ -139,16 +130,10 @@ class UIFCAProtocol(Labelling):
         # Each cluster has its own stream, whichever others the peer has.
         streams_of = rng.spawn(self.n_clusters)
         trained = train_flows(
-            self.architecture(rows.shape[1]),
-            state["models"][held],
-            [rows[labels == cluster] for cluster in held],
-            rngs=[streams_of[cluster] for cluster in held],
-            steps=self.local_steps,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-            decay=self.decay,
-            device=self.device,
-        )
+            self.architecture(rows.shape[1]), state["models"][held], [rows[labels == cluster] for cluster in held],
+            rngs=[streams_of[cluster] for cluster in held], steps=self.local_steps, batch=self.batch,
+            learning_rate=self.learning_rate, decay=self.decay, device=self.device,
+        )  # fmt: skip
         # All that this peer reveals.
         return Arrays(weights=trained, sizes=sizes, suppressed=np.int64(np.count_nonzero(withheld)))
 
@@ -199,9 +184,7 @@ class UIFCAProtocol(Labelling):
         return ""
 
     def conclude(self, state: State, local: Local) -> Arrays:
-        labels = self.labels(state["models"], self._rows(state, local))
-        labels.setflags(write=False)  # handed over, and not copied
-        return Arrays(labels=labels)
+        return Arrays(labels=self.labels(state["models"], self._rows(state, local)))
 
     def labels(self, models: Floats32, rows: Floats32) -> Labels:
         """Return each row's likeliest model, the first of equals; rows are in working coordinates."""
@@ -224,12 +207,12 @@ class UIFCAProtocol(Labelling):
         digest.update(repr((self.architecture(rows.shape[1]), self.device)).encode())
         digest.update(state["origin"].tobytes() + state["scale"].tobytes())
         # Only the last one: there is a new one in every cluster round.
-        last = local.once("uifca assignment", dict[bytes, Labels])
-        if digest.digest() not in last:
+        last, key = local.once("uifca assignment", dict[bytes, Labels]), digest.digest()
+        if key not in last:
             labels = self.labels(state["assigning"], rows)
             last.clear()
-            last[digest.digest()] = labels
-        return last[digest.digest()]
+            last[key] = labels
+        return last[key]
 
 
 def working_rows(X: NDArray[np.float64], origin: NDArray[np.float64], scale: NDArray[np.float64]) -> Floats32:

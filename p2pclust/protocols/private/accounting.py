@@ -31,8 +31,6 @@ If the logarithms of all probabilities of a job change by at most g in total, th
 
     delta = exp(g) delta_of(epsilon - 2 g, mu).
 
-References
-----------
 .. [1] J. Dong, A. Roth, W. J. Su: Gaussian differential privacy. arXiv 1905.02383.
 .. [2] B. Balle, Y.-X. Wang: Improving the Gaussian mechanism for differential privacy. ICML 2018, arXiv 1805.06530.
 .. [3] P. Kairouz, Z. Liu, T. Steinke: The distributed discrete Gaussian mechanism for federated learning with secure
@@ -56,12 +54,8 @@ _MOST_TERMS: Final = 64
 def delta_of(epsilon: float, mu: float, *, gap: float = 0.0) -> float:
     """Return the smallest delta for which a mu-Gaussian private mechanism is (epsilon, delta)-private.
 
-    The relative error is below 1e-8 for an epsilon up to 100 and a delta from 1e-100. Raises UsageError.
-
-    - `epsilon`: 0 to 500.
-    - `mu`: at least 0.
-    - `gap`: how much the logarithm of each probability may differ from those of the exact Gaussian mechanism, at least
-      0.
+    The relative error is below 1e-8 for an epsilon up to 100 and a delta from 1e-100. `gap` is how much the logarithm of
+    each probability may differ from those of the exact Gaussian mechanism. Raises UsageError for a value out of range.
 
     >>> round(delta_of(1.0, 1.0), 6)
     0.126937
@@ -85,9 +79,6 @@ def epsilon_of(delta: float, mu: float) -> float:
     """Return the smallest epsilon, rounded up, for which a mu-Gaussian private mechanism is (epsilon, delta)-private.
 
     Raises UsageError for a value out of range, and if epsilon is above 500.
-
-    - `delta`: above 0, below 1.
-    - `mu`: at least 0.
     """
     _check_delta(delta)
     if delta_of(0.0, mu) <= delta:
@@ -100,11 +91,7 @@ def epsilon_of(delta: float, mu: float) -> float:
 def mu_for(epsilon: float, delta: float, *, gap: float = 0.0) -> float:
     """Return the largest mu, rounded down, whose mechanisms are (epsilon, delta)-private; 0 if there is none.
 
-    Raises UsageError for a value out of range.
-
-    - `epsilon`: 0 to 500.
-    - `delta`: above 0, below 1.
-    - `gap`: see :func:`delta_of`.
+    Takes a `gap`, and raises UsageError, as :func:`delta_of` does.
     """
     _check_delta(delta)
     above = 1.0
@@ -114,13 +101,9 @@ def mu_for(epsilon: float, delta: float, *, gap: float = 0.0) -> float:
 
 
 def log_gap(share: float, n_shares: int, numbers: int) -> float:
-    """Return how much the logarithm of the probability of some released numbers differs from that of rounded normal ones.
+    """Return how much the logarithm of the probability of so many released numbers differs from that of rounded normal ones.
 
-    Raises UsageError for a value out of range.
-
-    - `share`: the variance parameter of each peer's noise, in whole numbers; at least 1/4.
-    - `n_shares`: how many peers' noise is counted on, at least 1.
-    - `numbers`: how many numbers are released.
+    `share` is the variance parameter of the noise of each of `n_shares` peers, in whole numbers; UsageError below 1/4.
 
     >>> log_gap(1.0, 2, 1) < 6e-4
     True
@@ -130,7 +113,7 @@ def log_gap(share: float, n_shares: int, numbers: int) -> float:
     if not (share >= 0.25 and n_shares >= 1 and numbers >= 0):
         raise UsageError(f"noise of variance {share:g} from {n_shares} peers: expected at least 1/4, from one peer")
     whole = 2.0 * math.pi**2
-    first = n_shares - 1 if n_shares <= _MOST_TERMS else _MOST_TERMS
+    first = min(n_shares - 1, _MOST_TERMS)
     terms = [math.exp(-whole * share * k / (k + 1)) for k in range(1, first + 1)]
     # The terms fall, so that the last one bounds all that follow.
     rest = max(0, n_shares - 1 - first) * (terms[-1] if terms else 0.0)

@@ -32,17 +32,9 @@ _MOST_VARIANCE: Final = 2**110  # noise of a larger variance would not fit an in
 
 
 def discrete_gaussians(variance: Fraction, size: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Return independent whole numbers from the discrete Gaussian, shape (size,).
+    """Return independent whole numbers from the discrete Gaussian, shape (size,); the same bytes give the same numbers.
 
-    Raises ValueError for a variance out of range.
-
-    - `variance`: the parameter v, above 0, at most 2**110. From v = 1 on the variance is v up to 1 part in 10**6.
-    - `entropy`: called with a number of bytes; returns as many random ones. The same bytes give the same numbers.
-
-    >>> import numpy as np
-    >>> noise = discrete_gaussians(Fraction(9), 1000, np.random.default_rng(7).bytes)
-    >>> noise.dtype.name, bool(abs(noise.var() - 9) < 1)
-    ('int64', True)
+    From v = 1 on the variance is v up to 1 part in 10**6. Raises ValueError where it is not above 0, and at most 2**110.
     """
     if not 0 < variance <= _MOST_VARIANCE:
         raise ValueError(f"a variance of {variance}: expected above 0, at most 2**110")
@@ -70,8 +62,7 @@ class _Words:
 
     def next(self) -> int:
         if not self._left:
-            block = self._entropy(8 * _WORDS_AT_ONCE)
-            self._left = np.frombuffer(block, dtype="<u8").tolist()
+            self._left = np.frombuffer(self._entropy(8 * _WORDS_AT_ONCE), dtype="<u8").tolist()
         return self._left.pop()
 
     def below(self, n: int) -> int:

@@ -1,11 +1,8 @@
 """What a device has promised away: its ledger of jobs, as values and as bytes (docs/protocols/private-cm.md).
 
-A device reserves all of a job's mu**2 before it sends anything of the job, and writes the ledger to disk first. What is
-reserved is never given back: a job that fails may have revealed all of it. Nothing here reads a clock or a disk: a day is a
-number that the caller counts, for example days since 1970. The budget is for each window of days, and not for all time.
-
-Jobs without noise are in the ledger of a device that takes part in so many of them only, or that keeps the sets of peers
-whose sums were revealed: what several jobs reveal together depends on their number, and on how their peers differ.
+What is reserved is never given back: a job that fails may have revealed all of it. Nothing here reads a clock or a disk: a
+day is a number that the caller counts, for example days since 1970. Jobs without noise are in the ledger of a device that
+takes part in so many of them only, or that keeps the sets of peers whose sums were revealed.
 """
 
 from __future__ import annotations
@@ -165,17 +162,7 @@ class LedgerMark:
 
 @dataclass(frozen=True)
 class PrivacyLedger:
-    """All reservations of a device, in order of days and ids, each job once.
-
-    >>> budget = Budget(epsilon=2.0, delta=1e-6, days=30)
-    >>> ledger = PrivacyLedger().with_job("a", 0.15, 100)
-    >>> ledger.refusal("b", 0.04, 101, budget), ledger.refusal("b", 0.15, 131, budget)
-    ('', '')
-    >>> ledger.refusal("b", 0.15, 101, budget)
-    'privacy budget of epsilon 2 in 30 days: 1.70 is reserved, with this job it would be 2.49'
-    >>> PrivacyLedger.decode(ledger.encode()) == ledger
-    True
-    """
+    """All reservations of a device, in order of days and ids, each job once."""
 
     reservations: tuple[Reservation, ...] = ()
     sets: tuple[PeerSet, ...] = ()  # the newest last
@@ -303,16 +290,11 @@ class PrivacyLedger:
                 raise UsageError("privacy ledger: expected a day, a job, a number and a peer in each reservation")
             if not all(isinstance(one, list) and len(one) == 3 and type(one[2]) is bytes for one in sets):
                 raise UsageError("privacy ledger: expected a job, a digest and peers in each set of peers")
-            ledger = cls(
-                tuple(Reservation(*row) for row in rows),
-                tuple(
-                    PeerSet(
-                        job, digest, tuple(peers[at : at + _PEER_BYTES] for at in range(0, len(peers), _PEER_BYTES))
-                    )
-                    for job, digest, peers in sets
-                ),
-                LedgerMark(*mark),
-            )
+            peer_sets = []
+            for job, digest, peers in sets:
+                each = tuple(peers[at : at + _PEER_BYTES] for at in range(0, len(peers), _PEER_BYTES))
+                peer_sets.append(PeerSet(job, digest, each))
+            ledger = cls(tuple(Reservation(*row) for row in rows), tuple(peer_sets), LedgerMark(*mark))
         except WireError as error:
             raise DataError(f"privacy ledger: {error}") from None
         except UsageError as error:

@@ -5,22 +5,17 @@
   by 1 and the sums of one cluster by a vector of norm at most sqrt(F), in these units. Each row's nearest center is
   computed from this row alone, one feature after the other: a matrix product could round a row's distances differently
   beside other rows, and one more row could then change the clusters of two.
-- The noise of each peer is whole numbers too, at the same spacing: 2**-24 of a row for counts, 2**-24 of half a range for
-  sums. Coarse noise would not do: a sum of the noise of several peers has the right probabilities only if each peer's
-  noise is many times the spacing (`accounting`). Each peer adds the variance V / m, m being two thirds of the roster,
-  rounded up.
-- After a round nothing depends on the data but through the totals, so the rest costs no privacy. In the last two fifths
-  of the rounds the centers hardly move, and the totals of each round are added to those of the rounds before: k rounds
-  together have the noise of one round over sqrt(k) times as many rows. A center whose noisy count is below two standard
-  deviations has no mean that is worth anything: it moves three quarters of the way to one of the centers with the most
-  rows, so that it may share these rows in the next round. After the last round it stays.
+- The noise of each peer is whole numbers too, at the same spacing. Coarse noise would not do: a sum of the noise of several
+  peers has the right probabilities only if each peer's noise is many times the spacing (`accounting`).
+- In the last two fifths of the rounds the centers hardly move, and the totals of each round are added to those of the rounds
+  before: k rounds together have the noise of one round over sqrt(k) times as many rows. A center whose noisy count is below
+  two standard deviations has no mean that is worth anything: it moves towards one with many rows, to share these next.
 - *One limb.* The engine's grid has two limbs of each number, at spacings of 2**-24 and 2**-72 of the unit. All units here
   are 1, and what a peer adds up are multiples of 2**-24, exact in float64 below 2**53 such steps. Therefore the second
   limb is zero at every peer and in every total, before and after noise is added to the first one. It reveals nothing.
 - *Two kinds of numbers, one budget.* Sums get noise of variance A and counts of variance B, with F/A + 1/B = mu**2 /
-  (rounds + 2), because two rounds may be done again. A center at v, within [-1, 1] in each feature, then has an error of
-  variance about (F A + |v|**2 B) / count**2. With |v|**2 = F/4 for a typical center that is smallest for B = 2 A /
-  sqrt(F).
+  (rounds + 2). A center at v, within [-1, 1] in each feature, then has an error of variance about (F A + |v|**2 B) /
+  count**2. With |v|**2 = F/4 for a typical center that is smallest for B = 2 A / sqrt(F).
 """
 
 from __future__ import annotations
@@ -35,6 +30,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -43,8 +39,6 @@ from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
 from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
-
-Floats = NDArray[np.float64]
 
 _ONE: Final = 2**24  # steps of the grid from the middle of a feature to its bound, and in one row
 _MOST_ROWS: Final = 2**25
@@ -62,10 +56,6 @@ _DRAWN_EACH: Final = 5
 #: Rounds of k-means over the points drawn, and how many differences all of them may take: a third of a second's.
 _STEPS: Final = 20
 _MOST_WORK: Final = 10**8
-_LEAST_EPSILON: Final = 0.01
-_MOST_EPSILON: Final = 100.0
-_LEAST_DELTA: Final = 1e-100
-_MOST_DELTA: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -106,14 +96,11 @@ class Box:
 
 
 def nearest_one_by_one(rows: NDArray[np.int32], box: Box, centers: Floats, steps: int) -> NDArray[np.intp]:
-    """Return the number of the nearest center of each row, shape (n,); of equally near ones the first.
+    """Return the number of the nearest center (C, F) of each row, shape (n,); of equally near ones the first.
 
     All arithmetic is element by element, in a fixed order of features: a row's answer has the same bits whichever other rows
-    there are, and on every machine.
-
-    - `rows` int32 (F, n): see :meth:`Box.on_grid`, with so many steps.
-    - `box`: in the coordinates of the centers.
-    - `centers` (C, F)
+    there are, and on every machine. `rows` (F, n) are as of :meth:`Box.on_grid` with so many steps, and the box is in the
+    coordinates of the centers.
     """
     n, offsets = rows.shape[1], (centers - box.middle).T
     labels = np.zeros(n, dtype=np.intp)
@@ -192,13 +179,13 @@ class PrivateCMeansProtocol(Additive, Clustering):
     rounds: int = 16
 
     allowed = checks.by_name(
-        n_clusters=checks.CLUSTERS, epsilon=checks.at_least(_LEAST_EPSILON), delta=checks.at_least(_LEAST_DELTA),
-        lo=checks.vector, hi=checks.vector, rounds=checks.between(1, 1000),
+        n_clusters=checks.CLUSTERS, epsilon=checks.at_least(0.01), delta=checks.at_least(1e-100), lo=checks.vector,
+        hi=checks.vector, rounds=checks.between(1, 1000),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value, most in (("epsilon", self.epsilon, _MOST_EPSILON), ("delta", self.delta, _MOST_DELTA)):
+        for name, value, most in (("epsilon", self.epsilon, 100.0), ("delta", self.delta, 0.1)):
             if value > most:
                 raise UsageError(f"{self.id}: {name} = {value:g}: expected at most {most:g}")
         checks.bounds(self.id, self.lo, self.hi)
@@ -219,11 +206,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
     @property
     def most_totals(self) -> int:
         return self.rounds + _SPARE
-
-    @property
-    def alone(self) -> int:
-        """How many rounds use their own totals alone; those that follow add them to the totals of the rounds before."""
-        return -(-3 * self.rounds // 5)
 
     @property
     def mu_squared(self) -> float:
@@ -263,11 +245,9 @@ class PrivateCMeansProtocol(Additive, Clustering):
         if centers.shape != (self.n_clusters, len(self.lo)):
             raise UsageError(f"{self.id}: needs {self.n_clusters} first centers, and not {len(centers)}")
         return Arrays(
-            origin=state["origin"], scale=state["scale"],
-            centers=box.clipped(centers), shifts=np.zeros(0),
-            deviations=np.tile(box.half, (self.n_clusters, 1)),
-            past_weights=np.zeros(self.n_clusters), past_sums=np.zeros(centers.shape),
-            past_rounds=np.zeros(self.n_clusters, np.int64),
+            origin=state["origin"], scale=state["scale"], centers=box.clipped(centers), shifts=np.zeros(0),
+            deviations=np.tile(box.half, (self.n_clusters, 1)), past_weights=np.zeros(self.n_clusters),
+            past_sums=np.zeros(centers.shape), past_rounds=np.zeros(self.n_clusters, np.int64),
             epsilon=np.float64(self.epsilon), delta=np.float64(self.delta),
         )  # fmt: skip
 
@@ -303,9 +283,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
     def combine(self, state: State, total: Any) -> State:
         """Move each center to its noisy mean, as far as its noisy count is worth it; see the module's text."""
         box, before = self._box(state), state["shifts"].size
-        counts, sums = (
-            np.array(total[n]) + state[past] for n, past in (("counts", "past_weights"), ("sums", "past_sums"))
-        )
+        counts, sums = total["counts"] + state["past_weights"], total["sums"] + state["past_sums"]
         together = state["past_rounds"] + 1  # the rounds whose noise is in each of these
         noise = np.sqrt(together)
         enough = counts >= _ENOUGH * self.count_deviation * noise
@@ -323,7 +301,8 @@ class PrivateCMeansProtocol(Additive, Clustering):
             counts[few] = counts[shared] = 0.0
             sums[few] = sums[shared] = 0.0
             together[few] = together[shared] = 0
-        if not self.alone <= before + 1 < self.rounds:
+        # The first three fifths of the rounds, and the last one, leave no totals to add.
+        if not -(-3 * self.rounds // 5) <= before + 1 < self.rounds:
             counts, sums, together = np.zeros_like(counts), np.zeros_like(sums), np.zeros_like(together)
         shift = np.sqrt(np.sum((centers - state["centers"]) ** 2))
         return state.replace(

@@ -36,6 +36,7 @@ class TestAssociation:
         found = Association(Clusters((2, 2, 1)), [(2, 0), (4, 2)], set_aside=[3])
         assert (found.groups, found.isolated, found.set_aside) == (((0, 2, 4),), (1, 3), (3,))
         assert np.unique(found.clusters.owners[list(found.groups[0])]).tolist() == [0, 1, 2]
+        assert found.group_of.tolist() == [0, -1, 0, -1, 0]
         assert list(found.graph().edges) == [((0, 0), (1, 0)), ((1, 0), (2, 0))]
 
     def test_a_chain_may_join_two_clusters_of_a_peer(self) -> None:

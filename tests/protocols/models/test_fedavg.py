@@ -12,8 +12,14 @@ from communities import D, Hand
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from p2pclust.clustering.autoencoders import Architecture, ModelStack, federated_average
-from p2pclust.clustering.encodings import decode_weights, encode_weights, encoded_size
+from p2pclust.clustering.autoencoders import (
+    Architecture,
+    ModelStack,
+    decode_weights,
+    encode_weights,
+    encoded_size,
+    federated_average,
+)
 from p2pclust.clustering.stacks import train
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine, random_streams

@@ -28,8 +28,8 @@ from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.models.fedcref_errors import KnownErrors
 from p2pclust.protocols.models.fedcref_note import Note, without_gaps
+from p2pclust.protocols.models.fedcref_peer import KnownErrors
 from p2pclust.protocols.models.refinement import agreement
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
@@ -554,7 +554,7 @@ class TestNumbers:
         # A twin of a community's model keeps rows for the community; of an iteration before, all is the peer's own.
         refined = replace(entered, labels=np.array([0, *agreed.n_groups + np.arange(3)]), n_groups=agreed.n_groups)
         assert refined.communities(agreed).tolist() == [0, *groups.tolist()]
-        assert Note(0, np.array([0, 1]), 2, agreed.iteration - 1, 3, 0, labels).n_alone(agreed) == 2
+        assert Note(0, np.array([0, 1]), 2, agreed.iteration - 1, 3, 0, labels).communities(agreed).tolist() == [-1, -1]
 
 
 class TestIsolated:

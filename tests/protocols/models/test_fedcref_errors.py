@@ -10,8 +10,8 @@ import pytest
 from communities import Hand, hand
 from numpy.typing import NDArray
 
-from p2pclust.protocols.models import fedcref_errors, fedcref_peer
-from p2pclust.protocols.models.fedcref_errors import KnownErrors
+from p2pclust.protocols.models import fedcref_peer
+from p2pclust.protocols.models.fedcref_peer import KnownErrors
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 
@@ -50,7 +50,7 @@ def test_of_another_job_nothing_is_known() -> None:
 
 
 def test_only_so_much_is_kept_and_what_was_asked_for_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fedcref_errors, "MOST_BYTES", 3 * 4 * 4)  # three models' errors of four rows
+    monkeypatch.setattr(fedcref_peer, "MOST_BYTES", 3 * 4 * 4)  # three models' errors of four rows
     assert KnownErrors.holds(4, 3)
     assert not KnownErrors.holds(4, 4)
     known, asked = KnownErrors(), Asked()
@@ -111,7 +111,7 @@ def test_where_not_all_errors_can_be_kept_the_verdicts_try_as_few_rows_as_they_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = begun("refined").until("graph")
-    monkeypatch.setattr(fedcref_errors, "MOST_BYTES", 0)
+    monkeypatch.setattr(fedcref_peer, "MOST_BYTES", 0)
     seen: list[int] = []
     compute = fedcref_peer.reconstruction_errors
 

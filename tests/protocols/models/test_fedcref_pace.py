@@ -10,14 +10,7 @@ from communities import hand
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.models.fedcref_parameters import (
-    LEAST_STEPS,
-    MANY_ROWS,
-    PACED,
-    FedCRefParameters,
-    Pace,
-    usual_pace,
-)
+from p2pclust.protocols.models.fedcref_parameters import LEAST_STEPS, MANY_ROWS, PACED, FedCRefParameters, Pace
 
 AUTO = dict.fromkeys(PACED, "auto")
 
@@ -28,13 +21,14 @@ def of_job(job: Any) -> dict[str, Any]:
 
 def test_no_model_has_fewer_steps_however_few_its_rows_are() -> None:
     for rows in range(1, 2000):
-        pace = usual_pace(rows)
+        pace = FedCRefParameters(**AUTO).pace(rows)
         assert pace.epochs * -(-rows // pace.batch) >= LEAST_STEPS, rows
 
 
 def test_where_rows_are_many_nothing_changes() -> None:
     for rows in (MANY_ROWS, 400, 500, 5000):
         assert FedCRefParameters(**AUTO).pace(rows) == FedCRefParameters().pace(rows) == Pace(64, 20, 3)
+    assert FedCRefParameters(**AUTO).pace(24) == Pace(16, 60, 4)
 
 
 def test_what_is_given_is_taken_as_it_is() -> None:
@@ -65,7 +59,7 @@ def test_a_community_trains_alike_at_all_its_peers() -> None:
     runs = h.protocol.runs(h.state.arrays, h.agreed)
     assert runs
     for group, run in runs:
-        pace = usual_pace(float(np.median(h.agreed.members[list(run.roster), group])))
+        pace = FedCRefParameters(**AUTO).pace(float(np.median(h.agreed.members[list(run.roster), group])))
         assert (run.job.stages[0].parameters["batch"], run.job.stages[0].parameters["epochs"]) == (
             pace.batch, pace.local_epochs,
         )  # fmt: skip

@@ -45,6 +45,11 @@ class TestOneDirection:
         assert found(2 / divisor + 1e-9)
         assert not found(2 / divisor - 1e-9)
 
+    def test_each_model_is_judged_by_its_own_differences(self) -> None:
+        # They are 0, 0.1, 0.1 and 1: three of four are small. And 1, 2, 3 and 4, normalised 0, 1/3, 2/3 and 1.
+        table = columns([1, 1, 1, 1], [1.0, 1.1, 0.9, 2.0], [2, 3, 4, 5])
+        assert passes(table, 0, [False, True, True]).tolist() == [False, True, False]
+
     @pytest.mark.parametrize(("alpha", "expected"), [(25, True), (75, True), (75.1, False), (100, False)])
     def test_alpha_is_the_share_of_rows(self, alpha: float, expected: bool) -> None:
         assert bool(passes(self.table, 0, [False, True, True], alpha=alpha)[1]) is expected

@@ -20,30 +20,29 @@ class TestByPopularity:
     def test_by_hand(self) -> None:
         # Round 1: models 0, 1, 2 are best for 3, 2, 1 rows. Round 2, without model 0: 1 has two rows, 2 has one.
         errors = [[1, 2, 3], [1, 3, 2], [1, 2, 2], [3, 1, 2], [3, 1, 2], [5, 4, 1]]
-        assert refine_by_popularity(errors, 1).labels.tolist() == [0] * 6
-        two = refine_by_popularity(errors, 2)
-        assert (two.selected, two.labels.tolist()) == ((0, 1), [0, 0, 0, 1, 1, 1])
-        assert refine_by_popularity(errors, 3).labels.tolist() == [0, 0, 0, 1, 1, 2]
+        assert refine_by_popularity(errors, 1)[0].tolist() == [0] * 6
+        labels, selected = refine_by_popularity(errors, 2)
+        assert (selected, labels.tolist()) == ((0, 1), [0, 0, 0, 1, 1, 1])
+        assert refine_by_popularity(errors, 3)[0].tolist() == [0, 0, 0, 1, 1, 2]
 
     def test_the_vote_counts_remaining_rows_only(self) -> None:
         # Model 1 is second best for all rows of model 0; once these are gone, they no longer speak for it.
         errors = [[0, 1, 9]] * 4 + [[9, 9, 0]] * 2 + [[9, 0, 9]]
-        assert refine_by_popularity(errors, 2).selected == (0, 2)
+        assert refine_by_popularity(errors, 2)[1] == (0, 2)
 
     def test_no_row_left_means_fewer_clusters(self) -> None:
-        refined = refine_by_popularity([[0, 1, 1]] * 3, 3)
-        assert (refined.selected, refined.labels.tolist()) == ((0,), [0, 0, 0])
+        labels, selected = refine_by_popularity([[0, 1, 1]] * 3, 3)
+        assert (selected, labels.tolist()) == ((0,), [0, 0, 0])
 
     def test_equal_counts_and_errors_go_to_the_first(self) -> None:
-        refined = refine_by_popularity([[1, 0], [0, 1], [1, 1]], 1)
-        assert refined.selected == (0,)
-        assert refine_by_popularity([[1, 0], [0, 1]], 1).selected == (0,)
+        assert refine_by_popularity([[1, 0], [0, 1], [1, 1]], 1)[1] == (0,)
+        assert refine_by_popularity([[1, 0], [0, 1]], 1)[1] == (0,)
 
 
 class TestByBestModels:
     @given(TABLES, st.integers(1, 4))
     def test_no_single_exchange_is_better(self, table: np.ndarray, k: int) -> None:
-        chosen = refine_by_best_models(table, k).selected
+        chosen = refine_by_best_models(table, k)[1]
         total = table[:, list(chosen)].min(axis=1).sum()
         assert len(set(chosen)) == len(chosen) == min(k, table.shape[1])
         for others in combinations(range(table.shape[1]), len(chosen)):
@@ -53,8 +52,8 @@ class TestByBestModels:
     def test_the_vote_falls_for_a_twin_and_this_does_not(self) -> None:
         # Models 0 and 1 are twins and share 8 rows; model 2 serves 2 rows that nobody else does.
         errors = [[0.0, 0.1, 5.0]] * 4 + [[0.1, 0.0, 5.0]] * 4 + [[5.0, 5.0, 0.0]] * 2
-        assert refine_by_popularity(errors, 2).selected == (0, 1)
-        assert refine_by_best_models(errors, 2).labels.tolist() == [0] * 8 + [2] * 2
+        assert refine_by_popularity(errors, 2)[1] == (0, 1)
+        assert refine_by_best_models(errors, 2)[0].tolist() == [0] * 8 + [2] * 2
 
 
 class TestBoth:
@@ -62,16 +61,16 @@ class TestBoth:
     @BOTH
     @given(TABLES, st.integers(1, 5))
     def test_every_row_has_the_best_of_its_choices(self, refine: object, table: np.ndarray, k: int) -> None:
-        refined = refine(table, k)  # type: ignore[operator]
-        assert 1 <= len(refined.selected) <= min(k, table.shape[1])
-        assert set(refined.labels.tolist()) <= set(refined.selected)
-        best = table[:, list(refined.selected)].min(axis=1)
-        assert (table[np.arange(len(table)), refined.labels] == best).all()
+        labels, selected = refine(table, k)  # type: ignore[operator]
+        assert 1 <= len(selected) <= min(k, table.shape[1])
+        assert set(labels.tolist()) <= set(selected)
+        best = table[:, list(selected)].min(axis=1)
+        assert (table[np.arange(len(table)), labels] == best).all()
 
     @BOTH
     def test_a_broken_model_takes_no_part(self, refine: object) -> None:
-        refined = refine([[np.nan, 1, 2], [0, 2, 1]], 3)  # type: ignore[operator]
-        assert (sorted(refined.selected), refined.labels.tolist()) == ([1, 2], [1, 2])
+        labels, selected = refine([[np.nan, 1, 2], [0, 2, 1]], 3)  # type: ignore[operator]
+        assert (sorted(selected), labels.tolist()) == ([1, 2], [1, 2])
 
     @BOTH
     @pytest.mark.parametrize("errors", [[[np.inf]], np.empty((3, 0)), [1.0, 2.0]])
@@ -86,10 +85,10 @@ class TestBoth:
 
     @BOTH
     def test_no_rows(self, refine: object) -> None:
-        assert refine(np.empty((0, 2)), 2).labels.tolist() == []  # type: ignore[operator]
+        assert refine(np.empty((0, 2)), 2)[0].tolist() == []  # type: ignore[operator]
 
 
 def test_twins_do_not_compete() -> None:
-    found = Association.from_groups(Clusters((2, 2)), [(0, 3)])
+    found = Association(Clusters((2, 2)), [(0, 3)])
     assert [competing(found, peer, twins=False) for peer in (0, 1)] == [(1,), (0,)]
     assert [competing(found, peer, twins=True) for peer in (0, 1)] == [(0, 1), (0, 1)]
