@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from p2pclust.errors import DataError
 from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
 from p2pclust.estimators.inputs import Floats, Rows, seed_from
-from p2pclust.protocols.engine.exclusions import JobOptions, refuse
+from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
 
@@ -42,17 +42,11 @@ class _LosslessEstimator(RowsEstimator):
             One weight for each row, in the form of X: a row of weight w counts as w equal rows in all sums, and a row of
             weight 0 is only labelled. Privacy rules count rows, not weights. It takes ``init="split-merge"`` or given
             centers, and runs in this process (``fleet=None``).
-
-        Raises
-        ------
-        DataError, UsageError, FleetError
-            As :meth:`FederatedClustering.fit`; also a DataError for a weight that is negative or not finite, or fewer rows
-            of a positive weight than clusters.
         """
         if sample_weight is None:
             return super().fit(X, y)
         init = self.init if isinstance(self.init, str) and self.init != "split-merge" else ""
-        refuse(JobOptions(weighted=True, in_process=self.fleet is None, init=init))
+        refuse({"weighted": True, "in_process": self.fleet is None, "init": init})
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
         weights = _weights_of_peers(sample_weight, arrays, parts)
@@ -238,30 +232,30 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
 
 def _weights_of_peers(sample_weight: Any, arrays: list[Floats], parts: list[Rows] | None) -> list[Floats]:
     """Return one checked weight for each row of each peer; `parts` are the rows of peers that were dealt out."""
+
+    def checked(given: Any, n_rows: int, peer: str) -> Floats:
+        where = f"sample_weight: {peer}".removesuffix(", ") if peer else "sample_weight"
+        try:
+            weights: Floats = np.array(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"{where}: expected one number for each row") from None
+        if weights.shape != (n_rows,):
+            raise DataError(
+                f"{where}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each"
+            )
+        bad = ~((weights >= 0) & np.isfinite(weights))
+        if bad.any():
+            row = int(bad.argmax())
+            raise DataError(f"sample_weight: {peer}row {row} is {weights[row]}: expected a finite number, 0 or more")
+        return weights
+
     if parts is not None:
-        together = _checked(sample_weight, sum(len(rows) for rows in arrays), "")
+        together = checked(sample_weight, sum(len(rows) for rows in arrays), "")
         return [together[part] for part in parts]
     if not isinstance(sample_weight, list | tuple) or len(sample_weight) != len(arrays):
         raise DataError(f"sample_weight: expected a list of {len(arrays)} arrays, one per peer, as X is one")
-    return [
-        _checked(own, len(rows), f"peer {peer}, ")
-        for peer, (own, rows) in enumerate(zip(sample_weight, arrays, strict=True))
-    ]
-
-
-def _checked(given: Any, n_rows: int, peer: str) -> Floats:
-    where = f"sample_weight{': ' * bool(peer)}{peer.removesuffix(', ')}"
-    try:
-        weights: Floats = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{where}: expected one number for each row") from None
-    if weights.shape != (n_rows,):
-        raise DataError(f"{where}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each")
-    bad = ~((weights >= 0) & np.isfinite(weights))
-    if bad.any():
-        row = int(bad.argmax())
-        raise DataError(f"sample_weight: {peer}row {row} is {weights[row]}: expected a finite number, 0 or more")
-    return weights
+    given = zip(sample_weight, arrays, strict=True)
+    return [checked(own, len(rows), f"peer {peer}, ") for peer, (own, rows) in enumerate(given)]
 
 
 def _factor(weights: list[Floats]) -> float:

@@ -54,8 +54,6 @@ class SecureSpec(TomlTable):
 def secure_fields(given: Any) -> dict[str, Any]:
     """Return the fields of a treatment from what a person gives as ``secure``: true or false, or their parameters.
 
-    Examples
-    --------
     >>> secure_fields({"keepers": "all", "cohort": 5})
     {'secure': True, 'keepers': 4096, 'cohort': 5}
     """
@@ -215,7 +213,7 @@ def _unknown(name: str, kind: type[Labelling]) -> str:
     from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class  # noqa: PLC0415
 
     if name in SecureSpec.model_fields:
-        return next(exclusions.problems(exclusions.JobOptions.of({name: True, "secure": False})))
+        return next(exclusions.problems({name: True, "secure": False}))
     if name == "n_clusters":
         return "unknown key 'n_clusters' (did you mean 'clusters'?)"
     others = {one for protocol in CLUSTERING for one in parameters_of(protocol_class(protocol))}

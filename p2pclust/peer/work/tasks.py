@@ -199,7 +199,7 @@ def _at(task: StateTask, job: Job, state: JobState, life: Life, job_id: str) -> 
 def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     job = job_of(task.job)
     if task.keys is not None and task.keys.verify:
-        exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
+        exclusions.refuse(job.fill_in({"verify": True}))
     if task.keys is None or task.keys.secure is None:
         begun = engine.begin(job)
         return PlainRound(job, begun, task.n_peers, "", life.memories).made(begun, blobs)
