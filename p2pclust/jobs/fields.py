@@ -105,10 +105,6 @@ def _equally_long(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...
     return rows
 
 
-def _one_as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 def _one_pair_as_list(value: object) -> object:
     flat = isinstance(value, list | tuple) and not any(isinstance(one, list | tuple) for one in value)
     return [value] if flat else value
@@ -182,7 +178,9 @@ Columns = Annotated[
 ]
 #: Options of the generator of the data, which checks them.
 Options = Annotated[dict[str, Any], _expected("a table of options, such as { noise = 1.5 }")]
-_OneAsList = BeforeValidator(_one_as_list, json_schema_input_type=_Name | tuple[_Name, ...])
+_OneAsList = BeforeValidator(
+    lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=_Name | tuple[_Name, ...]
+)
 #: Names of devices or groups; `SomeNames` may be empty.
 Names = Annotated[tuple[_Name, ...], _SOME, _OneAsList, _expected(_NAMES)]
 SomeNames = Annotated[tuple[_Name, ...], Field(strict=False), _OneAsList, _expected(_NAMES)]
