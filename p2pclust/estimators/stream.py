@@ -89,12 +89,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             new rows. One array of shape (n, F) is split over ``n_peers``, each of which keeps its rows in their order.
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
-
-        Raises
-        ------
-        DataError, UsageError, FleetError
-            As :meth:`FederatedClustering.fit`, but peers may have no rows; also a DataError for a first batch of fewer
-            rows than clusters.
         """
         return super().fit(X, y)
 
@@ -102,30 +96,20 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         super()._check(arrays)
         first = sum(-(-len(rows) // self.n_batches) for rows in arrays)
         if first < self.n_clusters:
-            raise DataError(
-                f"n_clusters = {self.n_clusters}, but with n_batches = {self.n_batches} the first batch holds "
-                f"n_samples = {first} rows: ask for fewer clusters or batches"
-            )
+            held = f"with n_batches = {self.n_batches} the first batch holds n_samples = {first} rows"
+            raise DataError(f"n_clusters = {self.n_clusters}, but {held}: ask for fewer clusters or batches")
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
-        """Run the job, and replace what was learned before."""
         state = self._run_job(job, locals)
         self.n_batches_seen_ = 0
         self.drift_: list[BatchDrift] = []
         self._learn(job, state, locals, parts)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from new rows, as one batch, from where the last call ended.
+        """Learn from new rows, as one batch, from where the last call ended; if it fails, what was learned before stays.
 
-        Parameters
-        ----------
-        X, y
-            As for :meth:`fit`. Peers may be others than in the last call, and more or fewer.
-
-        Raises
-        ------
-        DataError, UsageError, FleetError
-            As :meth:`fit`; what was learned before stays. Later calls may bring fewer rows than clusters.
+        X and y are as for :meth:`fit`. Peers may be others than in the last call, and later calls may bring fewer rows than
+        clusters.
         """
         if not hasattr(self, "n_batches_seen_"):
             seed = seed_from(self.random_state)
@@ -135,9 +119,8 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             self._run(job, self._locals(arrays, parts), parts)
             return self
         if self.n_clusters != len(self._centers):
-            raise UsageError(
-                f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
-            )
+            learned = f"{len(self._centers)} clusters were learned: call fit to begin anew"
+            raise UsageError(f"n_clusters = {self.n_clusters}, but {learned}")
         job = self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_))
         # What was learned, in the place of scaling and first centers; declared bounds still hold.
         declared = job.stages[:1] if self.bounds is not None else ()
@@ -168,10 +151,8 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         self._refuse_partition(X)
         arrays = matrices(X, self.n_peers, may_lack=True)
         if arrays[0].shape[1] != self.n_features_in_:
-            raise DataError(
-                f"the peers have {arrays[0].shape[1]} columns where {self.n_features_in_} were learned: give the columns "
-                "of the first call"
-            )
+            columns = f"{arrays[0].shape[1]} columns where {self.n_features_in_} were learned"
+            raise DataError(f"the peers have {columns}: give the columns of the first call")
         return arrays, None
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
