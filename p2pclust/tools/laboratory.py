@@ -15,14 +15,11 @@ from p2pclust.tools.distribution import COMPLETE, install_line
 
 
 def has_laboratory() -> bool:
-    """Return whether the laboratory is installed."""
     return importlib.util.find_spec("p2pclust.lab") is not None
 
 
 def laboratory(module: str, what: str) -> Any:
-    """Return a module of the laboratory by its name within ``p2pclust.lab``.
-
-    Raise UsageError, which begins with `what` needs it, if only the distribution for devices is installed.
+    """Return a module of the laboratory by its name within ``p2pclust.lab``; `what` needs it.
 
     >>> laboratory("testbed", "fleet = 'simulated'").backend("simulated").name
     'simulated'
