@@ -1,7 +1,6 @@
 """ARFF, Weka's format: a header that names the columns, then rows with commas between their cells.
 
-Read here rather than by SciPy, whose reader neither takes text columns nor says which row is at fault, and which a
-peer beside an ARFF file would have to load for it.
+SciPy's reader neither takes text columns nor says which row is at fault.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """How a column of text is read: as numbers, with the marks on which all of its cells agree, as text, or as times.
 
-A cell alone says too little. ``2,421`` has a decimal comma where ``3,5`` stands above it, and a comma between thousands
-where ``1,234,567`` or ``0.5`` does. So a column is decided by all of its cells, and what they leave open by the other
-columns of the file; a column that can still be read in two ways is unclear.
+``2,421`` has a decimal comma where ``3,5`` stands above it, and a comma between thousands where ``0.5`` does. So a column
+is decided by all of its cells, and then by the other columns; one that can still be read in two ways is unclear.
 """
 
 from __future__ import annotations

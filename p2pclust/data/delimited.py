@@ -154,7 +154,7 @@ def _has_header(table: TextRows) -> bool:
     X = np.column_stack([table.column(index).values for index in same])
     names = [first[index] for index in same]
     may_be_names = len(dict.fromkeys(names)) == len(names) and all(map(_NAME.fullmatch, names))
-    outside, steps = may_be_names and _outside(X), may_be_names and _in_steps(X)
+    outside, steps = _unlike_others(X) if may_be_names else (False, False)
     if (outside and (differ or steps)) or (steps and (differ or len(same) >= _STEPS)):
         return True
     with np.errstate(invalid="ignore"):
@@ -178,20 +178,17 @@ def _rest_kind(table: TextRows, index: int) -> str:
     return "text" if len(rest) >= _LEAST_ROWS and not any(map(is_number, rest)) else "mixed"
 
 
-def _outside(X: NDArray[np.float64]) -> bool:
-    """Whether each value of the first row is far outside of the range of the others in its column."""
-    rest = X[1:]
-    if (np.isfinite(rest).sum(axis=0) < _LEAST_ROWS).any():
-        return False
-    low, high = np.nanmin(rest, axis=0), np.nanmax(rest, axis=0)
-    margin = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
-    return bool(((X[0] < low - margin) | (X[0] > high + margin)).all())
-
-
-def _in_steps(X: NDArray[np.float64]) -> bool:
-    """Whether the first row, of three or more, has equal steps from value to value, and no other row has."""
-    if X.shape[1] < _LEAST_ROWS or len(X) <= 1:
-        return False
-    steps = np.diff(X, axis=1)
-    equal = (np.abs(steps - steps[:, :1]) <= 1e-9 * np.abs(steps[:, :1])).all(axis=1) & (steps[:, 0] != 0)
-    return bool(equal[0] and not equal[1:].any())
+def _unlike_others(X: NDArray[np.float64]) -> tuple[bool, bool]:
+    """Return whether each value of the first row is far outside of the range of the others in its column, and whether this
+    row, of three or more, has equal steps from value to value, and no other row has.
+    """
+    rest, outside, in_steps = X[1:], False, False
+    if (np.isfinite(rest).sum(axis=0) >= _LEAST_ROWS).all():
+        low, high = np.nanmin(rest, axis=0), np.nanmax(rest, axis=0)
+        margin = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
+        outside = bool(((X[0] < low - margin) | (X[0] > high + margin)).all())
+    if X.shape[1] >= _LEAST_ROWS and len(X) > 1:
+        steps = np.diff(X, axis=1)
+        equal = (np.abs(steps - steps[:, :1]) <= 1e-9 * np.abs(steps[:, :1])).all(axis=1) & (steps[:, 0] != 0)
+        in_steps = bool(equal[0] and not equal[1:].any())
+    return outside, in_steps

@@ -1,7 +1,6 @@
 """Readers of data files: CSV, NPY, NPZ, ARFF, Parquet, and folders of these; and how an NPZ file is written.
 
-A file is read wholly or refused with one line that says which row and column is at fault, and nothing in a file is
-ever executed: Python objects inside NumPy files are refused.
+A file is read wholly or refused, and nothing in it is ever executed: Python objects inside NumPy files are refused.
 """
 
 from __future__ import annotations

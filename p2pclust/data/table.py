@@ -16,18 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.columns import (
-    ABSENT,
-    ReadColumn,
-    about_text,
-    codes,
-    is_infinite,
-    is_number,
-    is_time,
-    read_column,
-    row_ids,
-    short,
-)
+from p2pclust.data import columns as text
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
@@ -182,7 +171,7 @@ class Titles:
             if first != index:
                 raise DataError(
                     f"{self.file}: columns {first + 1} and {index + 1} are both called "
-                    f"{short(self.title(index))!r}: rename one of them, or choose one by its number"
+                    f"{text.short(self.title(index))!r}: rename one of them, or choose one by its number"
                 )
         return Chosen(taken, label, group, id)
 
@@ -196,7 +185,7 @@ class TextRows:
     lines: list[int]
     rows: list[list[str]]
     separator: str = ","
-    _read: dict[int, ReadColumn] = field(default_factory=dict, init=False)
+    _read: dict[int, text.ReadColumn] = field(default_factory=dict, init=False)
 
     @cached_property
     def columns(self) -> list[list[str]]:
@@ -206,19 +195,19 @@ class TextRows:
     def titles(self) -> Titles:
         return Titles(self.file, self.names, len(self.names or self.rows[0]))
 
-    def column(self, index: int) -> ReadColumn:
+    def column(self, index: int) -> text.ReadColumn:
         """Return how a column was read; what its own cells leave open, other columns may decide."""
         known = self._read
         if index not in known:
-            known[index] = read_column(self.columns[index], self.separator)
+            known[index] = text.read_column(self.columns[index], self.separator)
             if known[index].kind == "unclear" and (decimal := self._decimal_mark):
-                known[index] = read_column(self.columns[index], self.separator, decimal)
+                known[index] = text.read_column(self.columns[index], self.separator, decimal)
         return known[index]
 
     @cached_property
     def _decimal_mark(self) -> str:
         """The decimal mark that columns prove; empty if they prove none, or both."""
-        marks = {read_column(cells, self.separator).decimal for cells in self.columns} - {""}
+        marks = {text.read_column(cells, self.separator).decimal for cells in self.columns} - {""}
         return marks.pop() if len(marks) == 1 else ""
 
     def to_data(self, choice: Choice) -> DataSet:
@@ -231,7 +220,7 @@ class TextRows:
                 raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
         X = np.column_stack([self.column(i).values for i in features])
         self._check(X, features, choice.missing_values == "drop", fills)
-        by_row = named_columns(self.titles, chosen, lambda i: self.columns[i], self.lines, ABSENT)
+        by_row = named_columns(self.titles, chosen, lambda i: self.columns[i], self.lines, text.ABSENT)
         return replace(finished(self.file, X, choice, by_row, named), reading=self.reading(features))
 
     def reading(self, columns: Sequence[int]) -> str:
@@ -259,24 +248,24 @@ class TextRows:
             column, may_lack = self.column(features[place]), drop or not np.isnan(fills[place])
             rows = ((row, column.cells[row]) for row in np.flatnonzero(np.isnan(X[:, place])).tolist())
             if may_lack:
-                rows = ((row, cell) for row, cell in rows if cell.lower() not in ABSENT)
+                rows = ((row, cell) for row, cell in rows if cell.lower() not in text.ABSENT)
             # In a column of text also the cells that are numbers are NaN.
-            rows = ((row, cell) for row, cell in rows if column.kind == "numbers" or not is_number(cell))
+            rows = ((row, cell) for row, cell in rows if column.kind == "numbers" or not text.is_number(cell))
             bad += [(row, place) for row, _ in islice(rows, 1)]
         if bad:
             row, place = min(bad)
             i = features[place]
-            cell, missing = self.columns[i][row], self.columns[i][row].lower() in ABSENT
-            if is_number(cell) or is_infinite(cell):
-                fault = f"{short(cell)} is not a finite number: {what_to_do(missing=missing)}"
+            cell, missing = self.columns[i][row], self.columns[i][row].lower() in text.ABSENT
+            if text.is_number(cell) or text.is_infinite(cell):
+                fault = f"{text.short(cell)} is not a finite number: {what_to_do(missing=missing)}"
             elif missing:
                 fault = f"{f'{cell!r} means a missing value' if cell else 'empty'}: {what_to_do(missing=True)}"
             else:
                 names = [(printable(self.names[i]), self.names[i]) for i in features] if self.names else []
                 called = names or [(f"column {i + 1}", f"{i + 1}") for i in features]
                 texts = [n for n, i in enumerate(features) if self.column(i).kind in ("text", "times")]
-                fault = f"{short(cell)!r} is {'a time' if is_time(cell) else 'text'}: expected a number"
-                fault += about_text(place, called, texts)
+                fault = f"{text.short(cell)!r} is {'a time' if text.is_time(cell) else 'text'}: expected a number"
+                fault += text.about_text(place, called, texts)
             raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {fault}")
 
 
@@ -286,9 +275,9 @@ def named_columns(
 ) -> ByRow:  # fmt: skip
     """Return labels, groups and ids from the cells of their columns; `rows` are the names of the rows in messages."""
     by_row = {"y": chosen.label, "group": chosen.group}
-    found = {what: codes(cells(column)) for what, column in by_row.items() if column is not None}
+    found = {what: text.codes(cells(column)) for what, column in by_row.items() if column is not None}
     if chosen.id is not None:
-        found["id"] = row_ids(titles.file, titles.where(chosen.id), cells(chosen.id), rows, absent)
+        found["id"] = text.row_ids(titles.file, titles.where(chosen.id), cells(chosen.id), rows, absent)
     return found
 
 
@@ -343,4 +332,4 @@ def text_of(file: Path) -> str:
 
 def printable(name: str) -> str:
     """Return a name from a file for a message: one line, without control characters."""
-    return short(name) if name.isprintable() else repr(short(name))
+    return text.short(name) if name.isprintable() else repr(text.short(name))

@@ -18,18 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from p2pclust.clustering import Points, memberships, nearest, objective
 from p2pclust.clustering.kernels import AUTO, Kernel, named
 from p2pclust.errors import DataError, LeftOutWarning, SuspectResultWarning, UsageError
-from p2pclust.estimators.inputs import (
-    ONE_ARRAY,
-    Floats,
-    Rows,
-    bounds_of_each,
-    column_names,
-    dealt,
-    is_list_of_peers,
-    matrices,
-    matrix,
-    seed_from,
-)
+from p2pclust.estimators import inputs
+from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.estimators.pictures import Pictures
 from p2pclust.estimators.running import run_job
 from p2pclust.protocols.centers.robust import limited_peers
@@ -82,8 +72,7 @@ class LabellingEstimator(
         Raises
         ------
         DataError
-            For an empty peer, a value that is not finite (its row and column are named), peers with different columns,
-            or fewer rows than clusters.
+            For an empty peer, a value that is not finite, peers with different columns, or fewer rows than clusters.
         UsageError
             For a parameter out of range.
         FleetError
@@ -94,7 +83,7 @@ class LabellingEstimator(
 
     def _prepared(self, X: Any, y: Any) -> tuple[Job, list[Local], list[Rows] | None]:
         """Return the job, the peers' rows, and which rows of one array each peer has, if one was given."""
-        seed = seed_from(self.random_state)
+        seed = inputs.seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
         job = self._job(seed, arrays[0].shape[1])
         self._check(arrays)
@@ -121,7 +110,7 @@ class LabellingEstimator(
     def _job(self, seed: int, n_features: int) -> Job:
         options = self._options()
         if "bounds" in options:
-            options["bounds"] = bounds_of_each(options["bounds"], n_features)
+            options["bounds"] = inputs.bounds_of_each(options["bounds"], n_features)
         if secured := self._secured():
             options |= {"secure": True, "groups": secured.get("groups", 0)}
         return cluster_job(seed=seed, **options).here(Kernel(named(self.kernel), self.threads).name)
@@ -139,19 +128,19 @@ class LabellingEstimator(
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""
-        if is_list_of_peers(X):
+        if inputs.is_list_of_peers(X):
             self._refuse_partition(X)
-            arrays = matrices(X, self.n_peers)
+            arrays = inputs.matrices(X, self.n_peers)
             named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
             validate_data(self, named, skip_check_array=True)  # names and number of the columns
-            self._named = column_names(named)
+            self._named = inputs.column_names(named)
             return arrays, None
-        together = matrix(X, "X")
+        together = inputs.matrix(X, "X")
         if isinstance(X, list | tuple) and self.n_peers is None:
-            _warn(ONE_ARRAY, UserWarning)
+            _warn(inputs.ONE_ARRAY, UserWarning)
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
-        self._named = column_names(X)
-        parts = dealt(together, y, self.n_peers, self.partition, seed)
+        self._named = inputs.column_names(X)
+        parts = inputs.dealt(together, y, self.n_peers, self.partition, seed)
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
 
     def _refuse_partition(self, X: Any) -> None:
@@ -167,7 +156,7 @@ class LabellingEstimator(
         n_features, init, bounds = arrays[0].shape[1], getattr(self, "init", ""), getattr(self, "bounds", None)
         if not (init is None or isinstance(init, str)) and np.asarray(init).shape[1] != n_features:
             raise UsageError(f"init has {np.asarray(init).shape[1]} columns, but the data have {n_features}")
-        if bounds is not None and (size := len(bounds_of_each(bounds, n_features)[0])) != n_features:
+        if bounds is not None and (size := len(inputs.bounds_of_each(bounds, n_features)[0])) != n_features:
             raise UsageError(f"bounds are given for {size} features, but the data have {n_features}")
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
@@ -224,7 +213,7 @@ class LabellingEstimator(
         """Return rows of the columns that the estimator was fitted on."""
         if isinstance(X, list | tuple) and X and all(len(getattr(item, "shape", ())) == 2 for item in X):
             raise DataError(f"X is a list of {len(X)} arrays: give one at a time, or np.concatenate(X)")
-        rows = matrix(X, "X")
+        rows = inputs.matrix(X, "X")
         if rows.shape[1] != self.n_features_in_:
             wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise DataError(f"X has {rows.shape[1]} features, but {wanted}: give the columns that it was fitted on")
@@ -387,11 +376,6 @@ def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: f
     -------
     list of `p2pclust.lab.attacks.findings.AttackResult`
         One for each attack, with the number of rows that came back exactly.
-
-    Raises
-    ------
-    UsageError
-        If the estimator's peers hold columns, or add noise to their sums.
 
     Examples
     --------

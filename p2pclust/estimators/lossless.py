@@ -131,8 +131,8 @@ class LosslessCMeans(_LosslessEstimator):
         In the data's own units.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
-        The sum over all peers in the last round: the sum of their rows' squared distances to the nearest center, in
-        working coordinates, each times the row's weight if there are weights. NaN if every peer abstained from that.
+        The sum of all rows' squared distances to the nearest center in the last round, in working coordinates, each times
+        the row's weight if there are weights. NaN if every peer abstained from that.
     doubts_ : tuple of str
         Why the result may be wrong, one sentence each; every one is a `SuspectResultWarning` as well.
     n_rounds_, n_iter_ : int
@@ -148,8 +148,6 @@ class LosslessCMeans(_LosslessEstimator):
     suppressed_ : int
         Local clusters sent as zeros, over all rounds, and ranges and sums for scaling that peers of one or two rows
         kept back; the latter change the working coordinates, but not the equality with pooled c-means in them.
-    coarse_ : int
-        Always 0: counts and sums of c-means do not get small.
     exposed_ : tuple of int
         With secure sums: the peers about which sums of fewer than ``cohort`` peers can be computed, because others left or
         came in between.
@@ -199,20 +197,19 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
         The papers' lambda, above 1: near 1 memberships are crisp.
     privacy_gate : bool or "job", default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
-        and peers of one or two rows reveal no range. That counts one round; with ``"job"`` it is `max_rounds` times as many
-        rows, because the sums of all rounds together can be solved too.
+        with ``"job"`` `max_rounds` times as many, because those of all rounds together can be solved too. Peers of one or
+        two rows reveal no range.
 
     Attributes
     ----------
     objective_ : float
-        The sum over all peers in the last round, ``sum u^fuzzifier d^2`` in working coordinates; NaN if every peer
-        abstained from that.
+        The sum of ``u^fuzzifier d^2`` in the last round, in working coordinates; NaN if every peer abstained from that.
     suppressed_ : int
         Contributions that the privacy gate held back, over all rounds, and ranges and sums for scaling that peers of
         one or two rows kept back.
     coarse_ : int
-        Centers so far from all rows in the last round that the grid of the sums holds less than 34 bits of their
-        weight, or nothing of it: they may differ from those of pooled fuzzy c-means.
+        Centers so far from all rows in the last round that the grid of the sums holds less than 34 bits of their weight:
+        they may differ from those of pooled fuzzy c-means. Always 0 for c-means, whose counts and sums do not get small.
 
     Examples
     --------

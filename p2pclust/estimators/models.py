@@ -55,7 +55,7 @@ class UIFCA(LabellingEstimator):
     Attributes
     ----------
     labels_ : list of int64 arrays, or one array
-        The likeliest model of each row: one array per peer where peers were given, else one for all rows.
+        The likeliest model of each row.
     models_ : float32 array of shape (n_clusters, P)
         The models' weights; see :class:`p2pclust.clustering.flows.FlowArchitecture`.
     suppressed_ : int

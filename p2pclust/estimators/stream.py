@@ -34,14 +34,8 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     forgetting : float, default 0.9
         By which factor what was learned counts less after each batch: 1 forgets nothing, 0 everything but the centers
         to begin with.
-    init : {"split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
-        Of the first batch; default "split-merge".
-    tol : float, default 5e-3
-        A batch ends when the centers move by less in one round (Frobenius norm, in working coordinates).
-    max_rounds : int, default 10
-        Of one batch.
-    scaling : {"none", "minmax", "zscore"}, default "none"
-        Working coordinates, found for the first call and kept from then on.
+    tol, max_rounds : float, int, default 5e-3, 10
+        Of one batch; first centers are for the first batch, and the scaling of the first call is kept.
     privacy_gate : bool or "job", default True
         A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it; with ``"job"``,
         `max_rounds` times as many.
@@ -55,8 +49,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     n_batches_seen_ : int
     converged_ : bool
         Whether the centers stood still at the end of each batch of the last call.
-    seed_ : int
-        Of the last call's job; each call counts it up by one.
 
     Examples
     --------
@@ -125,7 +117,16 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         # What was learned, in the place of scaling and first centers; declared bounds still hold.
         declared = job.stages[:1] if self.bounds is not None else ()
         job = replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
-        arrays, parts = self._more(X, y, job.seed)
+        if is_list_of_peers(X):
+            self._refuse_partition(X)
+            arrays, parts = matrices(X, self.n_peers, may_lack=True), None
+            if arrays[0].shape[1] != self.n_features_in_:
+                columns = f"{arrays[0].shape[1]} columns where {self.n_features_in_} were learned"
+                raise DataError(f"the peers have {columns}: give the columns of the first call")
+        else:
+            together = self._fitting(X)
+            parts = dealt(together, y, self.n_peers, self.partition, job.seed)
+            arrays = [together[rows] for rows in parts]
         locals = self._locals(arrays, parts)
         self._learn(job, self._run_job(job, locals), locals, parts)
         return self
@@ -140,19 +141,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         self._refuse_partition(X)
         arrays = matrices(X, self.n_peers, may_lack=True)
         self.n_features_in_ = arrays[0].shape[1]
-        return arrays, None
-
-    def _more(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
-        """Return the rows of a later call; its columns must be those of the first call."""
-        if not is_list_of_peers(X):
-            together = self._fitting(X)
-            parts = dealt(together, y, self.n_peers, self.partition, seed)
-            return [together[rows] for rows in parts], parts
-        self._refuse_partition(X)
-        arrays = matrices(X, self.n_peers, may_lack=True)
-        if arrays[0].shape[1] != self.n_features_in_:
-            columns = f"{arrays[0].shape[1]} columns where {self.n_features_in_} were learned"
-            raise DataError(f"the peers have {columns}: give the columns of the first call")
         return arrays, None
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:

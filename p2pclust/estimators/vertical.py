@@ -115,9 +115,7 @@ class VerticalCMeans(_VerticalEstimator):
         within their ranges. An array has the columns of the peers one after the other.
     tol : float, default 5e-3
         Stop when the distances of all rows to all centers move by less (Frobenius norm, in working coordinates). 0 makes
-        exactly ``max_rounds`` updates.
-    max_rounds : int, default 30
-        How often the centers are updated at most.
+        exactly ``max_rounds`` updates of the centers.
     scaling : {"none", "minmax", "zscore"}, default "none"
         Of each column, by the peer that holds it.
     transfer : {"float64", "float32"}, default "float64"
@@ -138,8 +136,6 @@ class VerticalCMeans(_VerticalEstimator):
     labels_ : ndarray of shape (n,)
     columns_ : list of ndarray
         Which columns each peer holds.
-    n_rounds_ : int
-        Rounds of distances; the first is that of the first centers.
     history_ : list of float
         How far the distances moved in each round but the first; with secure sums, the memberships, or how many rows changed
         their label.

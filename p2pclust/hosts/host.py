@@ -1,7 +1,6 @@
 """What `p2pclust fleet` does on one host, here or through SSH: ``python -m p2pclust.hosts.host VERB FOLDER [NAME...]``.
 
-It makes sure that one supervisor runs in the folder, and prints one JSON object. It imports the standard library only,
-except for the client of a peer, which is loaded when there is a peer to ask.
+It makes sure that one supervisor runs in the folder, and prints one JSON object.
 """
 
 from __future__ import annotations

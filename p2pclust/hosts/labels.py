@@ -6,25 +6,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import memberships
+from p2pclust.data.dataset import DataSet
 from p2pclust.data.delimited import read_csv_table
 from p2pclust.data.readers import read
 from p2pclust.data.sources import read_source
+from p2pclust.data.table import Column, Missing
 from p2pclust.errors import DataError, UsageError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
-
-if TYPE_CHECKING:
-    from p2pclust.data import DataSet
-    from p2pclust.data.table import Column, Missing
 
 Floats = NDArray[np.float64]
 

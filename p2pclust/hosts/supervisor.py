@@ -1,8 +1,7 @@
 """Keeps the peers of one host running: ``python -m p2pclust.hosts.supervisor FOLDER``, as `p2pclust fleet up` starts it.
 
-It starts the peers of FOLDER/plan.json as its children, answers requests (a line of JSON) on the socket FOLDER/ask, and
-writes FOLDER/state.json for the next supervisor. When it is killed, the kernel asks its children to leave (on Linux), so
-that the next one finds no ports and stores in use. It imports the standard library only, and does not poll.
+It starts the peers of FOLDER/plan.json, answers requests (a line of JSON) on the socket FOLDER/ask, and writes
+FOLDER/state.json for the next supervisor. It imports the standard library only, and does not poll.
 """
 
 from __future__ import annotations

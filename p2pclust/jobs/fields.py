@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
@@ -90,7 +81,7 @@ def known_protocol(value: str) -> str:
 def _expected(words: str) -> WrapValidator:
     """Give a type one message for all errors; pydantic has one for each alternative and for each item."""
 
-    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    def check(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:
             return handler(value)
         except ValidationError:
@@ -116,7 +107,7 @@ def _rising(pair: tuple[float, float]) -> tuple[float, float]:
     return pair
 
 
-def _init(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
+def _init(value: object, handler: Callable[[Any], Any]) -> Any:
     # Imported here, so that importing the schema stays fast.
     from p2pclust.protocols.engine.compose import INIT_NAMES  # noqa: PLC0415
 

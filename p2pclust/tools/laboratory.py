@@ -1,7 +1,6 @@
 """The only way from the product to the laboratory, which a device does without.
 
-The product imports nothing of ``p2pclust.lab``. Where it offers something that only the laboratory has (a fleet for an
-estimator, a picture, a page in the browser), it asks for the module here, when it is used.
+Where the product offers something that only the laboratory has, it asks for the module here, when it is used.
 """
 
 from __future__ import annotations
