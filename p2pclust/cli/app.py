@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
-from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, protocols, result, submit
+from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
 from p2pclust.cli.show.options import ServingCommand
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError
@@ -72,20 +72,17 @@ class _Group(TyperGroup):
             if lacking is not None:
                 refuse(str(lacking), lacking.exit_code)
             if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):  # of the system, or of libzmq
-                refuse(_few_files(), 3)
+                import resource  # noqa: PLC0415 - absent on Windows, which has other errors
+
+                few = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                hint = f"raise the limit (`ulimit -n {4 * few}`)"
+                refuse(f"too many open files: {few} are allowed here at a time: {hint}", 3)
             traceback.print_exception(error)
             complain(f"this is a bug in p2pclust {__version__}: please report it with the lines above")
             sys.exit(1)
         if code == _INTERRUPTED:  # newer versions of typer make this of a KeyboardInterrupt
             refuse("interrupted", _INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
-
-
-def _few_files() -> str:
-    import resource  # noqa: PLC0415 - absent on Windows, which has other errors
-
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return f"too many open files: {allowed} are allowed here at a time: raise the limit (`ulimit -n {4 * allowed}`)"
 
 
 def _usage_line(error: Any) -> str:
@@ -157,7 +154,7 @@ _OF_FLEETS: tuple[tuple[str, str, Any, str, type[TyperCommand]], ...] = (
     (_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.", TyperCommand),
     (_FLEET, "peer", peer.peer, "Run one peer beside this device's data.", TyperCommand),
     (_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.", TyperCommand),
-    (_FLEET, "protocols", protocols.protocols, "List the clustering protocols.", TyperCommand),
+    (_FLEET, "protocols", submit.protocols, "List the clustering protocols.", TyperCommand),
     (_FLEET, "submit", submit.submit, "Hand in a job.", submit.SubmitCommand),
     (_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.", TyperCommand),
     (_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", ServingCommand),

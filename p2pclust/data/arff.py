@@ -1,7 +1,6 @@
 """ARFF, Weka's format: a header that names the columns, then rows with commas between their cells.
 
-Read here rather than by SciPy, whose reader neither takes text columns nor says which row is at fault, and which a
-peer beside an ARFF file would have to load for it.
+SciPy's reader neither takes text columns nor says which row is at fault.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ _CELL = re.compile(
 
 
 def read_arff_table(file: Path) -> TextRows:
-    """Return the attributes' names and the cells of a dense ARFF file in UTF-8, rows counted as an editor counts lines.
-
-    ``?`` is a missing value. Raises DataError if the file is missing, is not ARFF or is a sparse one, or a row has
-    another number of cells than there are attributes.
-    """
+    """Return the attributes' names and the cells of a dense ARFF file in UTF-8, rows counted as an editor counts lines."""
     lines = text_of(file).splitlines()
     names, start = _header(file, lines)
     numbers, rows = [], []
@@ -38,7 +33,14 @@ def read_arff_table(file: Path) -> TextRows:
             continue
         if line.lstrip().startswith("{"):
             raise DataError(f"{file}: row {number}: sparse ARFF is not read: save it as dense ARFF or CSV")
-        cells = _cells(file, number, line)
+        cells, at = [], 0
+        while at >= 0:  # either kind of quote may hold commas, and a backslash holds the next sign
+            found = _CELL.match(line, at)
+            if found is None:
+                raise DataError(f"{file}: row {number}: a quote is not closed, or text follows one")
+            quoted = found["double"] if found["double"] is not None else found["single"]
+            cells.append(found["plain"].strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+            at = found.end() if found["end"] else -1
         if len(cells) != len(names):
             raise DataError(f"{file}: row {number} has {len(cells)} cells: expected {len(names)}, one per attribute")
         numbers.append(number)
@@ -64,17 +66,3 @@ def _header(file: Path, lines: list[str]) -> tuple[list[str], int]:
             raise DataError(f"{file}: row {index + 1}: expected @relation, @attribute NAME TYPE, @data or % comment")
         names.append(found["double"] or found["single"] or found["plain"] or "")
     raise DataError(f"{file}: no @data line: not an ARFF file, or cut short")
-
-
-def _cells(file: Path, number: int, line: str) -> list[str]:
-    """Return the cells of a line; either kind of quote may hold commas, and a backslash holds the next sign."""
-    cells, at = [], 0
-    while True:
-        found = _CELL.match(line, at)
-        if found is None:
-            raise DataError(f"{file}: row {number}: a quote is not closed, or text follows one")
-        quoted = found["double"] if found["double"] is not None else found["single"]
-        cells.append(found["plain"].strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
-        if found["end"] == "":
-            return cells
-        at = found.end()

@@ -1,7 +1,6 @@
 """The public data sets of the papers, from ``catalogue.toml``: size, home, licence, and the files to download.
 
-A name is written with small letters, digits and "_"; capitals equal small letters and "-" equals "_", so that
-``S-Set1`` is ``s_set1``. A few sets have a second name, such as ``statlog`` for ``satellite``.
+A name is written with small letters, digits and "_"; a few sets have a second name, such as ``statlog`` for ``satellite``.
 """
 
 from __future__ import annotations

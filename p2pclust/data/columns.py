@@ -1,8 +1,7 @@
 """How a column of text is read: as numbers, with the marks on which all of its cells agree, as text, or as times.
 
-A cell alone says too little. ``2,421`` has a decimal comma where ``3,5`` stands above it, and a comma between thousands
-where ``1,234,567`` or ``0.5`` does. So a column is decided by all of its cells, and what they leave open by the other
-columns of the file; a column that can still be read in two ways is unclear.
+``2,421`` has a decimal comma where ``3,5`` stands above it, and a comma between thousands where ``0.5`` does. So a column
+is decided by all of its cells, and then by the other columns; one that can still be read in two ways is unclear.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
 
-ABSENT: Final = frozenset({"", "?", "na", "n/a", "nan", "-nan", "null", "none"})
-"""What a cell without a value says, in small letters."""
-
+ABSENT: Final = frozenset(
+    {"", "?", "na", "n/a", "nan", "-nan", "null", "none"}
+)  # cells without a value, in small letters
 _SHOWN = 8
 _SHOWN_ID = 40  # characters
 _LEAST_NUMBERS = 0.5  # of the cells that are there: at least so many make a column one of numbers
@@ -121,11 +120,16 @@ def read_column(cells: Sequence[str], separator: str = ",", decimal: str = "") -
     if not common or not mark:
         problem = _twofold(plain) if common else _mixed(numbers)
         return ReadColumn("unclear", cells, nothing, how="unclear", problem=problem)
-    convention = min(own for own in common if own[0] == mark)
-    read = {cell: float(_with_point(cell, convention)) for cell in numbers}
+    possible = [own for own in common if own[0] == mark]
+    read = {cell: float(_with_point(cell, min(possible))) for cell in numbers}
     values = np.array([read.get(cell, np.nan) for cell in cells])
     values[np.isinf(values)] = np.nan
-    return ReadColumn("numbers", cells, values, proved, convention, "numbers" + _marks(plain, common, mark))
+    # Say which marks other than a decimal point were read.
+    between = next((own[1] for own in possible if any(map(_CONVENTIONS[own].fullmatch, plain))), "")
+    how = f"numbers with {_CALLED[between]} between thousands" if between else "numbers"
+    if mark == "," and any("," in cell for cell in plain):
+        how += f" {'and' if between else 'with'} decimal commas"
+    return ReadColumn("numbers", cells, values, proved, min(possible), how)
 
 
 def _plain_numbers(cells: Sequence[str], there: Sequence[str], separator: str, decimal: str) -> ReadColumn | None:
@@ -164,9 +168,8 @@ def _forms(cell: str) -> frozenset[str]:
 def _chosen(numbers: Sequence[str], separator: str, decimal: str) -> str:
     """Return the decimal mark of a column that both marks can be of; empty if nothing speaks for one of them.
 
-    Commas with three digits behind each of them are what no file says by itself. Points are decimal, but in files with
-    semicolons, which programs write where the comma is decimal, and, with other separators than commas, in columns that
-    also have shorter numbers without a point: decimals are rarely three, or none.
+    Commas with three digits behind each of them say nothing. Points are decimal, except in files with semicolons, which
+    programs write where the comma is decimal, and, with tabs, in columns that also have numbers without a point.
     """
     if not any(mark in cell for cell in numbers for mark in ",."):
         return "."
@@ -190,17 +193,6 @@ def _with_point(cell: str, convention: str) -> str:
     return plain.replace(",", ".") if decimal == "," else plain
 
 
-def _marks(numbers: Iterable[str], common: Collection[str], decimal: str) -> str:
-    """Say which marks other than a decimal point were read."""
-    own = [*numbers]
-    between = next(
-        (c[1] for c in common if c[0] == decimal and any(_CONVENTIONS[c].fullmatch(cell) for cell in own)), ""
-    )
-    grouped = f" with {_CALLED[between]} between thousands" if between else ""
-    commas = decimal == "," and any("," in cell for cell in own)
-    return grouped + (f"{' and' if grouped else ' with'} decimal commas" if commas else "")
-
-
 def _twofold(numbers: Sequence[str]) -> str:
     """Say of two cells of a column in which two ways they can be read."""
     cell = next(cell for cell in numbers if "," in cell or "." in cell)
@@ -220,9 +212,8 @@ def _mixed(numbers: Mapping[str, frozenset[str]]) -> str:
     for cell, forms in numbers.items():
         first.setdefault(forms, cell)
     a, b = next(((first[x], first[y]) for x in first for y in first if not x & y), tuple(first.values())[:2])
-    return (
-        f"{short(a)!r} and {short(b)!r} have different marks: write all numbers with a decimal point, and nothing else"
-    )
+    advice = "write all numbers with a decimal point, and nothing else"
+    return f"{short(a)!r} and {short(b)!r} have different marks: {advice}"
 
 
 def is_number(cell: str) -> bool:
@@ -235,7 +226,6 @@ def is_number(cell: str) -> bool:
 
 
 def is_infinite(cell: str) -> bool:
-    """Return whether a cell says that it is infinite."""
     return _INFINITE.fullmatch(cell) is not None
 
 
@@ -281,7 +271,7 @@ def row_ids(
     """Return the ids of a file's rows, shape (n_rows,), as `codes` does.
 
     `where` is the column, and `rows` are the names of the rows, in messages; `absent` cells, in small letters, are
-    missing. Raises DataError if an id is missing, or two rows have the same one: the first such row is named.
+    missing.
 
     >>> row_ids(Path("a.csv"), "column 1", ["7", "12"], [1, 2])
     array([ 7, 12])
@@ -296,18 +286,15 @@ def row_ids(
         earlier = first.setdefault(id, row)
         if earlier != row:
             shown = cell if len(cell) <= _SHOWN_ID else f"{cell[:_SHOWN_ID]}..."
-            raise DataError(
-                f"{file}: row {row}, {where}: {shown!r} is the id of row {earlier} too: every row of a file needs an id of "
-                "its own"
-            )
+            own = f"is the id of row {earlier} too: every row of a file needs an id of its own"
+            raise DataError(f"{file}: row {row}, {where}: {shown!r} {own}")
     return ids
 
 
 def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[int]) -> str:
-    """Return advice for text where a number was expected: in the feature with this index.
+    """Return advice for text where a number was expected, in the feature with this index; `texts` are all with text.
 
-    Each of `columns` is what a message calls a feature, and what people choose it by; `texts` are the indices of those that
-    hold text rather than numbers.
+    Each of `columns` is what a message calls a feature, and what people choose it by.
 
     >>> about_text(0, [("site", "site"), ("w", "w")], [0]).partition(", or ")[2]
     'name it as label_column, group_column or id_column'
@@ -319,20 +306,15 @@ def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[i
         return "; mend it, or leave the cell empty if the value is missing"
     rest = [name for number, (_, name) in enumerate(columns) if number not in found]
     names = [columns[number][0] for number in sorted(found)]
-    held = (
-        f"{', '.join(names[:_SHOWN])}{' and others' if len(names) > _SHOWN else ''} hold{'s' * (len(names) == 1)} text"
-    )
+    others = " and others" if len(names) > _SHOWN else ""
+    held = f"{', '.join(names[:_SHOWN])}{others} hold{'s' * (len(names) == 1)} text"
     if not rest:
         return f"; {held}: expected at least one column of numbers"
-    listed = f" = [{', '.join(map(_toml, rest))}] (--columns {','.join(rest)})" if len(rest) <= _SHOWN else ""
+    as_toml = ", ".join(name if name.isdigit() else json.dumps(name, ensure_ascii=False) for name in rest)
+    listed = f" = [{as_toml}] (--columns {','.join(rest)})" if len(rest) <= _SHOWN else ""
     which = "it" if len(names) == 1 else "one"
     return f"; {held}: choose the features with columns{listed}, or name {which} as label_column, group_column or id_column"
 
 
 def short(cell: str) -> str:
-    """Return a cell for a message."""
     return cell if len(cell) <= 30 else cell[:27] + "..."
-
-
-def _toml(name: str) -> str:
-    return name if name.isdigit() else json.dumps(name, ensure_ascii=False)

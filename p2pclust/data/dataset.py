@@ -51,26 +51,42 @@ class DataSet:
     filled: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "X", _as_rows(self.name, self.X))
+        name, X = self.name, self.X
+        if X.dtype.kind not in "biuf":
+            raise DataError(f"{name}: holds values of type {X.dtype}: expected real numbers")
+        if X.ndim != 2:
+            raise DataError(f"{name}: has shape {X.shape}: expected two dimensions, rows and features")
+        if X.shape[0] == 0:
+            raise DataError(f"{name}: no rows: expected at least one")
+        if X.shape[1] == 0:
+            raise DataError(f"{name}: no features: expected at least one column")
+        with np.errstate(over="ignore"):  # what only a wider type can hold becomes infinite, and is refused below
+            rows = np.ascontiguousarray(X, dtype=np.float64)
+        finite = np.isfinite(rows)
+        if not finite.all():
+            row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))
+            value = rows[row - 1, column - 1]
+            raise DataError(
+                f"{name}: row {row}, column {column} is {value}: {what_to_do(missing=bool(np.isnan(value)))}"
+            )
+        object.__setattr__(self, "X", rows)
         for what in _BY_ROW:
             values = getattr(self, what)
             if values is not None and values.shape != (self.n_rows,):
                 raise DataError(
-                    f"{self.name}: {what} has shape {values.shape}: expected one value for each of {self.n_rows} rows"
+                    f"{name}: {what} has shape {values.shape}: expected one value for each of {len(rows)} rows"
                 )
         if not self.feature_names:
             object.__setattr__(self, "feature_names", tuple(f"x{i}" for i in range(1, self.n_features + 1)))
         if len(self.feature_names) != self.n_features:
-            raise DataError(f"{self.name}: {len(self.feature_names)} feature names for {self.n_features} features")
+            raise DataError(f"{name}: {len(self.feature_names)} feature names for {self.n_features} features")
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return len(self.X)
 
     @property
     def n_features(self) -> int:
-        """How many features each row has."""
         return int(self.X.shape[1])
 
     @property
@@ -85,11 +101,8 @@ class DataSet:
 
     @property
     def shared_ids(self) -> NDArray[Any] | None:
-        """The ids that peers with different columns compare; None means 0 to n_rows - 1.
-
-        Where rows were left out and have no ids, these are their numbers: two peers that left out different rows do not
-        hold the same rows, even if they hold equally many.
-        """
+        """The ids that peers with different columns compare; None means 0 to n_rows - 1."""
+        # Two peers that left out different rows do not hold the same rows, even if they hold equally many.
         return self.row_names if self.id is not None or self.dropped else None
 
     def take(self, rows: NDArray[np.int64]) -> DataSet:
@@ -110,31 +123,10 @@ class DataSet:
         return replace(self, X=self.X[:, columns], feature_names=names, filled=filled)
 
 
-def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
-    """Return X as a float64 matrix, or refuse it with the reason."""
-    if X.dtype.kind not in "biuf":
-        raise DataError(f"{name}: holds values of type {X.dtype}: expected real numbers")
-    if X.ndim != 2:
-        raise DataError(f"{name}: has shape {X.shape}: expected two dimensions, rows and features")
-    if X.shape[0] == 0:
-        raise DataError(f"{name}: no rows: expected at least one")
-    if X.shape[1] == 0:
-        raise DataError(f"{name}: no features: expected at least one column")
-    with np.errstate(over="ignore"):  # what only a wider type can hold becomes infinite, and is refused below
-        rows = np.ascontiguousarray(X, dtype=np.float64)
-    finite = np.isfinite(rows)
-    if not finite.all():
-        row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))
-        value = rows[row - 1, column - 1]
-        raise DataError(f"{name}: row {row}, column {column} is {value}: {what_to_do(missing=bool(np.isnan(value)))}")
-    return rows
-
-
 def what_to_do(*, missing: bool) -> str:
     """Return advice for a value that is not a finite number; the row of a missing one can also be left out."""
-    return "fill it in or leave the row out" + (
-        ', as missing_values = "drop" (--missing-values drop) does' if missing else ""
-    )
+    dropped = ', as missing_values = "drop" (--missing-values drop) does' if missing else ""
+    return f"fill it in or leave the row out{dropped}"
 
 
 def filled_in(shares: Sequence[DataSet]) -> NDArray[np.bool_] | None:
@@ -146,8 +138,6 @@ def filled_in(shares: Sequence[DataSet]) -> NDArray[np.bool_] | None:
 
 def fills_outside(shares: Sequence[DataSet]) -> list[str]:
     """Return a warning for each column in which the value that was filled in lies outside the range of all others.
-
-    Such a value stands for "unknown", and yet it is far from every known one: its rows become a cluster of their own.
 
     >>> data = DataSet("rows", np.array([[1.0], [2.0], [-9.0]]), filled=np.array([[False], [False], [True]]))
     >>> fills_outside([data])[0].partition(": they")[0]

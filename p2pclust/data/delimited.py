@@ -49,13 +49,19 @@ def read_csv_table(file: Path, names: Collection[str] = ()) -> TextRows:
     Commas, semicolons or tabs separate cells. Blank lines are skipped, and so are ``sep=;`` in the first line, lines that
     begin with ``#`` above the header, or among the rows if they have another number of cells, and empty cells at the end
     of all rows. Rows are counted as an editor counts lines. A first row that has all of the given `names` is a header.
-    Raises DataError if the file is missing or empty, is not UTF-8 text, a row has another number of cells than the
-    others, or the first row may be names or values.
     """
     text = text_of(file)
     if "\0" in text:
         raise DataError(f"{file}: not UTF-8 text (it has null characters, as UTF-16 has): save it as UTF-8")
-    cut = _best(text)
+    first, _, rest = text.partition("\n")
+    if (announced := _ANNOUNCED.fullmatch(first)) is not None:
+        cut = _cut(rest, announced[1], skipped=1)
+    else:  # by the separator by which all rows are equally long; of equals by the first
+        there = [separator for separator in _SEPARATORS if separator in text] or [","]
+        if len(there) > 1:
+            tried = sorted((_cut(text, separator, most=_LOOKED_AT) for separator in there), key=_fitness, reverse=True)
+            there = [one.separator for one in tried if one.width > 1] or [tried[0].separator]
+        cut = max((_cut(text, separator) for separator in there), key=_fitness)
     if cut.error:
         raise DataError(f"{file}: {cut.error}")
     if not cut.rows:
@@ -72,19 +78,6 @@ def read_csv_table(file: Path, names: Collection[str] = ()) -> TextRows:
     return TextRows(file, cut.rows[0], cut.lines[1:], cut.rows[1:], cut.separator)
 
 
-def _best(text: str) -> _Cut:
-    """Return the text cut by the separator that the file announces, or by the one by which all rows are equally long."""
-    first, _, rest = text.partition("\n")
-    if (found := _ANNOUNCED.fullmatch(first)) is not None:
-        return _cut(rest, found[1], skipped=1)
-    there = [separator for separator in _SEPARATORS if separator in text] or [","]
-    if len(there) > 1:
-        tried = sorted((_cut(text, separator, most=_LOOKED_AT) for separator in there), key=_fitness, reverse=True)
-        there = [cut.separator for cut in tried if cut.width > 1] or [tried[0].separator]
-    whole = [_cut(text, separator) for separator in there]
-    return max(whole, key=_fitness)  # the first of equals
-
-
 def _fitness(cut: _Cut) -> tuple[bool, float]:
     """Return how well a separator fits: whether the rows are equally long, and which share of their cells are numbers."""
     if cut.error or not cut.rows:
@@ -96,7 +89,7 @@ def _fitness(cut: _Cut) -> tuple[bool, float]:
 
 
 def _cut(text: str, separator: str, *, skipped: int = 0, most: int | None = None) -> _Cut:
-    """Cut a text into rows of stripped cells, at most so many; `skipped` lines stood above it."""
+    """Cut a text into at most so many rows of stripped cells, without comments; `skipped` lines stood above it."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     lines: list[int] = []
     rows: list[list[str]] = []
@@ -107,36 +100,23 @@ def _cut(text: str, separator: str, *, skipped: int = 0, most: int | None = None
                 rows.append([*map(str.strip, row)])
     except csv.Error as error:
         return _Cut(separator, lines, rows, [], 0, f"row {reader.line_num + skipped}: {error}")
-    comment = _take_comments(lines, rows)
-    return _Cut(separator, lines, rows, comment, _even(rows))
-
-
-def _take_comments(lines: list[int], rows: list[list[str]]) -> list[str]:
-    """Take comments out of the rows; return the last line of those above all rows, which may have the names."""
-    marked = [row[0].startswith("#") for row in rows]
-    if not any(marked) or all(marked):
-        return []
-    above = marked.index(False)
-    last = rows[above - 1] if above else []
-    width = Counter(len(row) for row, own in zip(rows, marked, strict=True) if not own).most_common(1)[0][0]
-    kept = [
-        place for place in range(above, len(rows)) if not marked[place] or (len(rows[place]) == width and width > 1)
-    ]
-    lines[:], rows[:] = [lines[place] for place in kept], [rows[place] for place in kept]
-    return [last[0].lstrip("#").strip(), *last[1:]] if last else []
-
-
-def _even(rows: list[list[str]]) -> int:
-    """Return how many cells each row has, without empty ones at the end of all; 0 if they have not equally many."""
+    marked, comment = [row[0].startswith("#") for row in rows], list[str]()
+    if any(marked) and not all(marked):
+        above = marked.index(False)
+        if above:  # the last line above all rows may have the names
+            comment = [rows[above - 1][0].lstrip("#").strip(), *rows[above - 1][1:]]
+        width = Counter(len(row) for row, own in zip(rows, marked, strict=True) if not own).most_common(1)[0][0]
+        kept = [n for n in range(above, len(rows)) if not marked[n] or (len(rows[n]) == width and width > 1)]
+        lines, rows = [lines[n] for n in kept], [rows[n] for n in kept]
     widths = {len(row) for row in rows}
-    while widths and min(widths) > 1 and max(widths) - min(widths) <= 1 and max(widths) > 1:
+    while widths and 1 < min(widths) >= max(widths) - 1:
         longest = max(widths)
         if any(row[-1] for row in rows if len(row) == longest):
             break
-        for row in rows:
+        for row in rows:  # the last column is empty everywhere
             del row[longest - 1 :]
         widths = {len(row) for row in rows}
-    return widths.pop() if len(widths) == 1 else 0
+    return _Cut(separator, lines, rows, comment, widths.pop() if len(widths) == 1 else 0)
 
 
 def _uneven(cut: _Cut) -> str:
@@ -158,10 +138,7 @@ def _uneven(cut: _Cut) -> str:
 
 
 def _has_header(table: TextRows) -> bool:
-    """Return whether the first row has the names of the columns; they may be numbers, such as years.
-
-    Raises DataError if it may as well be a row.
-    """
+    """Return whether the first row has the names of the columns, or refuse the file; names may be numbers, such as years."""
     first = table.rows[0]
     if not any(map(is_number, first)):
         return not all(cell.lower() in ABSENT or is_infinite(cell) for cell in first)
@@ -177,7 +154,7 @@ def _has_header(table: TextRows) -> bool:
     X = np.column_stack([table.column(index).values for index in same])
     names = [first[index] for index in same]
     may_be_names = len(dict.fromkeys(names)) == len(names) and all(map(_NAME.fullmatch, names))
-    outside, steps = may_be_names and _outside(X), may_be_names and _in_steps(X)
+    outside, steps = _unlike_others(X) if may_be_names else (False, False)
     if (outside and (differ or steps)) or (steps and (differ or len(same) >= _STEPS)):
         return True
     with np.errstate(invalid="ignore"):
@@ -201,20 +178,17 @@ def _rest_kind(table: TextRows, index: int) -> str:
     return "text" if len(rest) >= _LEAST_ROWS and not any(map(is_number, rest)) else "mixed"
 
 
-def _outside(X: NDArray[np.float64]) -> bool:
-    """Whether each value of the first row is far outside of the range of the others in its column."""
-    rest = X[1:]
-    if (np.isfinite(rest).sum(axis=0) < _LEAST_ROWS).any():
-        return False
-    low, high = np.nanmin(rest, axis=0), np.nanmax(rest, axis=0)
-    margin = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
-    return bool(((X[0] < low - margin) | (X[0] > high + margin)).all())
-
-
-def _in_steps(X: NDArray[np.float64]) -> bool:
-    """Whether the first row, of three or more, has equal steps from value to value, and no other row has."""
-    if X.shape[1] < _LEAST_ROWS or len(X) <= 1:
-        return False
-    steps = np.diff(X, axis=1)
-    equal = (np.abs(steps - steps[:, :1]) <= 1e-9 * np.abs(steps[:, :1])).all(axis=1) & (steps[:, 0] != 0)
-    return bool(equal[0] and not equal[1:].any())
+def _unlike_others(X: NDArray[np.float64]) -> tuple[bool, bool]:
+    """Return whether each value of the first row is far outside of the range of the others in its column, and whether this
+    row, of three or more, has equal steps from value to value, and no other row has.
+    """
+    rest, outside, in_steps = X[1:], False, False
+    if (np.isfinite(rest).sum(axis=0) >= _LEAST_ROWS).all():
+        low, high = np.nanmin(rest, axis=0), np.nanmax(rest, axis=0)
+        margin = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
+        outside = bool(((X[0] < low - margin) | (X[0] > high + margin)).all())
+    if X.shape[1] >= _LEAST_ROWS and len(X) > 1:
+        steps = np.diff(X, axis=1)
+        equal = (np.abs(steps - steps[:, :1]) <= 1e-9 * np.abs(steps[:, :1])).all(axis=1) & (steps[:, 0] != 0)
+        in_steps = bool(equal[0] and not equal[1:].any())
+    return outside, in_steps

@@ -54,9 +54,6 @@ _DAYS_OF_A_WEEK, _WORKING_DAYS = 7, 5
 def generate(name: str, options: Mapping[str, Any]) -> DataSet:
     """Generate a data set by name; `options` are parameters of its generator, which has a default for each.
 
-    Raises UsageError for an option that the generator does not have or of another type; the message lists those that it
-    has; DataError for a value that it cannot use.
-
     >>> generate("g2", {"dimension": 4, "sd": 20}).X.shape
     (2048, 4)
     """
@@ -94,10 +91,9 @@ def _shown(default: Any) -> str:
 def gaussians(
     n_rows: int = 2000, n_clusters: int = 5, n_features: int = 8, *, spread: float = 0.1, seed: int = 0
 ) -> DataSet:
-    """Generate round Gaussian clusters around centers drawn uniformly in the unit cube; rows are in random order.
+    """Generate Gaussian clusters of equal sizes around centers drawn uniformly in the unit cube; rows are in random order.
 
-    Cluster sizes differ by one row at most. `spread` is the standard deviation in each direction. ``y`` is the cluster that
-    each row was drawn from.
+    `spread` is the standard deviation in each direction.
 
     >>> gaussians(10, 2, 3).X.shape
     (10, 3)
@@ -113,8 +109,7 @@ def gaussians(
 def unequal_clusters(*, equal: bool = False, sigma: float = 0.5, seed: int = 0) -> DataSet:
     """Generate case 1 of [1]_: means (-2, -2), (0, 0), (2, 2); three peers.
 
-    If `equal` is true, every peer has 333 rows of each cluster, the paper's first experiment. Otherwise, its second one, the
-    third peer has 500 rows of the first and of the second cluster, and none of the third. The paper does not give the
+    If `equal`, each has 333 rows of each cluster, otherwise the third peer 500, 500 and none. The paper does not give the
     standard deviation `sigma`; 0.5 reproduces its within and outside SSE.
 
     >>> data = unequal_clusters()
@@ -127,9 +122,7 @@ def unequal_clusters(*, equal: bool = False, sigma: float = 0.5, seed: int = 0) 
 
 
 def hidden_clusters(*, sigma: float = 1.1, seed: int = 0) -> DataSet:
-    """Generate case 2 of [1]_: means (5, 0), (5, 10), (10, 10); two peers with 1000 rows each.
-
-    The first has 900 rows of the first cluster and 50 of each other, the second 900 of the second.
+    """Generate case 2 of [1]_: two peers, with 900 rows of the first or of the second cluster, and 50 of each other.
 
     >>> hidden_clusters().X.shape
     (2000, 2)
@@ -139,9 +132,9 @@ def hidden_clusters(*, sigma: float = 1.1, seed: int = 0) -> DataSet:
 
 
 def absent_clusters(*, rows: Sequence[int] = (1000, 1000, 1000), sigma: float = 1.0, seed: int = 0) -> DataSet:
-    """Generate case 3 of [1]_: means (0, 0), (0, 10), (10, 10), (10, 0); each of three peers has two of them.
+    """Generate case 3 of [1]_: each of three peers has two of four clusters.
 
-    `rows` are even numbers, one for each peer: half of them are of each of its clusters. The paper has (100, 1000, 100),
+    `rows` are even numbers, one for each peer, half of each of its clusters. The paper has (100, 1000, 100),
     (100, 1000, 1000), (1000, 100, 100) and (1000, 1000, 1000).
 
     >>> data = absent_clusters(rows=(100, 1000, 100))
@@ -158,8 +151,7 @@ def absent_clusters(*, rows: Sequence[int] = (1000, 1000, 1000), sigma: float = 
 def g2(*, dimension: int = 2, sd: float = 10.0, rounded: bool = True, seed: int = 0) -> DataSet:
     """Generate a set like those of the G2 family [3]_: two Gaussians of 1024 rows around (500, ...) and (600, ...).
 
-    The published sets have 2, 4, 8, ..., 1024 dimensions, the standard deviations 10, 20, ..., 100, and whole numbers. As in
-    them, the first 1024 rows are of the first cluster.
+    The published sets have 2, 4, 8, ..., 1024 dimensions, the standard deviations 10, 20, ..., 100, and whole numbers.
 
     >>> g2(dimension=8, sd=30).X[:1024].mean().round()
     np.float64(500.0)
@@ -175,11 +167,8 @@ def g2(*, dimension: int = 2, sd: float = 10.0, rounded: bool = True, seed: int 
 def gaussian_grid(*, points: int = 50, noise: float = 1.0, beta: float = 0.1, seed: int = 0) -> DataSet:
     """Generate the grid of [2]_: sixteen Gaussians, 5 apart, seen by five peers.
 
-    A peer at distance d from a row sees it with probability 1 - exp(-beta / d) (Eq. 2). A row that several peers see
-    is at one of them, drawn at random; one that no peer sees is at the nearest.
-
-    Each cluster has `points` rows, with the standard deviation `noise`; the paper has 1 to 1.5. `beta` decides ``group``
-    only: the rows are the same for every beta.
+    Which peer a row is at follows from `beta`, see `p2pclust.data.partition.nearby`; the rows are the same for every beta.
+    Each cluster has `points` rows, with the standard deviation `noise`; the paper has 1 to 1.5.
 
     >>> data = gaussian_grid(points=50, beta=0.1)
     >>> data.X.shape, len(set(data.group.tolist()))
@@ -202,10 +191,8 @@ def uneven_grid(
 ) -> DataSet:
     """Generate the split of Fig. 4 of [2]_: the sixteen Gaussians, and peers with very different numbers of them.
 
-    Peer i has the first ``clusters[i]`` clusters. The rows of a cluster are shared out evenly among its peers; those
-    that are left over by this are not generated. As printed, the second peer has ten rows, all of the first cluster.
-
-    Each cluster has `points` rows, at least one for each peer, with the standard deviation `noise`.
+    Peer i has the first ``clusters[i]`` clusters. The `points` rows of a cluster are shared out evenly among its peers;
+    those that are left over by this are not generated. `noise` is the standard deviation.
 
     >>> [int((uneven_grid().group == peer).sum()) for peer in range(5)]
     [473, 10, 34, 173, 98]
@@ -214,24 +201,18 @@ def uneven_grid(
         raise DataError(f"uneven_grid: clusters = {list(clusters)}: expected 1 to 16 for each peer")
     if points < len(clusters):
         raise DataError(f"uneven_grid: points = {points}: expected at least {len(clusters)}, one for each peer")
-    holders = [[peer for peer, n in enumerate(clusters) if k < n] for k in range(16)]
-    counts = [
-        tuple(points // len(holders[k]) if peer in holders[k] else 0 for k in range(16))
-        for peer in range(len(clusters))
-    ]
+    n_holders = [sum(k < n for n in clusters) for k in range(16)]
+    counts = [tuple(points // n_holders[k] if k < n else 0 for k in range(16)) for n in clusters]
     return _by_peer("uneven_grid", _GRID, noise, counts, seed)
 
 
 def moving_clusters(
     *, peers: int = 6, rows: int = 320, leap: float = 4.0, growth: float = 0.7, sigma: float = 1.0, seed: int = 0
 ) -> DataSet:
-    """Generate a stream of rows for each peer, in which the clusters change.
+    """Generate a stream of `rows` rows for each peer, in the order of time, in which the clusters change.
 
-    Means (0, 0), (8, 0), (0, 8), with equal chances. After half of a peer's rows the second one leaps away from the
-    others, and after three quarters the third one's chance becomes `growth`.
-
-    Each peer has `rows` rows in the order of time. The leap goes as far in each of the two directions; with 0 the cluster
-    stays, and with a growth of 1/3 nothing grows. `sigma` is the standard deviation.
+    There are three, with equal chances. After half of a peer's rows the second one moves by `leap` in both directions, and
+    after three quarters the third one's chance becomes `growth`.
 
     >>> data = moving_clusters(peers=2, rows=400)
     >>> [[int((data.y[peer * 400 + 300 :][:100] == k).sum() > 50) for k in range(3)] for peer in range(2)]
@@ -252,12 +233,9 @@ def smart_meters(*, households: int = 24, days: int = 60, noise: float = 0.4, se
     """Generate the day curves of a street's smart meters: 24 features in kWh, negative where a roof feeds in.
 
     Real readings of households are personal data, and sets of them may hardly be passed on; these curves are made of the
-    four habits that utilities distinguish, with the variation of real ones: large and small households, days that begin
-    earlier or later, appliances that switch at random.
-
-    Each household has one of the four `HABITS`, as evenly as can be. A household that is out on working days is at home on
-    the last two days of each week, so it has days of two kinds. Rows are the days of each household in the order of time;
-    ``y`` is the day's habit, ``group`` the household. `noise` is the standard deviation of the logarithm by which each hour
+    four `HABITS` that utilities distinguish, with the variation of real ones: large and small households, days that begin
+    earlier or later, appliances that switch at random. A household that is out on working days is at home on the last two
+    days of each week. ``y`` is the day's habit. `noise` is the standard deviation of the logarithm by which each hour
     differs from the habit.
 
     >>> data = smart_meters(households=4, days=7)
@@ -293,7 +271,7 @@ def _by_peer(name: str, means: Matrix, sigma: float, counts: Sequence[Sequence[i
 
 
 def _seed(name: str, seed: int, sigma: float) -> int:
-    """Return the seed, after both were checked."""
+    """Check both, and return the seed."""
     if seed < 0 or not 0 <= sigma < np.inf:
         raise DataError(f"{name}: expected no negative seed or standard deviation")
     return seed

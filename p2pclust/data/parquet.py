@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.table import Choice, Titles, finished, named_columns, unreadable
@@ -18,12 +17,10 @@ from p2pclust.tools.files import regular
 
 
 def read_parquet(file: Path, choice: Choice) -> DataSet:
-    """Read the chosen columns of a Parquet file; null and NaN are missing values.
-
-    Raises DataError if the file is missing or damaged, a feature is not a column of numbers, or a value is missing or
-    not finite, and UsageError if pyarrow is not installed.
-    """
+    """Read the chosen columns of a Parquet file; null and NaN are missing values."""
     with opened_parquet(file) as (opened, names):
+        from pyarrow import types  # noqa: PLC0415 - an extra
+
         titles = Titles(file, names, len(names))
         chosen = titles.chosen(choice)
         wanted = [i for i in (*chosen.features, chosen.label, chosen.group, chosen.id) if i is not None]
@@ -32,12 +29,25 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
     fills = choice.fills(file, named)
     X = np.empty((table.num_rows, len(named)))
     for place, i in enumerate(chosen.features):
+        column, where = table.column(names[i]), titles.where(i)
+        # Without any value a column has the type null; all of its cells are missing.
+        known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+        if not any(known_as(column.type) for known_as in known):
+            advice = "leave it out with columns, or name it as label_column or id_column"
+            raise DataError(f"{file}: {where} holds {column.type}: expected numbers; {advice}")
+        values = np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
         may_be_missing = choice.missing_values == "drop" or not np.isnan(fills[place])
-        X[:, place] = _numbers(table.column(names[i]), file, titles.where(i), may_be_missing)
+        bad = np.isinf(values) if may_be_missing else ~np.isfinite(values)
+        if bad.any():
+            row = int(bad.argmax())
+            missing = bool(np.isnan(values[row]))
+            what = "missing" if missing else f"{values[row]} is not a finite number"
+            raise DataError(f"{file}: row {row + 1}, {where}: {what}: {what_to_do(missing=missing)}")
+        X[:, place] = values
 
     def cells(i: int) -> list[str]:
-        missing = "" if i == chosen.id else "None"
-        return [missing if value is None else str(value) for value in table.column(names[i]).to_pylist()]
+        absent = "" if i == chosen.id else "None"
+        return [absent if value is None else str(value) for value in table.column(names[i]).to_pylist()]
 
     by_row = named_columns(titles, chosen, cells, range(1, table.num_rows + 1))
     return finished(file, X, choice, by_row, named)
@@ -67,25 +77,3 @@ def opened_parquet(file: Path) -> Iterator[tuple[Any, list[str]]]:
     except (pyarrow.ArrowException, OSError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{file}: damaged or not a Parquet file ({said})") from error
-
-
-def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArray[np.float64]:
-    """Return a column as float64, null as NaN, or name its first row that cannot be used."""
-    from pyarrow import types  # noqa: PLC0415 - an extra
-
-    kind = column.type
-    # Without any value a column has the type null; all of its cells are missing.
-    known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    if not any(known_as(kind) for known_as in known):
-        raise DataError(
-            f"{file}: {where} holds {kind}: expected numbers; leave it out with columns, or name it as label_column "
-            "or id_column"
-        )
-    values = np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
-    bad = np.isinf(values) if may_be_missing else ~np.isfinite(values)
-    if bad.any():
-        row = int(bad.argmax())
-        missing = bool(np.isnan(values[row]))
-        what = "missing" if missing else f"{values[row]} is not a finite number"
-        raise DataError(f"{file}: row {row + 1}, {where}: {what}: {what_to_do(missing=missing)}")
-    return values

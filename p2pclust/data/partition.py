@@ -1,7 +1,6 @@
 """Partition a data set: assign each row, or each column, to exactly one peer.
 
-A partition is made once, before anything runs, from all the data of an experiment. It may look at labels
-and groups; the protocols never do.
+A partition is made before anything runs. It may look at labels and groups; the protocols never do.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ def deal(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from p2pclust.data import load
     >>> [len(rows) for rows in deal(load("iris"), 3, "iid", np.random.default_rng(0))]
     [50, 50, 50]
@@ -115,9 +113,7 @@ def split(
     .. [2] S. Garst, M. Reinders, "Federated k-means clustering", arXiv:2310.01195, 2023.
     """
     _check_arguments(y_or_group, n_rows, n_peers, scheme)
-    option = _option(scheme, {"beta": beta, "labels_per_peer": labels_per_peer})
-    if locations is not None and scheme != "distance":
-        raise UsageError(f"partition {scheme!r}: has no option locations")
+    option = _option(scheme, {"beta": beta, "labels_per_peer": labels_per_peer, "locations": locations})
     if scheme == "iid":
         owner = np.empty(n_rows, dtype=np.int64)
         owner[rng.permutation(n_rows)] = np.arange(n_rows) % n_peers
@@ -144,12 +140,9 @@ def nearby(points: NDArray[np.float64], locations: NDArray[np.float64], beta: fl
     """Return the peer of each row if peers see what is near them: Eq. 2 of Garst and Reinders (2023).
 
     A peer at Euclidean distance d from a row sees it with probability 1 - exp(-beta / d). A row that several peers see
-    goes to one of them, drawn at random; one that no peer sees goes to the nearest, as in its authors' code.
-
-    The smaller `beta`, the fewer peers see a row; below all distances nearly every row goes to the nearest. Peers may be
+    goes to one of them, drawn at random; one that no peer sees goes to the nearest, as in its authors' code. Peers may be
     left without a row.
 
-    >>> import numpy as np
     >>> nearby(np.array([[0.0], [9.0]]), np.array([[8.0], [1.0]]), 1e-9, np.random.default_rng(0))
     array([1, 0])
     """
@@ -176,10 +169,11 @@ def _check_arguments(y_or_group: NDArray[Any] | None, n_rows: int, n_peers: int,
             raise UsageError(f"partition {scheme!r}: {needed} of shape {y_or_group.shape} for {n_rows} rows")
 
 
-def _option(scheme: str, given: dict[str, float | None]) -> float:
+def _option(scheme: str, given: dict[str, Any]) -> float:
     """Return the value of the scheme's own option, 0 if it has none."""
     own = {"dirichlet": "beta", "distance": "beta", "labels": "labels_per_peer"}.get(scheme)
-    foreign = next((name for name, value in given.items() if value is not None and name != own), None)
+    allowed = (own, "locations") if scheme == "distance" else (own,)
+    foreign = next((name for name, value in given.items() if value is not None and name not in allowed), None)
     if foreign is not None:
         raise UsageError(f"partition {scheme!r}: has no option {foreign}")
     if own is None:
@@ -191,7 +185,7 @@ def _option(scheme: str, given: dict[str, float | None]) -> float:
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < (2**31 if whole else 1e100):
         expected = "a whole number of at least 1" if whole else "a number of more than 0"
         raise UsageError(f"partition {scheme!r}: {own} = {value!r}: expected {expected}")
-    return value
+    return float(value)
 
 
 def _by_group(codes: Rows, n_peers: int, scheme: str) -> Rows:
@@ -259,8 +253,7 @@ def _dirichlet(codes: Rows, n_peers: int, beta: float, rng: np.random.Generator)
         # A small beta easily leaves a peer with nothing. Drawing again until none is empty may take forever, so the
         # largest peer hands over one row.
         giver = int(sizes.argmax())
-        row = rng.choice(np.flatnonzero(owner == giver))
-        owner[row] = peer
+        owner[rng.choice(np.flatnonzero(owner == giver))] = peer
         sizes[giver] -= 1
         sizes[peer] += 1
     return owner
@@ -275,7 +268,22 @@ def _labels(codes: Rows, n_peers: int, labels_per_peer: int, rng: np.random.Gene
             f"partition 'labels': labels_per_peer = {labels_per_peer} with {n_classes} classes: expected fewer, "
             "so that no peer holds every class"
         )
-    holders = _holders(sizes, n_peers, labels_per_peer)
+    n_slots, most = n_peers * labels_per_peer, np.minimum(sizes, n_peers)
+    if n_slots < n_classes:
+        raise UsageError(
+            f"partition 'labels': {n_peers} peers with {labels_per_peer} labels each hold at most {n_slots} of "
+            f"{n_classes} classes, and every row needs a peer: raise labels_per_peer"
+        )
+    if most.sum() < n_slots:
+        raise UsageError(
+            f"partition 'labels': the classes have too few rows for {n_peers} peers with {labels_per_peer} labels "
+            "each: lower labels_per_peer"
+        )
+    # At least one peer holds each class, and more hold a large one, by D'Hondt's rule.
+    holders = np.ones(n_classes, dtype=np.int64)
+    for _ in range(n_slots - n_classes):
+        share = np.where(holders < most, sizes / holders, -1.0)
+        holders[int(share.argmax())] += 1
     # Now and then a deal leaves a few peers alone with small or large classes, so the most even of several is kept.
     deals = [_dealt_counts(sizes, holders, n_peers, rng) for _ in range(_DEALS)]
     counts = min(deals, key=lambda deal: int(np.ptp(deal.sum(axis=0))))
@@ -285,34 +293,11 @@ def _labels(codes: Rows, n_peers: int, labels_per_peer: int, rng: np.random.Gene
     return owner
 
 
-def _holders(sizes: Rows, n_peers: int, labels_per_peer: int) -> Rows:
-    """Return how many peers hold each class: at least 1, more for large classes (D'Hondt's rule)."""
-    n_slots = n_peers * labels_per_peer
-    if n_slots < len(sizes):
-        raise UsageError(
-            f"partition 'labels': {n_peers} peers with {labels_per_peer} labels each hold at most {n_slots} of "
-            f"{len(sizes)} classes, and every row needs a peer: raise labels_per_peer"
-        )
-    most = np.minimum(sizes, n_peers)
-    if most.sum() < n_slots:
-        raise UsageError(
-            f"partition 'labels': the classes have too few rows for {n_peers} peers with {labels_per_peer} labels "
-            "each: lower labels_per_peer"
-        )
-    holders = np.ones(len(sizes), dtype=np.int64)
-    for _ in range(n_slots - len(sizes)):
-        share = np.where(holders < most, sizes / holders, -1.0)
-        holders[int(share.argmax())] += 1
-    return holders
-
-
 def _dealt_counts(sizes: Rows, holders: Rows, n_peers: int, rng: np.random.Generator) -> Rows:
-    """Deal the classes to the peers, and return how many rows of each each gets, shape (n_classes, n_peers).
-
-    A slot is one class at one peer. Slots lie class by class and are dealt round the peers like cards: a class has at
-    most n_peers slots in a row, so no peer gets a class twice, and every peer gets equally many slots. Where the laps
-    fall together with the classes, though, the same classes always meet at a peer, so pairs of slots are then swapped.
-    """
+    """Deal the classes to the peers, and return how many rows of each each gets, shape (n_classes, n_peers)."""
+    # A slot is one class at one peer. Slots are dealt class by class round the peers: a class has at most n_peers slots in a
+    # row, so no peer gets it twice, and all get equally many. Where the laps fall together with the classes, though, the
+    # same classes always meet at a peer, so pairs of slots are then swapped.
     order = rng.permutation(len(sizes))
     slots = np.repeat(order, holders[order])
     held = np.zeros((len(sizes), n_peers), dtype=np.bool_)
@@ -325,15 +310,8 @@ def _dealt_counts(sizes: Rows, holders: Rows, n_peers: int, rng: np.random.Gener
             held[labels[[one, other]], peers[[one, other]]] = False
             peers[[one, other]] = peers[[other, one]]
             held[labels[[one, other]], peers[[one, other]]] = True
-    return _balanced_counts(held, sizes)
-
-
-def _balanced_counts(held: NDArray[np.bool_], sizes: Rows) -> Rows:
-    """Return how many rows of each class each peer gets, shape (n_classes, n_peers): peers as equal as can be.
-
-    Iterative proportional fitting ends on the classes' side, which must come out exactly.
-    """
-    n_peers = held.shape[1]
+    # Iterative proportional fitting makes the peers as equal as can be; it ends on the classes' side, which must come out
+    # exactly.
     shares = held * (sizes / held.sum(axis=1))[:, None]
     for _ in range(100):
         shares *= (sizes.sum() / n_peers) / shares.sum(axis=0)
@@ -364,11 +342,6 @@ def split_columns(n_features: int, n_peers: int, widths: Sequence[int] | None = 
     -------
     tuple of ndarray, int64
         The column indices of each peer, in the order of the data set.
-
-    Raises
-    ------
-    UsageError
-        If the columns cannot be shared out so.
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """Readers of data files: CSV, NPY, NPZ, ARFF, Parquet, and folders of these; and how an NPZ file is written.
 
-A file is read wholly or refused with one line that says which row and column is at fault, and nothing in a file is
-ever executed: Python objects inside NumPy files are refused.
+A file is read wholly or refused, and nothing in it is ever executed: Python objects inside NumPy files are refused.
 """
 
 from __future__ import annotations
@@ -110,25 +109,15 @@ def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
         return read_parquet(file, choice)
     for what in ("label_column", "group_column", "id_column"):
         if getattr(choice, what) is not None:
-            raise DataError(
-                f"{file}: {what} is for CSV, ARFF and Parquet files: an NPZ file carries y, group and id as arrays of "
-                "their own"
-            )
+            instead = "an NPZ file carries y, group and id as arrays of their own"
+            raise DataError(f"{file}: {what} is for CSV, ARFF and Parquet files: {instead}")
     return read_numpy(file, choice, named=suffix == ".npz")
 
 
 def _folder(folder: Path, choice: Choice) -> DataSet:
-    """Read all data files of a folder, in the order of their names, as one data set.
-
-    Files of other kinds are left alone, and so are folders and hidden files. ``group`` is the name of the file, without its
-    suffix, that each row came from, unless a group column was chosen. ``y`` is there if every file has labels. ``file``
-    and ``row`` give the origin of each row.
-    """
-    files = sorted(
-        file
-        for file in folder.iterdir()
-        if file.suffix.lower() in SUFFIXES and not file.is_dir() and file.name[0] != "."
-    )
+    """Read all data files of a folder, in the order of their names, as one data set; it has labels if every file has."""
+    there = [file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.name[0] != "."]
+    files = sorted(file for file in there if not file.is_dir())
     if not files:
         raise DataError(f"{folder}: no data file in this folder: expected {', '.join(SUFFIXES)}")
     parts: list[DataSet] = []
@@ -144,28 +133,26 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
     twice = next((stem for stem in stems if stems.count(stem) > 1), None)
     if twice is not None:
         raise DataError(f"{folder}: two files are called {twice!r}: rows are named by their file: rename one")
-    group = _joined([part.group for part in parts]) if choice.group_column is not None else None
-    if group is None:
-        group = np.concatenate([np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)])
+    sizes = [part.n_rows for part in parts]
+
+    def joined(what: str) -> NDArray[Any] | None:
+        values = [getattr(part, what) for part in parts]
+        return None if any(own is None for own in values) else np.concatenate(values)
+
+    group = joined("group") if choice.group_column is not None else None
     return replace(
         parts[0],
         name=str(folder),
         X=np.concatenate([part.X for part in parts]),
-        y=_joined([part.y for part in parts]),
-        group=group,
-        id=_joined([part.id for part in parts]),
+        y=joined("y"),
+        group=np.repeat(stems, sizes) if group is None else group,
+        id=joined("id"),
         dropped=sum(part.dropped for part in parts),
         reading="; ".join(dict.fromkeys(part.reading for part in parts if part.reading)),
         row=np.concatenate([part.row_numbers for part in parts]),
-        file=np.concatenate([np.full(part.n_rows, file.name) for file, part in zip(files, parts, strict=True)]),
+        file=np.repeat([file.name for file in files], sizes),
         filled=filled_in(parts),
     )
-
-
-def _joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Return the values of all files, or None if one has none."""
-    known = [own for own in values if own is not None]
-    return np.concatenate(known) if len(known) == len(values) else None
 
 
 def text_rows(file: Path, suffix: str, names: Collection[str] = ()) -> TextRows:
@@ -233,10 +220,7 @@ def numpy_arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o644) -> None:
-    """Write arrays by name, compressed; the folder is made if need be. Rows of a device want the mode 0600.
-
-    The file has its name only when all of it is on disk, and equal arrays make equal files. Raises DataError if it
-    cannot be written; what was there before is as it was.
+    """Write arrays by name, compressed, whole or not at all; equal arrays make equal files, and the folder is made.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

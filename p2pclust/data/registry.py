@@ -76,10 +76,8 @@ def load(
     if from_files:
         return read_chosen(Path(base or ".") / expanded(source), choice)
     if choice != Choice():
-        raise UsageError(
-            f"{source}: label_column, group_column, id_column, columns and missing_values are for files, not for a "
-            "registered data set"
-        )
+        given = "label_column, group_column, id_column, columns and missing_values"
+        raise UsageError(f"{source}: {given} are for files, not for a registered data set")
     if name in GENERATORS:
         return generate(name, options or {})
     if name in BUILT_IN:
@@ -169,12 +167,8 @@ def _scikit_learn(name: str) -> DataSet:
     import sklearn.datasets  # noqa: PLC0415 - heavy, and a running peer never needs it
 
     bunch = getattr(sklearn.datasets, f"load_{name}")()
-    return DataSet(
-        name,
-        np.asarray(bunch.data, dtype=np.float64),
-        np.asarray(bunch.target, dtype=np.int64),
-        feature_names=tuple(str(feature) for feature in bunch.feature_names),
-    )
+    names = tuple(str(feature) for feature in bunch.feature_names)
+    return DataSet(name, np.asarray(bunch.data, np.float64), np.asarray(bunch.target, np.int64), feature_names=names)
 
 
 _SHIPPED = {name: partial(_scikit_learn, name) for name in ("breast_cancer", "digits", "iris", "wine")}

@@ -22,15 +22,9 @@ from p2pclust.errors import DataError
 if TYPE_CHECKING:
     import subprocess
 
-FORMATS = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
-"""Formats of a command's output."""
-
-TIMEOUT_S = 30.0
-"""How long a command may take, unless the configuration says otherwise."""
-
-MAX_MB = 256.0
-"""How much a command may write, unless the configuration says otherwise."""
-
+FORMATS = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)  # of a command's output
+TIMEOUT_S = 30.0  # how long a command may take, unless the configuration says otherwise
+MAX_MB = 256.0  # how much a command may write, unless the configuration says otherwise
 _PIECE = 1 << 16
 _LOOK_S = 0.1  # how soon a cancelled command is ended
 _MAX_SAID = 200
@@ -40,9 +34,6 @@ _ITS_OWN = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
 def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambda: False) -> DataSet:
     """Read a peer's rows as its configuration says, again whenever it is called.
-
-    Raises DataError if the file cannot be used, or the command cannot be started, fails, takes too long or writes too
-    much; in one line, with the last line that the command wrote to its standard error.
 
     In `config`, ``data`` is the path of a file or a folder, or a table with ``command`` (the program and its arguments),
     ``format`` (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs);
@@ -97,10 +88,12 @@ def _run(data: Mapping[str, Any], named: str, output: IO[bytes], cancelled: Call
     with process:
         try:
             said = _drain(process, data, named, output, cancelled)
-        finally:
-            _end(process)
-    if process.returncode != 0:
-        code = process.returncode
+        finally:  # end the command and all that it started, even if the command itself has ended
+            if process.returncode is None:  # not reaped yet, so its process id still belongs to its group
+                with contextlib.suppress(ProcessLookupError, PermissionError):  # the group has ended
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if (code := process.returncode) != 0:
         how = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
         raise DataError(f"{named}: {how}: {said}")
 
@@ -109,7 +102,7 @@ def _drain(
     process: subprocess.Popen[bytes], data: Mapping[str, Any], named: str, output: IO[bytes],
     cancelled: Callable[[], bool],
 ) -> str:  # fmt: skip
-    """Read all that the command writes; returns the last line of its standard error."""
+    """Read all that the command writes; return the last line of its standard error."""
     timeout_s, max_mb = float(data.get("timeout_s", TIMEOUT_S)), float(data.get("max_mb", MAX_MB))
     assert process.stdout is not None
     assert process.stderr is not None
@@ -117,10 +110,7 @@ def _drain(
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         selector.register(process.stderr, selectors.EVENT_READ)
-        while selector.get_map():
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said)}")
+        while (left_s := deadline - time.monotonic()) > 0 and selector.get_map():
             if cancelled():
                 raise DataError(f"{named}: ended, because the peer leaves")
             for key, _ in selector.select(min(left_s, _LOOK_S)):
@@ -134,24 +124,13 @@ def _drain(
                     if size > max_mb * 1e6:
                         raise DataError(f"{named}: writes more than {max_mb:g} MB: raise max_mb, or let it write less")
                     output.write(piece)
+        complete = not selector.get_map()
     output.flush()
     while process.poll() is None and time.monotonic() < deadline:  # it closed its output and continues
         select.select([], [], [], _LOOK_S)
-    if process.poll() is None:
-        raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said)}")
-    return _last_line(said)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and all that it started, even if the command itself has ended."""
-    if process.returncode is None:  # not reaped yet, so its process id still belongs to its group
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group has ended
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _last_line(said: bytes) -> str:
-    """Return the last line that is not empty, printable, or that there is none."""
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     last = lines[-1] if lines else "it said nothing"
-    return (last if last.isprintable() else repr(last))[:_MAX_SAID]
+    last = (last if last.isprintable() else repr(last))[:_MAX_SAID]
+    if not complete or process.poll() is None:
+        raise DataError(f"{named}: not ready after {timeout_s:g} s: {last}")
+    return last

@@ -6,7 +6,7 @@ All readers use this, so that messages about a column or cell are the same for e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from operator import itemgetter
@@ -16,18 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.columns import (
-    ABSENT,
-    ReadColumn,
-    about_text,
-    codes,
-    is_infinite,
-    is_number,
-    is_time,
-    read_column,
-    row_ids,
-    short,
-)
+from p2pclust.data import columns as text
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
@@ -35,29 +24,18 @@ from p2pclust.tools.spelling import did_you_mean
 
 Column = str | int
 
-ByRow = Mapping[str, NDArray[Any]]
-"""By their names in a `DataSet`: one value for each row."""
-
+ByRow = Mapping[str, NDArray[Any]]  # by their names in a `DataSet`: one value for each row
+#: What is done where a value is missing: "error", "drop", or ``{"fill": value or {column: value}}``.
 Missing = str | Mapping[str, Any]
-"""What is done where a value is missing: "error", "drop", or ``{"fill": value or {column: value}}``."""
-
-MISSING = ("error", "drop")
-"""The rules that are one word."""
-
+MISSING = ("error", "drop")  # the rules that are one word
 _RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one for each column"
-
 _NAMED = 8  # columns, of those that are read in one way
 _LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to take of a file, and what to do where a value is missing: see `p2pclust.data.readers.read`.
-
-    Raises DataError if `missing_values` is not a rule. Filling in means is refused: a peer knows the mean of its own
-    rows only, so its rows would not be those that pooling would have clustered. A declared value is the same on all
-    devices.
-    """
+    """What to take of a file, and what to do where a value is missing: see `p2pclust.data.readers.read`."""
 
     columns: Sequence[Column] | None = None
     label_column: Column | None = None
@@ -71,9 +49,13 @@ class Choice:
                 "missing_values = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
                 "pooling: expected 'error' or 'drop', or { fill = VALUE } with a value that is the same on all devices"
             )
-        if self.missing_values not in MISSING and not _is_fill(self.missing_values):
-            shown = dict(self.missing_values) if isinstance(self.missing_values, Mapping) else self.missing_values
-            raise DataError(f"missing_values = {shown!r}: {_RULES}")
+        if self.missing_values not in MISSING:
+            shown: Any = dict(self.missing_values) if isinstance(self.missing_values, Mapping) else self.missing_values
+            declared = shown["fill"] if isinstance(shown, dict) and list(shown) == ["fill"] else {}
+            values = list(declared.values()) if isinstance(declared, Mapping) else [declared]
+            numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+            if not values or not numbers or not all(-_LARGEST < value < _LARGEST for value in values):
+                raise DataError(f"missing_values = {shown!r}: {_RULES}")
         if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
 
@@ -86,8 +68,6 @@ class Choice:
     def fills(self, file: Path, titles: Sequence[str]) -> NDArray[np.float64]:
         """Return what is filled in, shape (n_features,): NaN where nothing is.
 
-        Raises DataError if a value is declared for a column that is not a feature of this file.
-
         >>> Choice(missing_values={"fill": {"b": 2.0}}).fills(Path("rows.csv"), ["a", "b"])
         array([nan,  2.])
         """
@@ -96,26 +76,14 @@ class Choice:
             declared = self.missing_values["fill"]
             if not isinstance(declared, Mapping):
                 return np.full(len(titles), float(declared))
-            places = {title: place for place, title in enumerate(titles)}
             for name, value in declared.items():
-                if name not in places:
-                    meant = did_you_mean(name, titles)
-                    known = ", ".join(map(printable, titles[:20]))
+                if name not in titles:
+                    meant, known = did_you_mean(name, titles), ", ".join(map(printable, titles[:20]))
                     raise DataError(
                         f"{file}: missing_values.fill: {name!r} is not a feature{meant}; the features are {known}"
                     )
-                values[places[name]] = float(value)
+                values[titles.index(name)] = float(value)
         return values
-
-
-def _is_fill(missing: object) -> bool:
-    """Whether it is ``{"fill": ...}`` with one finite number, or one for each of some columns."""
-    if not isinstance(missing, Mapping) or list(missing) != ["fill"]:
-        return False
-    declared = missing["fill"]
-    values = list(declared.values()) if isinstance(declared, Mapping) else [declared]
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return numbers and bool(values) and all(-_LARGEST < value < _LARGEST for value in values)
 
 
 @dataclass(frozen=True)
@@ -152,10 +120,7 @@ class Titles:
         return f"column {index + 1}" + (f" ({printable(self.names[index])})" if self.names else "")
 
     def find(self, what: str, column: Column) -> int:
-        """Return the index of a column given by name or by number from 1.
-
-        Raises DataError if there is none, with the nearest name, or with all of them; or if there are several.
-        """
+        """Return the index of a column given by name or by number from 1."""
         if isinstance(column, bool) or not isinstance(column, int | str):
             raise DataError(f"{self.file}: {what} = {column!r}: expected a column's name, or its number counted from 1")
         called = self._places.get(str(column))
@@ -177,25 +142,18 @@ class Titles:
         if places:
             return places[0]
         meant = did_you_mean(column, self.names)
+        more = f" and {len(self.names) - 20} more" if len(self.names) > 20 else ""
         known = "none, because the file has no header: give its number, counted from 1"
         if self.names:
-            known = ", ".join(map(printable, self.names[:20])) + (
-                f" and {len(self.names) - 20} more" if len(self.names) > 20 else ""
-            )
+            known = ", ".join(map(printable, self.names[:20])) + more
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
 
     def chosen(self, choice: Choice) -> Chosen:
-        """Return which columns are the features, the label, the group and the id.
-
-        Raises DataError if one of them is not there, is wanted twice, or two features have one name.
-        """
+        """Return which columns are the features, the label, the group and the id."""
         label, group, id = (
-            None if column is None else self.find(what, column)
-            for what, column in (
-                ("label_column", choice.label_column), ("group_column", choice.group_column),
-                ("id_column", choice.id_column),
-            )
-        )  # fmt: skip
+            None if (column := getattr(choice, what)) is None else self.find(what, column)
+            for what in ("label_column", "group_column", "id_column")
+        )
         features: dict[int, None] = {}
         for column in choice.columns or ():
             index = self.find("columns", column)
@@ -213,7 +171,7 @@ class Titles:
             if first != index:
                 raise DataError(
                     f"{self.file}: columns {first + 1} and {index + 1} are both called "
-                    f"{short(self.title(index))!r}: rename one of them, or choose one by its number"
+                    f"{text.short(self.title(index))!r}: rename one of them, or choose one by its number"
                 )
         return Chosen(taken, label, group, id)
 
@@ -227,42 +185,33 @@ class TextRows:
     lines: list[int]
     rows: list[list[str]]
     separator: str = ","
+    _read: dict[int, text.ReadColumn] = field(default_factory=dict, init=False)
 
     @cached_property
     def columns(self) -> list[list[str]]:
-        """The cells of each column."""
         return [[*map(itemgetter(i), self.rows)] for i in range(len(self.names or self.rows[0]))]
 
     @cached_property
     def titles(self) -> Titles:
-        """The names of the columns."""
         return Titles(self.file, self.names, len(self.names or self.rows[0]))
 
-    def column(self, index: int) -> ReadColumn:
+    def column(self, index: int) -> text.ReadColumn:
         """Return how a column was read; what its own cells leave open, other columns may decide."""
         known = self._read
         if index not in known:
-            known[index] = read_column(self.columns[index], self.separator)
+            known[index] = text.read_column(self.columns[index], self.separator)
             if known[index].kind == "unclear" and (decimal := self._decimal_mark):
-                known[index] = read_column(self.columns[index], self.separator, decimal)
+                known[index] = text.read_column(self.columns[index], self.separator, decimal)
         return known[index]
 
     @cached_property
-    def _read(self) -> dict[int, ReadColumn]:
-        return {}
-
-    @cached_property
     def _decimal_mark(self) -> str:
-        """Return the decimal mark that columns prove; empty if they prove none, or both."""
-        marks = {read_column(cells, self.separator).decimal for cells in self.columns} - {""}
+        """The decimal mark that columns prove; empty if they prove none, or both."""
+        marks = {text.read_column(cells, self.separator).decimal for cells in self.columns} - {""}
         return marks.pop() if len(marks) == 1 else ""
 
     def to_data(self, choice: Choice) -> DataSet:
-        """Return the data set that `choice` takes of it.
-
-        Raises DataError for a cell that is not a finite number, a column that can be read in two ways or is not there,
-        or an id that two rows have.
-        """
+        """Return the data set that `choice` takes of it."""
         chosen = self.titles.chosen(choice)
         features, named = chosen.features, tuple(self.titles.title(i) for i in chosen.features)
         fills = choice.fills(self.file, named)
@@ -271,7 +220,7 @@ class TextRows:
                 raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
         X = np.column_stack([self.column(i).values for i in features])
         self._check(X, features, choice.missing_values == "drop", fills)
-        by_row = named_columns(self.titles, chosen, lambda i: self.columns[i], self.lines, ABSENT)
+        by_row = named_columns(self.titles, chosen, lambda i: self.columns[i], self.lines, text.ABSENT)
         return replace(finished(self.file, X, choice, by_row, named), reading=self.reading(features))
 
     def reading(self, columns: Sequence[int]) -> str:
@@ -280,10 +229,8 @@ class TextRows:
         for i in columns:
             found.setdefault(self.column(i).how, []).append(printable(self.titles.title(i)))
         plain = found.pop("numbers", [])
-        said = [
-            f"{', '.join(names[:_NAMED])}{' and others' * (len(names) > _NAMED)} as {how}"
-            for how, names in found.items()
-        ]
+        others = {how: " and others" * (len(names) > _NAMED) for how, names in found.items()}
+        said = [f"{', '.join(names[:_NAMED])}{others[how]} as {how}" for how, names in found.items()]
         if plain:
             said.append(f"{'the others' if said else 'all columns'} as numbers")
         return "; ".join([*said, self.no_header] if self.no_header else said)
@@ -301,20 +248,25 @@ class TextRows:
             column, may_lack = self.column(features[place]), drop or not np.isnan(fills[place])
             rows = ((row, column.cells[row]) for row in np.flatnonzero(np.isnan(X[:, place])).tolist())
             if may_lack:
-                rows = ((row, cell) for row, cell in rows if cell.lower() not in ABSENT)
+                rows = ((row, cell) for row, cell in rows if cell.lower() not in text.ABSENT)
             # In a column of text also the cells that are numbers are NaN.
-            rows = ((row, cell) for row, cell in rows if column.kind == "numbers" or not is_number(cell))
+            rows = ((row, cell) for row, cell in rows if column.kind == "numbers" or not text.is_number(cell))
             bad += [(row, place) for row, _ in islice(rows, 1)]
         if bad:
             row, place = min(bad)
             i = features[place]
-            cell, hint = self.columns[i][row], ""
-            if not (cell.lower() in ABSENT or is_number(cell) or is_infinite(cell)):
+            cell, missing = self.columns[i][row], self.columns[i][row].lower() in text.ABSENT
+            if text.is_number(cell) or text.is_infinite(cell):
+                fault = f"{text.short(cell)} is not a finite number: {what_to_do(missing=missing)}"
+            elif missing:
+                fault = f"{f'{cell!r} means a missing value' if cell else 'empty'}: {what_to_do(missing=True)}"
+            else:
                 names = [(printable(self.names[i]), self.names[i]) for i in features] if self.names else []
                 called = names or [(f"column {i + 1}", f"{i + 1}") for i in features]
                 texts = [n for n, i in enumerate(features) if self.column(i).kind in ("text", "times")]
-                hint = about_text(place, called, texts)
-            raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {_fault(cell)}{hint}")
+                fault = f"{text.short(cell)!r} is {'a time' if text.is_time(cell) else 'text'}: expected a number"
+                fault += text.about_text(place, called, texts)
+            raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {fault}")
 
 
 def named_columns(
@@ -322,13 +274,10 @@ def named_columns(
     absent: Collection[str] = ("",),
 ) -> ByRow:  # fmt: skip
     """Return labels, groups and ids from the cells of their columns; `rows` are the names of the rows in messages."""
-    found = {
-        what: codes(cells(column))
-        for what, column in (("y", chosen.label), ("group", chosen.group))
-        if column is not None
-    }
+    by_row = {"y": chosen.label, "group": chosen.group}
+    found = {what: text.codes(cells(column)) for what, column in by_row.items() if column is not None}
     if chosen.id is not None:
-        found["id"] = row_ids(titles.file, titles.where(chosen.id), cells(chosen.id), rows, absent)
+        found["id"] = text.row_ids(titles.file, titles.where(chosen.id), cells(chosen.id), rows, absent)
     return found
 
 
@@ -337,8 +286,7 @@ def finished(
 ) -> DataSet:
     """Return the data set: where a value is missing (NaN), its row left out or the declared value in its place.
 
-    `by_row` has the label, group and id of each row, as far as they are known. Raises DataError if no row is left, or
-    the rest is not a matrix of finite numbers.
+    `by_row` has the label, group and id of each row, as far as they are known.
     """
     found: dict[str, Any] = dict(by_row or {})
     dropped, row, filled = 0, None, None
@@ -382,18 +330,6 @@ def text_of(file: Path) -> str:
         raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
 
 
-def _fault(cell: str) -> str:
-    """Return why a cell is not a finite number, and what to do about it."""
-    missing = cell.lower() in ABSENT
-    if not cell:
-        return f"empty: {what_to_do(missing=True)}"
-    if is_number(cell) or is_infinite(cell):
-        return f"{short(cell)} is not a finite number: {what_to_do(missing=missing)}"
-    if missing:
-        return f"{cell!r} means a missing value: {what_to_do(missing=True)}"
-    return f"{short(cell)!r} is {'a time' if is_time(cell) else 'text'}: expected a number"
-
-
 def printable(name: str) -> str:
     """Return a name from a file for a message: one line, without control characters."""
-    return short(name) if name.isprintable() else repr(short(name))
+    return text.short(name) if name.isprintable() else repr(text.short(name))

@@ -27,10 +27,6 @@ class FFCM(RowsEstimator, FuzzyEstimator):
     local_iterations : int, optional
         Steps of local fuzzy c-means per round. None: until the memberships are stable, at most 1000. With 1 and
         "weighted" the algorithm is pooled fuzzy c-means.
-    init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
-    tol : float, default 1e-4
-        Stop when the centers move by less (Frobenius norm, in working coordinates).
-    max_rounds : int, default 100
     support : {"u^m", "u"}, default "u^m"
         The sum that weighs a local center, for "weighted": memberships to the power of the fuzzifier (the paper's Eq. 7)
         or themselves (the authors' code).
@@ -75,9 +71,6 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         says so.
     local_iterations : int, default 10
         After how many local alternations of memberships and centers the gradient is taken.
-    init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
-    tol : float, default 5e-3
-    max_rounds : int, default 30
 
     Examples
     --------
@@ -101,13 +94,7 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """C2F-FCM: each peer runs fuzzy c-means from the global centers, and the local centers are clustered.
 
-    Parameters and attributes that are not listed: see :class:`FFCM`.
-
-    Parameters
-    ----------
-    init : {"careful", "split-merge", "k-means++", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
-    tol : float, default 5e-3
-    max_rounds : int, default 30
+    Parameters and attributes: see :class:`FFCM`.
 
     Examples
     --------
@@ -137,8 +124,6 @@ class FederatedKMeans(RowsEstimator):
     ----------
     init : {"own", "split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform"} or array (n_clusters, F)
         "own": as the paper has it, k-means++ and one step at every peer, clustered by the aggregator.
-    tol : float, default 5e-3
-    max_rounds : int, default 10
     min_cluster_size : int, default 2
         The paper's p: means of fewer rows are not sent.
     n_init : int, default 10

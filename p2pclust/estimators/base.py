@@ -18,25 +18,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from p2pclust.clustering import Points, memberships, nearest, objective
 from p2pclust.clustering.kernels import AUTO, Kernel, named
 from p2pclust.errors import DataError, LeftOutWarning, SuspectResultWarning, UsageError
-from p2pclust.estimators.inputs import (
-    ONE_ARRAY,
-    Floats,
-    Rows,
-    bounds_of_each,
-    column_names,
-    dealt,
-    is_list_of_peers,
-    matrices,
-    matrix,
-    seed_from,
-)
+from p2pclust.estimators import inputs
+from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.estimators.pictures import Pictures
 from p2pclust.estimators.running import run_job
 from p2pclust.protocols.centers.robust import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.base import ByColumns, Clustering
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class
-from p2pclust.protocols.engine.exclusions import JobOptions, refuse
+from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
@@ -82,22 +72,24 @@ class LabellingEstimator(
         Raises
         ------
         DataError
-            For an empty peer, a value that is not finite (its row and column are named), peers with different columns,
-            or fewer rows than clusters.
+            For an empty peer, a value that is not finite, peers with different columns, or fewer rows than clusters.
         UsageError
             For a parameter out of range.
         FleetError
             If the job failed, for example because the privacy gate held every peer.
         """
-        seed = seed_from(self.random_state)
+        self._run(*self._prepared(X, y))
+        return self
+
+    def _prepared(self, X: Any, y: Any) -> tuple[Job, list[Local], list[Rows] | None]:
+        """Return the job, the peers' rows, and which rows of one array each peer has, if one was given."""
+        seed = inputs.seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
         job = self._job(seed, arrays[0].shape[1])
         self._check(arrays)
-        self._run(job, self._locals(arrays, parts), parts)
-        return self
+        return job, self._locals(arrays, parts), parts
 
     def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
-        """Return the peers' rows, with the number of threads that may work on them."""
         locals = self._peers(arrays, parts)
         for local in locals:
             local.threads = self.threads
@@ -118,7 +110,7 @@ class LabellingEstimator(
     def _job(self, seed: int, n_features: int) -> Job:
         options = self._options()
         if "bounds" in options:
-            options["bounds"] = bounds_of_each(options["bounds"], n_features)
+            options["bounds"] = inputs.bounds_of_each(options["bounds"], n_features)
         if secured := self._secured():
             options |= {"secure": True, "groups": secured.get("groups", 0)}
         return cluster_job(seed=seed, **options).here(Kernel(named(self.kernel), self.threads).name)
@@ -128,28 +120,27 @@ class LabellingEstimator(
         return {"protocol": self.protocol_id, **own}
 
     def _secured(self) -> dict[str, Any]:
-        """Return the fields of the treatment of a job with secure sums; empty without."""
         from p2pclust.jobs.job_keys import secure_fields  # noqa: PLC0415 - imports pydantic
 
         fields = secure_fields(getattr(self, "secure", False))
-        refuse(JobOptions(in_process=self.fleet is None, secure=bool(fields)))
+        refuse({"in_process": self.fleet is None, "secure": fields})
         return fields
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""
-        if is_list_of_peers(X):
+        if inputs.is_list_of_peers(X):
             self._refuse_partition(X)
-            arrays = matrices(X, self.n_peers)
+            arrays = inputs.matrices(X, self.n_peers)
             named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
             validate_data(self, named, skip_check_array=True)  # names and number of the columns
-            self._named = column_names(named)
+            self._named = inputs.column_names(named)
             return arrays, None
-        together = matrix(X, "X")
+        together = inputs.matrix(X, "X")
         if isinstance(X, list | tuple) and self.n_peers is None:
-            _warn(ONE_ARRAY, UserWarning)
+            _warn(inputs.ONE_ARRAY, UserWarning)
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
-        self._named = column_names(X)
-        parts = dealt(together, y, self.n_peers, self.partition, seed)
+        self._named = inputs.column_names(X)
+        parts = inputs.dealt(together, y, self.n_peers, self.partition, seed)
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
 
     def _refuse_partition(self, X: Any) -> None:
@@ -160,15 +151,12 @@ class LabellingEstimator(
         """Check parameters given per feature or per row against the data, before any peer starts."""
         n_samples, n_clusters = sum(len(rows) for rows in arrays), getattr(self, "n_clusters", 1)
         if n_clusters > n_samples:
-            raise DataError(
-                f"n_clusters = {n_clusters}, but all peers together hold n_samples = {n_samples} rows: "
-                f"ask for at most {n_samples}"
-            )
-        n_features = arrays[0].shape[1]
-        init, bounds = getattr(self, "init", ""), getattr(self, "bounds", None)
+            held = f"all peers together hold n_samples = {n_samples} rows: ask for at most {n_samples}"
+            raise DataError(f"n_clusters = {n_clusters}, but {held}")
+        n_features, init, bounds = arrays[0].shape[1], getattr(self, "init", ""), getattr(self, "bounds", None)
         if not (init is None or isinstance(init, str)) and np.asarray(init).shape[1] != n_features:
             raise UsageError(f"init has {np.asarray(init).shape[1]} columns, but the data have {n_features}")
-        if bounds is not None and (size := len(bounds_of_each(bounds, n_features)[0])) != n_features:
+        if bounds is not None and (size := len(inputs.bounds_of_each(bounds, n_features)[0])) != n_features:
             raise UsageError(f"bounds are given for {size} features, but the data have {n_features}")
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
@@ -199,7 +187,7 @@ class LabellingEstimator(
         if "origin" in state.arrays:
             self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
         if "deviations" in state.arrays:
-            self.center_deviations_ = np.array(state.arrays["deviations"]) * np.array(state.arrays["scale"])
+            self.center_deviations_ = np.array(state.arrays["deviations"]) * self.scale_
         took_part = {peer for record in rounds for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
@@ -216,9 +204,8 @@ class LabellingEstimator(
 
     def _warn_of_no_end(self, job: Job) -> None:
         """Warn that max_rounds was reached; with ``tol=0`` that is intended."""
-        protocol = job.protocols[job.main]
-        most = getattr(protocol, "max_rounds", None)
-        if most is not None and getattr(protocol, "tol", 0.0) > 0 and not self.converged_:
+        most = getattr(job.protocols[job.main], "max_rounds", None)
+        if most is not None and self._tol > 0 and not self.converged_:
             text = f"did not converge in max_rounds = {most} rounds: give it more, or a larger tol"
             _warn(f"{type(self).__name__} {text}", ConvergenceWarning)
 
@@ -226,12 +213,10 @@ class LabellingEstimator(
         """Return rows of the columns that the estimator was fitted on."""
         if isinstance(X, list | tuple) and X and all(len(getattr(item, "shape", ())) == 2 for item in X):
             raise DataError(f"X is a list of {len(X)} arrays: give one at a time, or np.concatenate(X)")
-        rows = matrix(X, "X")
+        rows = inputs.matrix(X, "X")
         if rows.shape[1] != self.n_features_in_:
-            raise DataError(
-                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
-                "as input: give the columns that it was fitted on"
-            )
+            wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
+            raise DataError(f"X has {rows.shape[1]} features, but {wanted}: give the columns that it was fitted on")
         validate_data(self, X, reset=False, skip_check_array=True)  # names of the columns
         return rows
 
@@ -349,9 +334,8 @@ class FederatedClustering(FederatedEstimator, _WithProtocol):
     def _options(self) -> dict[str, Any]:
         kind = clustering_class(self.protocol)
         if not issubclass(kind, Clustering) or issubclass(kind, ByColumns):
-            raise UsageError(
-                f"protocol = {self.protocol!r}: it does not end with the centers of rows: use its own class"
-            )
+            why = "it does not end with the centers of rows: use its own class"
+            raise UsageError(f"protocol = {self.protocol!r}: {why}")
         options = super()._options()
         own = options.pop("parameters") or {}
         if twice := sorted(options.keys() & own.keys()):
@@ -393,11 +377,6 @@ def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: f
     list of `p2pclust.lab.attacks.findings.AttackResult`
         One for each attack, with the number of rows that came back exactly.
 
-    Raises
-    ------
-    UsageError
-        If the estimator's peers hold columns, or add noise to their sums.
-
     Examples
     --------
     >>> import numpy as np
@@ -408,11 +387,6 @@ def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: f
     ('rows that move alone', 'aggregator', 90)
     """
     attacks = laboratory("attacks.audit", "audit")
-    copy: LabellingEstimator = clone(estimator)
-    seed = seed_from(copy.random_state)
-    arrays, parts = copy._held(X, y, seed)
-    job = copy._job(seed, arrays[0].shape[1])
-    copy._check(arrays)
-    locals_ = copy._locals(arrays, parts)
+    job, locals_, _ = clone(estimator)._prepared(X, y)
     log = () if attacks.exchanges_models(job) else run_in_process(job, locals_).log
     return cast("list[Any]", attacks.audit_job(attacks.Audit(job, locals_, log, patience_s=patience_s)))

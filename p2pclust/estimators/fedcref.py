@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from p2pclust.clustering.autoencoders import Architecture, Encoding, ModelStack
 from p2pclust.clustering.stacks import reconstruction_errors, refuse_device
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import LabellingEstimator, in_order
 from p2pclust.estimators.inputs import Floats, Rows, is_whole
-from p2pclust.estimators.judges import Judges
 from p2pclust.estimators.running import Course, done, result_of
 from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import require_extras
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.runner import Workspaces, one_thread, run_in_process
-from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.models.fedcref_note import own_clusters_of, without_gaps
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED, own_clusters_of, without_gaps
 from p2pclust.tools.platforms import n_cores
+
+_NO_PEER: Final = -1  # the number of a peer that is not known
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -57,7 +60,6 @@ class FedCRef(LabellingEstimator):
         Of the training of each local cluster's model. 20 and 64 in mode "paper". In mode "refined" they follow from the
         peer's number of rows for each of its clusters, so that there are at least 120 gradient steps: 20 and 64 from 384
         rows on, 60 and 16 for 24 rows.
-    learning_rate : float, default 1e-3
     rounds, local_epochs, federated_rate : int, int, float, optional
         Of FedAvg in each community; 15, 1 and 1e-3 in mode "paper", 2, 3 and 2e-3 in mode "refined", where fewer rows have
         more local epochs.
@@ -72,7 +74,6 @@ class FedCRef(LabellingEstimator):
         Up to which the silhouette looks.
     device : str, default "cpu"
         Where every peer computes; with "cuda" the same bits are not promised.
-    scaling : {"minmax", "none", "zscore"}, default "minmax"
     bounds : pair of numbers, or of sequences of one number per feature, optional
         Declared bounds of the features. For images declare one pair for all pixels, such as (0, 255).
 
@@ -99,7 +100,6 @@ class FedCRef(LabellingEstimator):
         rows. In mode "paper" peers that came to rest have models of their own of their clusters in a community.
     history_ : list of dict
         One per refinement: groups, isolated clusters, links, rows that changed, of how many.
-    n_iterations_ : int
 
     Examples
     --------
@@ -153,19 +153,13 @@ class FedCRef(LabellingEstimator):
             The peer that holds these rows, as its place in the list that was fitted. A peer judges by the models of the
             communities and own clusters that it has rows of. By default a row that the fit saw is judged as the peer that
             held it judges, and any other row by all models, those of clusters that only one peer has among them.
-
-        Raises
-        ------
-        UsageError
-            If there is no such peer.
         """
         check_is_fitted(self)
         errors, rows = self.reconstruction_errors(X), self._fitting(X)
         n_peers = len(self._judges.of_peer)
         if peer is not None and (not is_whole(peer) or not 0 <= peer < n_peers):
-            raise UsageError(
-                f"peer = {peer!r}: expected a whole number from 0 to {n_peers - 1}: the fit had {n_peers} peers"
-            )
+            expected = f"expected a whole number from 0 to {n_peers - 1}: the fit had {n_peers} peers"
+            raise UsageError(f"peer = {peer!r}: {expected}")
         holders = self._judges.holders_of(rows) if peer is None else np.full(len(rows), peer, np.int64)
         return self._judges.call(errors, holders)
 
@@ -182,12 +176,11 @@ class FedCRef(LabellingEstimator):
         return -float(self.reconstruction_errors(X).min(axis=1, initial=np.inf).mean())
 
     def _options(self) -> dict[str, Any]:
-        given = not isinstance(self.initial, str)
-        if not given and self.initial == "given":
-            raise UsageError("initial = 'given': give the labels themselves, as a list with one array per peer")
         options = {name: value for name, value in super()._options().items() if value is not None}
-        if given:
+        if not isinstance(self.initial, str):
             options["initial"] = "given"
+        elif self.initial == "given":
+            raise UsageError("initial = 'given': give the labels themselves, as a list with one array per peer")
         number = options.pop("n_local_clusters", None)
         return options | ({"n_local_clusters": int(number)} if is_whole(number) else {})
 
@@ -217,10 +210,8 @@ class FedCRef(LabellingEstimator):
         if not (self.n_local_clusters is None or is_whole(self.n_local_clusters)):
             each: Any = self.n_local_clusters
             if np.ndim(each) == 0:
-                raise UsageError(
-                    f"n_local_clusters = {each!r}: expected a whole number, one for each of the {n} peers, or None: "
-                    "what the rows look like"
-                )
+                expected = f"a whole number, one for each of the {n} peers, or None: what the rows look like"
+                raise UsageError(f"n_local_clusters = {each!r}: expected {expected}")
             if len(each) != n or not all(is_whole(number) and number >= 1 for number in each):
                 raise UsageError(f"n_local_clusters: expected one number from 1 on for each of the {n} peers")
             numbers = [int(number) for number in each]
@@ -236,7 +227,15 @@ class FedCRef(LabellingEstimator):
             )
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
-        state, spaces, blobs = self._ended(job, locals)
+        blobs: Mapping[bytes, bytes]  # the models of groups, by digest
+        if self.fleet is None:
+            workspaces, self._course = Workspaces(n_cores()), Course()
+            state = done(run_in_process(job, locals, None, workspaces))
+            spaces, blobs = [workspaces.of(peer) for peer in range(len(locals))], workspaces.blobs
+        else:
+            result, self._course = result_of(job, locals, self.fleet)
+            state, blobs = done(result.state), result.blobs
+            spaces = [result.workspace(name) for name in result.roster]
         self._learn_rounds(job, state)
         agreed = Agreed.of(state.arrays)
         association, nodes = agreed.association, agreed.association.clusters.nodes
@@ -262,15 +261,93 @@ class FedCRef(LabellingEstimator):
         found = [np.array(end["labels"]) for end in ends]
         self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
 
-    def _ended(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Workspace], Mapping[bytes, bytes]]:
-        """Return the last state, each peer's workspace, and the models of groups by digest."""
-        if self.fleet is None:
-            workspaces, course = Workspaces(n_cores()), Course()
-            state = done(run_in_process(job, locals, None, workspaces))
-            spaces, blobs = [workspaces.of(peer) for peer in range(len(locals))], dict(workspaces.blobs)
-        else:
-            found, course = result_of(job, locals, self.fleet)
-            state, blobs = done(found.state), dict(found.blobs)
-            spaces = [found.workspace(name) for name in found.roster]
-        self._course = course
-        return state, spaces, blobs
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """The models that are left in the end, and which peer judges by which.
+
+    A peer calls its rows by the models of the communities and own clusters that it has rows of, not by all that there are.
+    So what a row is called depends on which peer holds it. A row that the fit saw is known by a digest of its values, and
+    is judged as its peer judges; a row that no peer held is judged by all models.
+    """
+
+    models: ModelStack  # M models: of communities, and of the peers' own clusters
+    #: Shape (M,): which judge each model belongs to, ascending. One with two models, each of which has seen one half
+    #: of the rows, takes the mean of both.
+    judge: Rows
+    #: `labels`, `owners`: shape (J,): for each judge what the rows are called that it judges best, and whose it is;
+    #: -1: a community's
+    labels: Rows
+    owners: Rows
+    n_communities: int
+    of_peer: Sequence[Rows]  # for each peer the communities whose models have rows of it
+    #: `digests`, `holders`: shape (N,): of each different row of the fit, ascending: a digest of its values, and the
+    #: first peer that holds it
+    digests: NDArray[np.uint64] = field(repr=False)
+    holders: Rows = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, architecture: Architecture, encoding: Encoding, communities: Sequence[bytes], ends: Sequence[Arrays],
+        blobs: Mapping[bytes, bytes], arrays: Sequence[Floats],
+    ) -> Judges:  # fmt: skip
+        """Return the judges after a job whose models are of this architecture and encoding.
+
+        `communities` has the digest of each community's model, and `blobs` the models by digest; a community or cluster
+        whose model is not there has no say. `ends` are the peers' conclusions, and `arrays` their rows.
+        """
+        every: list[tuple[int, int, tuple[bytes, ...]]] = [
+            (n, _NO_PEER, (model,)) for n, model in enumerate(communities)
+        ]
+        every += [(own.label, peer, own.models) for peer, end in enumerate(ends) for own in own_clusters_of(end)]
+        judges = sorted((label, peer, models) for label, peer, models in every if set(models) & set(blobs))
+        named = [(j, digest) for j, (_, _, models) in enumerate(judges) for digest in models if digest in blobs]
+        models = ModelStack.decode(architecture, [blobs[digest] for _, digest in named], encoding)
+        judge = np.array([j for j, _ in named], np.int64)
+        labels, owners = np.array([one[:2] for one in judges], np.int64).reshape(-1, 2).T
+        of_peer = [np.array(end["shared"]) if "shared" in end else np.empty(0, np.int64) for end in ends]
+        digests, first = np.unique(np.concatenate([digests_of_rows(X) for X in arrays]), return_index=True)
+        holders = np.repeat(np.arange(len(arrays)), [len(X) for X in arrays])[first]
+        return cls(models, judge, labels, owners, len(communities), of_peer, digests, holders)
+
+    def holders_of(self, X: Floats) -> Rows:
+        """Return for each row the first peer that held it in the fit, shape (n,); -1 for a row that no peer held."""
+        found = np.full(len(X), _NO_PEER, np.int64)
+        if len(self.digests) and len(X):
+            digests = digests_of_rows(X)
+            places = np.minimum(np.searchsorted(self.digests, digests), len(self.digests) - 1)
+            known = self.digests[places] == digests
+            found[known] = self.holders[places[known]]
+        return found
+
+    def call(self, errors: Floats, peers: Rows) -> Rows:
+        """Return the label of each row, shape (n,), from its errors under each model (n, M); -1 without a model.
+
+        `peers` (n,) says whose rows they are; -1 where that is not known.
+        """
+        if not self.labels.size:
+            return np.full(len(errors), UNASSIGNED, np.int64)
+        table = np.column_stack([errors[:, self.judge == j].mean(axis=1) for j in range(len(self.labels))])
+        found = np.empty(len(errors), np.int64)
+        communities = self.owners == _NO_PEER
+        for peer in np.unique(peers).tolist():
+            own = np.zeros(len(self.labels), np.bool_)
+            if peer != _NO_PEER:
+                own = (self.owners == peer) | (communities & np.isin(self.labels, self.of_peer[peer]))
+            # Where no peer is known, each community and own cluster judges once.
+            columns = np.flatnonzero(own if own.any() else communities | (self.labels >= self.n_communities))
+            rows = np.flatnonzero(peers == peer)
+            found[rows] = self.labels[columns[table[np.ix_(rows, columns)].argmin(axis=1)]]
+        return found
+
+
+def digests_of_rows(X: Floats) -> NDArray[np.uint64]:
+    """Return a hash of 64 bits for each row, shape (n,).
+
+    >>> one, other, again = digests_of_rows(np.array([[0.0, 1.0], [1.0, 0.0], [-0.0, 1.0]])).tolist()
+    >>> one == again, one == other
+    (True, False)
+    """
+    rows = np.ascontiguousarray(X, np.float64) + 0.0  # minus zero is zero
+    made = b"".join(hashlib.blake2b(row.data, digest_size=8).digest() for row in rows)
+    return np.frombuffer(made, np.uint64)

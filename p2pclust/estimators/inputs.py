@@ -88,11 +88,10 @@ def is_list_of_peers(X: Any) -> bool:
 
 
 def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False) -> list[Floats]:
-    """Return the checked matrices of a list of peers.
+    """Return the checked matrices of a list of peers, which hold the same columns, or, if not `same_columns`, rows.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns. Raise DataError for an empty peer, a value that is not finite, or peers that hold different columns
-    (different rows, if not `same_columns`).
+    columns.
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
@@ -103,15 +102,11 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
     if same_columns:
         _refuse_other_names(X)
     else:
-        tables = [
-            (peer, rows.index) for peer, rows in enumerate(X) if hasattr(rows, "columns") and hasattr(rows, "index")
-        ]
-        for peer, index in tables:
-            if not np.array_equal(np.asarray(index), np.asarray(tables[0][1])):
-                raise DataError(
-                    f"peer {peer} has rows of another index than peer {tables[0][0]}: give every peer the same rows in the "
-                    "same order"
-                )
+        tables = [peer for peer, rows in enumerate(X) if hasattr(rows, "columns") and hasattr(rows, "index")]
+        for peer in tables:
+            if not np.array_equal(np.asarray(X[peer].index), np.asarray(X[tables[0]].index)):
+                advice = "give every peer the same rows in the same order"
+                raise DataError(f"peer {peer} has rows of another index than peer {tables[0]}: {advice}")
     first = next(iter(arrays))
     wanted = arrays[first].shape[axis]
     for peer, held in arrays.items():
@@ -172,13 +167,13 @@ def matrix(rows: Any, where: str) -> Floats:
     if converted.ndim == 1 and converted.size == 0:
         raise DataError(f"{where} is empty: expected at least one row and one column")
     if converted.ndim != 2:
-        raise DataError(
-            f"{where}: expected 2D array with rows and columns, got {converted.ndim} dimension(s). "
-            + (
-                "Reshape your data with X.reshape(-1, 1) if it is one feature, or X.reshape(1, -1) if it is one row"
-                if converted.ndim < 3
-                else "Pass list(X) to fit if each X[i] holds the rows of a peer, or X.reshape(len(X), -1) if it is one row"
+        advice = "Reshape your data with X.reshape(-1, 1) if it is one feature, or X.reshape(1, -1) if it is one row"
+        if converted.ndim > 2:
+            advice = (
+                "Pass list(X) to fit if each X[i] holds the rows of a peer, or X.reshape(len(X), -1) if it is one row"
             )
+        raise DataError(
+            f"{where}: expected 2D array with rows and columns, got {converted.ndim} dimension(s). {advice}"
         )
     n_rows, n_columns = converted.shape
     if n_rows == 0:
@@ -282,16 +277,11 @@ def _refuse_other_names(X: Any) -> None:
             continue
         lacking = [name for name in known if name not in names]
         extra = [name for name in names if name not in known]
+        problem = f"peer {peer} has the columns {', '.join(names)[:80]} where peer {other} has {', '.join(known)[:80]}"
         if lacking or extra:
             lacks, name, holds = (peer, lacking[0], other) if lacking else (other, extra[0], peer)
-            raise DataError(
-                f"peer {lacks} has no column {name!r}, which peer {holds} has: give every peer the same columns in the same "
-                "order"
-            )
-        raise DataError(
-            f"peer {peer} has the columns {', '.join(names)[:80]} where peer {other} has "
-            f"{', '.join(known)[:80]}: give every peer the same columns in the same order"
-        )
+            problem = f"peer {lacks} has no column {name!r}, which peer {holds} has"
+        raise DataError(f"{problem}: give every peer the same columns in the same order")
 
 
 def _depth(item: ArrayLike | Any) -> int:

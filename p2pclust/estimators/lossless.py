@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from p2pclust.errors import DataError
 from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
 from p2pclust.estimators.inputs import Floats, Rows, seed_from
-from p2pclust.protocols.engine.exclusions import JobOptions, refuse
+from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
 
@@ -42,17 +42,11 @@ class _LosslessEstimator(RowsEstimator):
             One weight for each row, in the form of X: a row of weight w counts as w equal rows in all sums, and a row of
             weight 0 is only labelled. Privacy rules count rows, not weights. It takes ``init="split-merge"`` or given
             centers, and runs in this process (``fleet=None``).
-
-        Raises
-        ------
-        DataError, UsageError, FleetError
-            As :meth:`FederatedClustering.fit`; also a DataError for a weight that is negative or not finite, or fewer rows
-            of a positive weight than clusters.
         """
         if sample_weight is None:
             return super().fit(X, y)
         init = self.init if isinstance(self.init, str) and self.init != "split-merge" else ""
-        refuse(JobOptions(weighted=True, in_process=self.fleet is None, init=init))
+        refuse({"weighted": True, "in_process": self.fleet is None, "init": init})
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
         weights = _weights_of_peers(sample_weight, arrays, parts)
@@ -137,8 +131,8 @@ class LosslessCMeans(_LosslessEstimator):
         In the data's own units.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
-        The sum over all peers in the last round: the sum of their rows' squared distances to the nearest center, in
-        working coordinates, each times the row's weight if there are weights. NaN if every peer abstained from that.
+        The sum of all rows' squared distances to the nearest center in the last round, in working coordinates, each times
+        the row's weight if there are weights. NaN if every peer abstained from that.
     doubts_ : tuple of str
         Why the result may be wrong, one sentence each; every one is a `SuspectResultWarning` as well.
     n_rounds_, n_iter_ : int
@@ -154,8 +148,6 @@ class LosslessCMeans(_LosslessEstimator):
     suppressed_ : int
         Local clusters sent as zeros, over all rounds, and ranges and sums for scaling that peers of one or two rows
         kept back; the latter change the working coordinates, but not the equality with pooled c-means in them.
-    coarse_ : int
-        Always 0: counts and sums of c-means do not get small.
     exposed_ : tuple of int
         With secure sums: the peers about which sums of fewer than ``cohort`` peers can be computed, because others left or
         came in between.
@@ -205,20 +197,19 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
         The papers' lambda, above 1: near 1 memberships are crisp.
     privacy_gate : bool or "job", default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
-        and peers of one or two rows reveal no range. That counts one round; with ``"job"`` it is `max_rounds` times as many
-        rows, because the sums of all rounds together can be solved too.
+        with ``"job"`` `max_rounds` times as many, because those of all rounds together can be solved too. Peers of one or
+        two rows reveal no range.
 
     Attributes
     ----------
     objective_ : float
-        The sum over all peers in the last round, ``sum u^fuzzifier d^2`` in working coordinates; NaN if every peer
-        abstained from that.
+        The sum of ``u^fuzzifier d^2`` in the last round, in working coordinates; NaN if every peer abstained from that.
     suppressed_ : int
         Contributions that the privacy gate held back, over all rounds, and ranges and sums for scaling that peers of
         one or two rows kept back.
     coarse_ : int
-        Centers so far from all rows in the last round that the grid of the sums holds less than 34 bits of their
-        weight, or nothing of it: they may differ from those of pooled fuzzy c-means.
+        Centers so far from all rows in the last round that the grid of the sums holds less than 34 bits of their weight:
+        they may differ from those of pooled fuzzy c-means. Always 0 for c-means, whose counts and sums do not get small.
 
     Examples
     --------
@@ -238,30 +229,30 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
 
 def _weights_of_peers(sample_weight: Any, arrays: list[Floats], parts: list[Rows] | None) -> list[Floats]:
     """Return one checked weight for each row of each peer; `parts` are the rows of peers that were dealt out."""
+
+    def checked(given: Any, n_rows: int, peer: str) -> Floats:
+        where = f"sample_weight: {peer}".removesuffix(", ") if peer else "sample_weight"
+        try:
+            weights: Floats = np.array(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"{where}: expected one number for each row") from None
+        if weights.shape != (n_rows,):
+            raise DataError(
+                f"{where}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each"
+            )
+        bad = ~((weights >= 0) & np.isfinite(weights))
+        if bad.any():
+            row = int(bad.argmax())
+            raise DataError(f"sample_weight: {peer}row {row} is {weights[row]}: expected a finite number, 0 or more")
+        return weights
+
     if parts is not None:
-        together = _checked(sample_weight, sum(len(rows) for rows in arrays), "")
+        together = checked(sample_weight, sum(len(rows) for rows in arrays), "")
         return [together[part] for part in parts]
     if not isinstance(sample_weight, list | tuple) or len(sample_weight) != len(arrays):
         raise DataError(f"sample_weight: expected a list of {len(arrays)} arrays, one per peer, as X is one")
-    return [
-        _checked(own, len(rows), f"peer {peer}, ")
-        for peer, (own, rows) in enumerate(zip(sample_weight, arrays, strict=True))
-    ]
-
-
-def _checked(given: Any, n_rows: int, peer: str) -> Floats:
-    where = f"sample_weight{': ' * bool(peer)}{peer.removesuffix(', ')}"
-    try:
-        weights: Floats = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{where}: expected one number for each row") from None
-    if weights.shape != (n_rows,):
-        raise DataError(f"{where}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each")
-    bad = ~((weights >= 0) & np.isfinite(weights))
-    if bad.any():
-        row = int(bad.argmax())
-        raise DataError(f"sample_weight: {peer}row {row} is {weights[row]}: expected a finite number, 0 or more")
-    return weights
+    given = zip(sample_weight, arrays, strict=True)
+    return [checked(own, len(rows), f"peer {peer}, ") for peer, (own, rows) in enumerate(given)]
 
 
 def _factor(weights: list[Floats]) -> float:

@@ -26,8 +26,7 @@ class UIFCA(LabellingEstimator):
     FedCRef's comparison with it. With the defaults and images of 784 pixels a run is far beyond a processor of two cores;
     ``cluster_rounds=5, communication_rounds=4, local_steps=25, couplings=4, hidden=(64, 64, 64), learning_rate=1e-3``
     takes minutes. It needs torch. Densities want features of about unit size: give pixels as numbers from 0 to 1, and scale
-    what has other units. It has no centers. Parameters and attributes that are not
-    listed: see :class:`LosslessCMeans`.
+    what has other units. It has no centers. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------
@@ -43,7 +42,6 @@ class UIFCA(LabellingEstimator):
         the number of features if that is whole, else the features alternate as they come.
     batch : int, default 64
         Rows of a minibatch.
-    learning_rate : float, default 1e-4
     decay : float, default 1e-4
         L2.
     start : {"random", "peers"}, default "random"
@@ -57,7 +55,7 @@ class UIFCA(LabellingEstimator):
     Attributes
     ----------
     labels_ : list of int64 arrays, or one array
-        The likeliest model of each row: one array per peer where peers were given, else one for all rows.
+        The likeliest model of each row.
     models_ : float32 array of shape (n_clusters, P)
         The models' weights; see :class:`p2pclust.clustering.flows.FlowArchitecture`.
     suppressed_ : int

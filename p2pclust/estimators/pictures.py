@@ -16,22 +16,18 @@ if TYPE_CHECKING:
 class Pictures:
     """Pictures of a fitted estimator, in the given Axes or a new figure; they need matplotlib, from the extra ``plots``.
 
-    All raise NotFittedError if the estimator is not fitted, DataError for rows of other columns than those of the fit, and
-    UsageError if matplotlib is not installed.
+    Rows have the columns of the fit.
     """
 
     def plot_centers(self, X: ArrayLike | None = None, *, ax: Axes | None = None) -> Axes:
         """Draw the centers, and rows X (n, F) in the colours of their clusters, of more than 2400 rows so many, evenly.
 
         More than two columns are projected on their two principal axes: of the rows, or without rows of the centers. If the
-        estimator scaled the data, each column is divided by its range first. Raises UsageError for an estimator without
-        centers.
+        estimator scaled the data, each column is divided by its range first.
 
         Examples
         --------
-        >>> import matplotlib
         >>> import numpy as np
-        >>> matplotlib.use("Agg")
         >>> from p2pclust import LosslessCMeans
         >>> peers = [np.array([[0.0, 1.0], [1.0, 0.0], [8.0, 9.0]]), np.array([[9.0, 8.0], [0.0, 0.0], [9.0, 9.0]])]
         >>> model = LosslessCMeans(n_clusters=2, random_state=0).fit(peers)
@@ -44,13 +40,10 @@ class Pictures:
     def plot_memberships(self, X: ArrayLike, *, ax: Axes | None = None) -> Axes:
         """Draw the fuzzy memberships of rows as stacked bars, sorted by cluster and within one from sure to unsure.
 
-        `X` has the shape (n, F); of more than 2400 rows so many are drawn, evenly. Raises UsageError if a row of the
-        estimator belongs to one cluster only.
+        `X` has the shape (n, F); of more than 2400 rows so many are drawn, evenly.
 
         Examples
         --------
-        >>> import matplotlib
-        >>> matplotlib.use("Agg")
         >>> from p2pclust import LosslessFuzzyCMeans
         >>> peers = [[[0.0], [0.2], [9.0], [9.2], [0.1]], [[0.1], [0.3], [9.1], [9.3], [9.2]]]
         >>> model = LosslessFuzzyCMeans(n_clusters=2, init=[[0.0], [9.0]]).fit(peers)
@@ -67,13 +60,10 @@ class Pictures:
         rounds of the job, those for scaling and for first centers among them.
 
         With rows X (n, F) the objective over these is drawn too, for the centers at the start of each round, with its scale
-        at the right. Raises UsageError if the movement, or with rows the centers of each round, are not known: those are
-        known of a fit in this process.
+        at the right; it takes a fit in this process.
 
         Examples
         --------
-        >>> import matplotlib
-        >>> matplotlib.use("Agg")
         >>> from p2pclust import LosslessCMeans
         >>> model = LosslessCMeans(n_clusters=2, init=[[0.0], [9.0]]).fit([[[0.0], [1.0], [8.0], [9.0]]])
         >>> ax = model.plot_convergence()
@@ -85,12 +75,8 @@ class Pictures:
     def plot_overlay(self, *, ax: Axes | None = None) -> Axes:
         """Draw the fleet that ran the last fit: its links, the peers that aggregated, and those that failed.
 
-        Raises UsageError if no fleet of p2pclust ran the fit.
-
         Examples
         --------
-        >>> import matplotlib
-        >>> matplotlib.use("Agg")
         >>> from p2pclust import LosslessCMeans
         >>> peers = [[[0.0], [1.0], [0.5]], [[8.0], [9.0], [8.5]], [[0.5], [8.5], [9.0]]]
         >>> model = LosslessCMeans(n_clusters=2, init=[[0.0], [9.0]], fleet="simulated").fit(peers)
@@ -102,6 +88,5 @@ class Pictures:
 
 
 def _pictures(estimator: Pictures) -> Any:
-    """Return the functions that draw a fitted estimator."""
     check_is_fitted(estimator)
     return laboratory("pictures.estimators", "a picture of an estimator")

@@ -34,14 +34,8 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     forgetting : float, default 0.9
         By which factor what was learned counts less after each batch: 1 forgets nothing, 0 everything but the centers
         to begin with.
-    init : {"split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
-        Of the first batch; default "split-merge".
-    tol : float, default 5e-3
-        A batch ends when the centers move by less in one round (Frobenius norm, in working coordinates).
-    max_rounds : int, default 10
-        Of one batch.
-    scaling : {"none", "minmax", "zscore"}, default "none"
-        Working coordinates, found for the first call and kept from then on.
+    tol, max_rounds : float, int, default 5e-3, 10
+        Of one batch; first centers are for the first batch, and the scaling of the first call is kept.
     privacy_gate : bool or "job", default True
         A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it; with ``"job"``,
         `max_rounds` times as many.
@@ -55,8 +49,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     n_batches_seen_ : int
     converged_ : bool
         Whether the centers stood still at the end of each batch of the last call.
-    seed_ : int
-        Of the last call's job; each call counts it up by one.
 
     Examples
     --------
@@ -89,12 +81,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             new rows. One array of shape (n, F) is split over ``n_peers``, each of which keeps its rows in their order.
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
-
-        Raises
-        ------
-        DataError, UsageError, FleetError
-            As :meth:`FederatedClustering.fit`, but peers may have no rows; also a DataError for a first batch of fewer
-            rows than clusters.
         """
         return super().fit(X, y)
 
@@ -102,30 +88,20 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         super()._check(arrays)
         first = sum(-(-len(rows) // self.n_batches) for rows in arrays)
         if first < self.n_clusters:
-            raise DataError(
-                f"n_clusters = {self.n_clusters}, but with n_batches = {self.n_batches} the first batch holds "
-                f"n_samples = {first} rows: ask for fewer clusters or batches"
-            )
+            held = f"with n_batches = {self.n_batches} the first batch holds n_samples = {first} rows"
+            raise DataError(f"n_clusters = {self.n_clusters}, but {held}: ask for fewer clusters or batches")
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
-        """Run the job, and replace what was learned before."""
         state = self._run_job(job, locals)
         self.n_batches_seen_ = 0
         self.drift_: list[BatchDrift] = []
         self._learn(job, state, locals, parts)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from new rows, as one batch, from where the last call ended.
+        """Learn from new rows, as one batch, from where the last call ended; if it fails, what was learned before stays.
 
-        Parameters
-        ----------
-        X, y
-            As for :meth:`fit`. Peers may be others than in the last call, and more or fewer.
-
-        Raises
-        ------
-        DataError, UsageError, FleetError
-            As :meth:`fit`; what was learned before stays. Later calls may bring fewer rows than clusters.
+        X and y are as for :meth:`fit`. Peers may be others than in the last call, and later calls may bring fewer rows than
+        clusters.
         """
         if not hasattr(self, "n_batches_seen_"):
             seed = seed_from(self.random_state)
@@ -135,14 +111,22 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             self._run(job, self._locals(arrays, parts), parts)
             return self
         if self.n_clusters != len(self._centers):
-            raise UsageError(
-                f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
-            )
+            learned = f"{len(self._centers)} clusters were learned: call fit to begin anew"
+            raise UsageError(f"n_clusters = {self.n_clusters}, but {learned}")
         job = self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_))
         # What was learned, in the place of scaling and first centers; declared bounds still hold.
         declared = job.stages[:1] if self.bounds is not None else ()
         job = replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
-        arrays, parts = self._more(X, y, job.seed)
+        if is_list_of_peers(X):
+            self._refuse_partition(X)
+            arrays, parts = matrices(X, self.n_peers, may_lack=True), None
+            if arrays[0].shape[1] != self.n_features_in_:
+                columns = f"{arrays[0].shape[1]} columns where {self.n_features_in_} were learned"
+                raise DataError(f"the peers have {columns}: give the columns of the first call")
+        else:
+            together = self._fitting(X)
+            parts = dealt(together, y, self.n_peers, self.partition, job.seed)
+            arrays = [together[rows] for rows in parts]
         locals = self._locals(arrays, parts)
         self._learn(job, self._run_job(job, locals), locals, parts)
         return self
@@ -157,21 +141,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         self._refuse_partition(X)
         arrays = matrices(X, self.n_peers, may_lack=True)
         self.n_features_in_ = arrays[0].shape[1]
-        return arrays, None
-
-    def _more(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
-        """Return the rows of a later call; its columns must be those of the first call."""
-        if not is_list_of_peers(X):
-            together = self._fitting(X)
-            parts = dealt(together, y, self.n_peers, self.partition, seed)
-            return [together[rows] for rows in parts], parts
-        self._refuse_partition(X)
-        arrays = matrices(X, self.n_peers, may_lack=True)
-        if arrays[0].shape[1] != self.n_features_in_:
-            raise DataError(
-                f"the peers have {arrays[0].shape[1]} columns where {self.n_features_in_} were learned: give the columns "
-                "of the first call"
-            )
         return arrays, None
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:

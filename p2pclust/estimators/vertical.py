@@ -24,7 +24,7 @@ from p2pclust.protocols.engine.runner import conclude
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _VerticalEstimator(FederatedEstimator):
-    """Shared by both: peers hold columns instead of rows, and only the caller sees complete centers."""
+    """An estimator over peers that hold columns instead of rows; only the caller sees complete centers."""
 
     _usual_partition = "even"
 
@@ -45,11 +45,6 @@ class _VerticalEstimator(FederatedEstimator):
             columns of one array of shape (n, F) are split over ``n_peers``.
         y : ignored
             Here because scikit-learn's conventions have it.
-
-        Raises
-        ------
-        DataError, UsageError, FleetError
-            As :meth:`FederatedClustering.fit`, but the columns may differ, and the rows may not.
         """
         return super().fit(X)
 
@@ -70,9 +65,8 @@ class _VerticalEstimator(FederatedEstimator):
                 try:
                     widths = [operator.index(width) for width in self.partition]
                 except TypeError:
-                    raise UsageError(
-                        f"partition = {self.partition!r}: expected 'even', or the number of columns of each peer"
-                    ) from None
+                    expected = "expected 'even', or the number of columns of each peer"
+                    raise UsageError(f"partition = {self.partition!r}: {expected}") from None
             n_peers = len(widths) if widths is not None and self.n_peers is None else count_of(self.n_peers)
             self.columns_ = list(split_columns(n_features, n_peers, widths))
             arrays = [together[:, columns] for columns in self.columns_]
@@ -81,10 +75,8 @@ class _VerticalEstimator(FederatedEstimator):
     def _check(self, arrays: list[Floats]) -> None:
         n_samples = len(arrays[0])
         if self.n_clusters > n_samples:
-            raise DataError(
-                f"n_clusters = {self.n_clusters}, but the peers hold n_samples = {n_samples} rows: "
-                f"ask for at most {n_samples}"
-            )
+            held = f"the peers hold n_samples = {n_samples} rows: ask for at most {n_samples}"
+            raise DataError(f"n_clusters = {self.n_clusters}, but {held}")
 
     def _peers(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
         if isinstance(self.init, str) or self.init is None:
@@ -123,9 +115,7 @@ class VerticalCMeans(_VerticalEstimator):
         within their ranges. An array has the columns of the peers one after the other.
     tol : float, default 5e-3
         Stop when the distances of all rows to all centers move by less (Frobenius norm, in working coordinates). 0 makes
-        exactly ``max_rounds`` updates.
-    max_rounds : int, default 30
-        How often the centers are updated at most.
+        exactly ``max_rounds`` updates of the centers.
     scaling : {"none", "minmax", "zscore"}, default "none"
         Of each column, by the peer that holds it.
     transfer : {"float64", "float32"}, default "float64"
@@ -146,8 +136,6 @@ class VerticalCMeans(_VerticalEstimator):
     labels_ : ndarray of shape (n,)
     columns_ : list of ndarray
         Which columns each peer holds.
-    n_rounds_ : int
-        Rounds of distances; the first is that of the first centers.
     history_ : list of float
         How far the distances moved in each round but the first; with secure sums, the memberships, or how many rows changed
         their label.

@@ -49,8 +49,7 @@ class Connection:
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
         self._folder: Folder | None = None
-        self._bundle: Bundle | None = None
-        self._roster: Roster | None = None
+        self._keys: tuple[Bundle, Roster] | None = None
         self._name, at, rest = self.address.rpartition("@")
         self._where: tuple[str, int] | None = None  # host and port; None: on this device
         if "/" not in rest and not Path(self.address).exists():
@@ -59,17 +58,16 @@ class Connection:
         if self._where is None:
             return
         if bundle is None:
-            raise UsageError(
-                f"{self.address}: a control address on the network asks for a key: name your bundle with --bundle"
-            )
+            asks = "a control address on the network asks for a key"
+            raise UsageError(f"{self.address}: {asks}: name your bundle with --bundle")
         where = self.address
         if not isinstance(bundle, Bundle):
             where, beside = str(bundle), Path(bundle).with_name("roster.json")
             roster = beside if roster is None and beside.exists() else roster
             bundle = load_bundle(bundle)
-        self._bundle = bundle
-        self._roster = roster if isinstance(roster, Roster) else newest_roster(bundle, where, roster)
-        if at and self._roster.curve_key(self._name) is None:
+        roster = roster if isinstance(roster, Roster) else newest_roster(bundle, where, roster)
+        self._keys = bundle, roster
+        if at and roster.curve_key(self._name) is None:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
     def __enter__(self) -> Connection:
@@ -85,19 +83,15 @@ class Connection:
         self._context = self._socket = self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
-        """Send one request and return the answer; ``peer/operate/questions.py`` has the verbs and their fields.
-
-        Raise UsageError if the request is not valid, FleetError if no peer answers in time or it cannot do that.
-        """
+        """Send one request and return the answer; ``peer/operate/questions.py`` has the verbs and their fields."""
         self._send(verb, fields)
         answer = self._receive(within_s)
         if answer is None:
-            port = (
+            hint = (
                 "is that port its control address, not the one where peers connect (listen)? Or " if self._where else ""
             )
-            raise FleetError(
-                f"the peer at {self.address} does not answer within {within_s:g} s: {port}is it very busy?"
-            )
+            late = f"does not answer within {within_s:g} s"
+            raise FleetError(f"the peer at {self.address} {late}: {hint}is it very busy?")
         return answer[0]
 
     def follow(
@@ -160,9 +154,8 @@ class Connection:
                     raise (UsageError if header.get("code") == UsageError.exit_code else FleetError)(reason)
                 return msgpack.unpackb(b"".join(frames), raw=False, strict_map_key=False), bool(header.get("last"))
             except (WireError, ValueError, msgpack.UnpackException) as error:
-                raise FleetError(
-                    f"the peer at {self.address} sends answers that this version cannot read: {error}"
-                ) from None
+                unknown = f"sends answers that this version cannot read: {error}"
+                raise FleetError(f"the peer at {self.address} {unknown}") from None
 
     @property
     def state_dir(self) -> Path | None:
@@ -201,9 +194,8 @@ class Connection:
             others = f" --peer, or {ENVIRONMENT} in the environment, names another" if self.address == DEFAULT else ""
             raise FleetError(f"no peer listens at {self.address}: is it running?{others}") from None
         except TimeoutError:
-            raise FleetError(
-                f"{self.address} does not answer: is the network up, and is there no firewall in between?"
-            ) from None
+            hint = "is the network up, and is there no firewall in between?"
+            raise FleetError(f"{self.address} does not answer: {hint}") from None
         except OSError as error:
             if error.errno == errno.EAGAIN:  # other clients fill the queue
                 return
@@ -211,16 +203,16 @@ class Connection:
 
     def _far(self, host: str, port: int) -> zmq.Socket[bytes]:
         """Connect with CURVE. Without a peer's name, try all keys: the right one completes the handshake."""
-        assert self._bundle is not None
-        assert self._roster is not None
-        names = [self._name] if self._name else list(self._roster.names)
+        assert self._keys is not None
+        bundle, roster = self._keys
+        names = [self._name] if self._name else list(roster.names)
         for start in range(0, len(names), _TOGETHER):
             tried = []
             poller = zmq.Poller()
             for name in names[start : start + _TOGETHER]:
                 socket = self._dealer()
-                socket.curve_serverkey = self._roster.curve_key(name)
-                socket.curve_publickey, socket.curve_secretkey = self._bundle.curve_public, self._bundle.curve_secret
+                socket.curve_serverkey = roster.curve_key(name)
+                socket.curve_publickey, socket.curve_secretkey = bundle.curve_public, bundle.curve_secret
                 socket.ipv6 = ":" in host
                 socket.connect(tcp_endpoint(host, port))
                 poller.register(socket, zmq.POLLOUT)  # can send only when the handshake is done
@@ -235,7 +227,7 @@ class Connection:
         self.close()
         whose = f"it is not {self._name}'s control address" if self._name else "it is not a peer of this fleet"
         raise FleetError(
-            f"{self.address} does not let us in: {whose}, or {self._bundle.name!r} is not on its fleet roster, or that "
+            f"{self.address} does not let us in: {whose}, or {bundle.name!r} is not on its fleet roster, or that "
             "port is where peers connect (listen), and not its control address"
         )
 

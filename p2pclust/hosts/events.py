@@ -15,20 +15,13 @@ T = TypeVar("T")
 @cache
 def _keys_of(kind: Any, renamed: tuple[tuple[str, str], ...]) -> list[tuple[str, bool, Any]]:
     """Return the keys of a class, in order: whether each is needed, and what stands for it if it is missing."""
-    found = []
-    for one in fields(kind):
-        needed = one.default is MISSING and not str(one.type).endswith("None")
-        found.append((dict(renamed).get(one.name, one.name), needed, None if one.default is MISSING else one.default))
-    return found
+    keys = [(dict(renamed).get(one.name, one.name), one.default, str(one.type)) for one in fields(kind)]
+    return [(key, d is MISSING and not t.endswith("None"), None if d is MISSING else d) for key, d, t in keys]
 
 
 def read(kind: Callable[..., T], event: Mapping[str, Any], renamed: tuple[tuple[str, str], ...] = ()) -> T:
     """Return an event as one of its class, a dataclass; `renamed` has the keys of fields that have another name.
 
-    Raise KeyError if a key is missing for which the class has no default.
-
-    Examples
-    --------
     >>> read(Combined, {"verb": "combined", "job": "j", "round": 3, "contributors": ["a"], "unknown": True}).round
     3
     """
@@ -83,8 +76,6 @@ def job_lines(*, by_round: bool) -> Callable[[Mapping[str, Any]], str]:
     With `by_round`, phases are left out, and each round has one line when it ends: an aggregator reports that it is
     combined, at a follower it ends when the next state arrives.
 
-    Examples
-    --------
     >>> line = job_lines(by_round=True)
     >>> phase = {"verb": "phase", "job": "j", "round": 4, "phase": "adopting", "term": 1, "aggregator": "b"}
     >>> line(phase), line(phase)
@@ -131,7 +122,5 @@ def job_lines(*, by_round: bool) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _reason(event: Mapping[str, Any]) -> str:
-    exposed = event.get("exposed")
-    return (f": {event['reason']}" if event.get("reason") else "") + (
-        f"; exposed: {', '.join(exposed)}" if exposed else ""
-    )
+    exposed = f"; exposed: {', '.join(event['exposed'])}" if event.get("exposed") else ""
+    return (f": {event['reason']}" if event.get("reason") else "") + exposed

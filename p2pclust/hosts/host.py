@@ -1,7 +1,6 @@
 """What `p2pclust fleet` does on one host, here or through SSH: ``python -m p2pclust.hosts.host VERB FOLDER [NAME...]``.
 
-It makes sure that one supervisor runs in the folder, and prints one JSON object. It imports the standard library only,
-except for the client of a peer, which is loaded when there is a peer to ask.
+It makes sure that one supervisor runs in the folder, and prints one JSON object.
 """
 
 from __future__ import annotations
@@ -42,12 +41,11 @@ _GRACE_S: Final = 5.0  # beyond the deadline by which the peers are killed
 def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
     """Install a plan and its files from a tar archive, let the supervisor apply it, and give started peers some time.
 
-    The plan is written last, so that an interrupted copy changes nothing that runs. Return ``changes``, ``roster`` (the
-    answer of a running peer to the new roster), and what `status` returns.
+    Return ``changes``, ``roster`` (the answer of a running peer to the new roster), and what `status` returns.
     """
     with _alone():
         plan = _unpack(source)
-        _write(Path(PLAN), plan, 0o600)
+        _write(Path(PLAN), plan, 0o600)  # last: an interrupted copy changes nothing that runs
         changes = _ask({"do": "reload"}) if _kept() else None
         if changes is None or changes.get("ending"):
             _until(lambda: not _kept(), _START_S, "the supervisor that is ending has not ended")
@@ -56,7 +54,12 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
             stopped = [name for name in sorted(there) if there[name]["stopped"]]
             changes = {"new": [name for name in sorted(json.loads(plan)["peers"]) if name not in stopped]}
             changes |= {"stopped": stopped} if stopped else {}
-        roster = _send_roster(changes.get("unchanged", ()))
+        roster: dict[str, Any] = {}  # started peers read it, but a running one must get it, so that others admit them
+        for name in changes.get("unchanged", ()) if Path("roster.json").exists() else ():
+            roster = _ask_peer(name, "roster", data=Path("roster.json").read_bytes())
+            if "error" not in roster:
+                break
+            roster = {"error": f"{name}: {roster['error']}"}
         _until_settled([name for key in ("new", "changed", "again") for name in changes.get(key, ())], wait_s)
         return {"changes": changes, "roster": roster} | status()
 
@@ -208,15 +211,13 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
             connection.settimeout(_ANSWER_S)
             connection.connect(ASK)
             connection.sendall(json.dumps(request).encode() + b"\n")
-            answer: dict[str, Any] = json.loads(connection.makefile("rb").read())
-            return answer
+            return dict(json.loads(connection.makefile("rb").read()))
     except (OSError, ValueError) as error:
         raise FleetError(f"the supervisor of {Path.cwd()} does not answer ({error}): see {LOG} there") from None
 
 
 def _peers() -> dict[str, Any]:
-    peers: dict[str, Any] = _ask({"do": "status"})["peers"]
-    return peers
+    return dict(_ask({"do": "status"})["peers"])
 
 
 def _are(names: Sequence[str], *statuses: str) -> bool:
@@ -228,17 +229,6 @@ def _until_settled(names: Sequence[str], wait_s: float) -> None:
     """Wait until each of these peers runs, or was given up; the answer shows which peers are not ready by then."""
     with contextlib.suppress(FleetError):
         _until(lambda: _are(names, "running", "given-up"), wait_s, "")
-
-
-def _send_roster(names: Sequence[str]) -> dict[str, Any]:
-    """Give the new fleet roster to one running peer: started ones read it, but running ones must have it to admit them."""
-    why = ""
-    for name in names if Path("roster.json").exists() else ():
-        answer = _ask_peer(name, "roster", data=Path("roster.json").read_bytes())
-        if "error" not in answer:
-            return answer
-        why = f"{name}: {answer['error']}"
-    return {"error": why} if why else {}
 
 
 def _ask_peer(name: str, verb: str, **fields: Any) -> dict[str, Any]:

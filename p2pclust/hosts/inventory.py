@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -84,25 +84,13 @@ def print_of(device: InventoryDevice, host: Host) -> str:
     return digest.hexdigest()[:32]
 
 
-def plan(devices: Sequence[InventoryDevice], prints: Mapping[str, str], down_s: float) -> bytes:
-    peers = {
-        device.name: {
-            "command": ["-m", "p2pclust", "peer", "--config", f"peers/{device.name}/peer.toml"],
-            "print": prints[device.name],
-            "class": device.group,
-        }
-        for device in devices
-    }
-    return json.dumps({"down_s": down_s, "peers": peers}, indent=1).encode() + b"\n"
-
-
-def pack(
-    stream: IO[bytes], inventory: Inventory, devices: Sequence[InventoryDevice], changed: Collection[str], plan_: bytes
-) -> None:
-    """Write the archive for a host: files of devices that `changed`, all else of every device, and at last the plan."""
+def pack(stream: IO[bytes], inventory: Inventory, prints: Mapping[str, str], changed: Collection[str]) -> None:
+    """Write the archive for the host of the devices with these prints: files of those that `changed`, all else of each, and
+    at last the plan.
+    """
     with tarfile.open(fileobj=stream, mode="w|") as archive:
         _add(archive, "roster.json", inventory.roster.read_bytes(), 0o644)
-        for device in devices:
+        for device in (device for device in inventory.devices if device.name in prints):
             home = f"peers/{device.name}"
             _add(archive, f"{home}/peer.toml", peer_toml(device.config).encode(), 0o600)
             for name, path in device.files.items():
@@ -113,7 +101,9 @@ def pack(
                         information = tarfile.TarInfo(f"{home}/{name}")
                         information.size, information.mode = path.stat().st_size, 0o600
                         archive.addfile(information, file)
-        _add(archive, "plan.json", plan_, 0o600)
+        command = ["-m", "p2pclust", "peer", "--config"]
+        peers = {n: {"command": [*command, f"peers/{n}/peer.toml"], "print": own} for n, own in prints.items()}
+        _add(archive, "plan.json", json.dumps({"peers": peers}, indent=1).encode() + b"\n", 0o600)
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:

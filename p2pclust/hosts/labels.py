@@ -6,25 +6,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import memberships
+from p2pclust.data.dataset import DataSet
 from p2pclust.data.delimited import read_csv_table
 from p2pclust.data.readers import read
 from p2pclust.data.sources import read_source
+from p2pclust.data.table import Column, Missing
 from p2pclust.errors import DataError, UsageError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
-
-if TYPE_CHECKING:
-    from p2pclust.data import DataSet
-    from p2pclust.data.table import Column, Missing
 
 Floats = NDArray[np.float64]
 
@@ -58,31 +56,26 @@ class Labelled:
         files = None if self.data.file is None else self.data.file.tolist()
         for number, row in enumerate(self.cells):
             where = [called[number]] if files is None else [files[number], called[number]]
-            more = [] if self.memberships is None else [repr(float(value)) for value in self.memberships[number]]
-            more += [repr(values[number].item()) for values in self.more.values()]
-            yield [*row, *where, str(int(self.labels[number])), *more]
+            degrees = [] if self.memberships is None else self.memberships[number].tolist()
+            more = [*degrees, *(values[number].item() for values in self.more.values())]
+            yield [*row, *where, str(int(self.labels[number])), *map(repr, more)]
 
 
 def label_own(client: Connection, job_id: str) -> Labelled:
     """Label the rows of the device of this peer, read again from their source. They are labelled on this device only."""
     if client.state_dir is None:
-        raise UsageError(
-            f"{client.address}: a device's rows are labelled on that device, because they never leave it: run this there, "
-            "or name a file with --data"
-        )
+        why = "a device's rows are labelled on that device, because they never leave it"
+        raise UsageError(f"{client.address}: {why}: run this there, or name a file with --data")
     file = client.state_dir / "peer.json"
     try:
         config: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise UsageError(
-            f"{file}: the peer's configuration cannot be read: was it started by `p2pclust peer`?"
-        ) from None
+        hint = "was it started by `p2pclust peer`?"
+        raise UsageError(f"{file}: the peer's configuration cannot be read: {hint}") from None
     found = result_of(client, job_id, own=True)
     data = read_source(config)
-    local = Local(data.X, ids=data.shared_ids)
-    _check_columns(found, data)
     me = found.told["roster"].index(config["name"]) if config["name"] in found.told["roster"] else -1
-    return _with_cells(config["data"], data, *labelled(found, local, own=me))
+    return _with_cells(config["data"], found, data, Local(data.X, ids=data.shared_ids), me)
 
 
 def label_file(
@@ -92,16 +85,16 @@ def label_file(
     """Label the rows of a file; without `columns`, its features are found by the names in the peer's data, or are all."""
     found = result_of(client, job_id)
     if found.job.by_columns:
+        why = "each peer holds other columns and no complete centers, so only rows of the job have labels"
         raise UsageError(
-            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and no complete "
-            "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
+            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} {why}: ask each peer on its own device, "
+            "without --data"
         )
     if columns is None and path.suffix.lower() == ".csv" and not path.is_dir():
         header = read_csv_table(path, found.features).names
         columns = found.features if set(found.features) <= set(header) else None
     data = read(path, columns=columns, missing_values=missing_values, id_column=id_column)
-    _check_columns(found, data)
-    return _with_cells(str(path), data, *labelled(found, Local(data.X)))
+    return _with_cells(str(path), found, data, Local(data.X))
 
 
 def labelled(
@@ -152,19 +145,14 @@ def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
     return np.asarray(groups[errors.argmin(axis=1)], dtype=np.int64)
 
 
-def _check_columns(found: FinishedJob, data: DataSet) -> None:
-    n_features = len(found.features)
-    if not found.job.by_columns and n_features and data.X.shape[1] != n_features:
+def _with_cells(source: Any, found: FinishedJob, data: DataSet, local: Local, own: int = -1) -> Labelled:
+    """Label rows, as they are in a CSV file, or else as the numbers that were read."""
+    if not found.job.by_columns and found.features and data.X.shape[1] != len(found.features):
         raise DataError(
-            f"{data.name}: {data.X.shape[1]} columns, but the job has {n_features} features "
+            f"{data.name}: {data.X.shape[1]} columns, but the job has {len(found.features)} features "
             f"({', '.join(found.features[:8])}): name them with --columns"
         )
-
-
-def _with_cells(
-    source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None, more: Mapping[str, NDArray[Any]]
-) -> Labelled:  # fmt: skip
-    """Join labels with the rows as they are in a CSV file, or else with the numbers that were read."""
+    labels, degrees, more = labelled(found, local, own)
     cells = [[repr(float(value)) for value in row] for row in data.X]
     written = Labelled(tuple(data.feature_names), cells, data, labels, degrees, more)
     path = Path(source) if isinstance(source, str) else None

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, Final, TypeVar
 
@@ -101,46 +101,39 @@ def on_hosts(hosts: Sequence[Host], do: Callable[[Host], T]) -> tuple[dict[str, 
     return answers, failed
 
 
-@contextlib.contextmanager
-def listening(
-    hosts: Mapping[str, Host], arguments: Mapping[str, Sequence[str]], on_line: Callable[[str, str], None]
-) -> Iterator[Callable[[], None]]:
-    """Run ``logs`` on hosts; `on_line` gets the host and each line, from one thread per host.
+def read_logs(hosts: Sequence[Host], arguments: Sequence[str], on_line: Callable[[str, str], None]) -> None:
+    """Run ``logs`` on hosts until they have sent everything; `on_line` gets the host and each line, from a thread per host.
 
-    Yields a function that waits until all hosts have sent everything. At the end, the commands end with their input.
+    When this is interrupted, the commands end with their input.
     """
-    processes = {
-        name: subprocess.Popen(
-            command_for(host, "logs", arguments[name]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    processes = [
+        subprocess.Popen(
+            command_for(host, "logs", arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             errors="replace", env=_environment(host),
         )
-        for name, host in hosts.items()
-    }  # fmt: skip
+        for host in hosts
+    ]  # fmt: skip
 
-    def read(name: str) -> None:
-        for line in processes[name].stdout or ():
+    def read(name: str, lines: Iterable[str]) -> None:
+        for line in lines:
             on_line(name, line.rstrip("\n"))
 
-    threads = [threading.Thread(target=read, args=(name,), daemon=True) for name in processes]
+    threads = [
+        threading.Thread(target=read, args=(host.name, process.stdout), daemon=True)
+        for host, process in zip(hosts, processes, strict=True)
+    ]
     for thread in threads:
         thread.start()
-
-    def wait() -> None:
+    try:
         for thread in threads:
             thread.join()
-
-    try:
-        yield wait
     finally:
-        for process in processes.values():
-            if process.stdin is not None:
+        for process, thread in zip(processes, threads, strict=True):
+            with process:  # at its end, this closes the pipes and waits
+                assert process.stdin is not None
                 process.stdin.close()
-            try:
-                process.wait(_CONNECT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        wait()
-        for process in processes.values():
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+                try:
+                    process.wait(_CONNECT_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                thread.join()

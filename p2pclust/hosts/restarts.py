@@ -42,13 +42,11 @@ class SupervisedPeer:
     fed_at: float = 0.0  # when its event loop last sent a watchdog message; 0: never
     quick: int = 0
     failed: bool = False  # whether its last life failed, and no later one was ready
-    lives: int = 0
 
     def started(self, now: float, pid: int, since: str) -> None:
         self.status, self.pid, self.since, self.began, self.says = "starting", pid, since, now, ""
         self.paused = False
         self.ready_at, self.fed_at = now + _SILENT_S, 0.0
-        self.lives += 1
 
     def heard(self, now: float) -> None:
         """Note that it runs; from now on it waits for other peers only, for a limited time."""

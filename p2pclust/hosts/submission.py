@@ -48,13 +48,11 @@ def submit(
 
 
 def n_features_at(client: Connection) -> int:
-    """Return the number of features of the peer's rows. Raise FleetError if it could not read them."""
+    """Return the number of features of the peer's rows."""
     answer = client.ask("status")
     if not answer["data"]["columns"]:
-        raise FleetError(
-            f"submit: one pair of bounds is for all features, and {answer['peer']} has no rows that can be used: write a "
-            "pair for each feature, or ask another peer"
-        )
+        why = f"one pair of bounds is for all features, and {answer['peer']} has no rows that can be used"
+        raise FleetError(f"submit: {why}: write a pair for each feature, or ask another peer")
     return int(answer["data"]["columns"])
 
 
@@ -72,11 +70,10 @@ def fetch(client: Connection, job_id: str, what: str, digest: bytes = b"") -> by
     """Read a large object, part by part. Raise FleetError if the bytes do not have this digest."""
     asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
     parts: list[bytes] = []
-    last = False
-    while not last:
+    answer: dict[str, Any] = {"last": False}
+    while not answer["last"]:
         answer = client.ask("read", job=job_id, what=what, part=len(parts), **asked)
         parts.append(answer["data"])
-        last = answer["last"]
     data = b"".join(parts)
     if digest and digest_of(data) != digest:
         raise FleetError(f"{job_id}: the {what} arrived damaged, or changed meanwhile: try again")
@@ -130,8 +127,7 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
 def result_of(client: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
     """Return the result of a finished job, named by its id or the beginning of it.
 
-    With `own`, also read what the peer keeps for itself; possible on its own device only. Raise FleetError if the job has
-    not ended well.
+    With `own`, also read what the peer keeps for itself; possible on its own device only.
     """
     told = client.ask("job", job=job_id)
     job_id, named = told["job"], told.get("name", told["job"])

@@ -1,8 +1,7 @@
 """Keeps the peers of one host running: ``python -m p2pclust.hosts.supervisor FOLDER``, as `p2pclust fleet up` starts it.
 
-It starts the peers of FOLDER/plan.json as its children, answers requests (a line of JSON) on the socket FOLDER/ask, and
-writes FOLDER/state.json for the next supervisor. When it is killed, the kernel asks its children to leave (on Linux), so
-that the next one finds no ports and stores in use. It imports the standard library only, and does not poll.
+It starts the peers of FOLDER/plan.json, answers requests (a line of JSON) on the socket FOLDER/ask, and writes
+FOLDER/state.json for the next supervisor. It imports the standard library only, and does not poll.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from p2pclust.hosts.restarts import ORDERS, SupervisedPeer
 from p2pclust.tools.files import replacing
 
 PLAN, STATE, ASK, LOG = "plan.json", "state.json", "ask", "supervisor.log"
-DOWN_S: Final = 10.0  # a peer that was asked to leave is killed after this, unless the plan says otherwise
+_DOWN_S: Final = 10.0  # a peer that was asked to leave is killed after this, unless an operator says otherwise
 #: A peer whose event loop has not run for so long hangs, and is killed; computations run in another process.
 WATCHDOG_S: Final = 60.0
 _LOOK_S: Final = 60.0  # between two checks of the size of the logs
@@ -48,7 +47,6 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._die_with_us = die_with_parent()
         self._ending = False
-        self._down_s = DOWN_S
         self._look_at = time.monotonic() + _LOOK_S
         self._since = _clock()
         self._signalled = False
@@ -124,12 +122,19 @@ class Supervisor:
     def _start(self, peer: SupervisedPeer) -> None:
         home = Path("peers", peer.name)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        environment = dict(os.environ)
-        for inherited in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
-            environment.pop(inherited, None)
-        notify_path = self._open_notify_socket(peer)
-        if notify_path:
-            environment |= {"NOTIFY_SOCKET": notify_path, "WATCHDOG_USEC": f"{int(WATCHDOG_S * 1e6)}"}
+        inherited = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+        environment = {name: value for name, value in os.environ.items() if name not in inherited}
+        # The folder may lie deep. Linux has a short absolute name for it, which the peer can use, since it is started here.
+        path = home / "notify"
+        short = f"/proc/self/cwd/{path}" if sys.platform == "linux" else str(path.absolute())
+        if len(os.fsencode(short)) <= _LONGEST_PATH:
+            path.unlink(missing_ok=True)
+            notify_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            notify_socket.bind(str(path))
+            notify_socket.setblocking(False)
+            self._notify_sockets[peer.name] = notify_socket
+            self._selector.register(notify_socket, selectors.EVENT_READ, partial(self._read_notification, peer))
+            environment |= {"NOTIFY_SOCKET": short, "WATCHDOG_USEC": f"{int(WATCHDOG_S * 1e6)}"}
         with _log(peer.name).open("ab") as log:
             self._log_began[peer.name] = log.seek(0, os.SEEK_END)
             process = subprocess.Popen(
@@ -152,28 +157,11 @@ class Supervisor:
         elif peer.status == "left" and not self._ending:
             del self._peers[peer.name]
 
-    def _ask_to_leave(self, peer: SupervisedPeer, deadline_s: float | None = None) -> None:
-        peer.leave(time.monotonic(), self._down_s if deadline_s is None else deadline_s)
+    def _ask_to_leave(self, peer: SupervisedPeer, deadline_s: float = _DOWN_S) -> None:
+        peer.leave(time.monotonic(), deadline_s)
         if peer.name in self._processes:
             self._processes[peer.name].send_signal(signal.SIGCONT)  # a stopped process would not see SIGTERM
             self._processes[peer.name].terminate()
-
-    def _open_notify_socket(self, peer: SupervisedPeer) -> str:
-        """Open the socket for the notifications of a peer; return its path, empty where it would be too long.
-
-        The folder may lie deep. Linux has a short absolute name for it, which the peer can use, since it is started there.
-        """
-        path = Path("peers", peer.name, "notify")
-        short = f"/proc/self/cwd/{path}" if sys.platform == "linux" else str(path.absolute())
-        if len(os.fsencode(short)) > _LONGEST_PATH:
-            return ""
-        path.unlink(missing_ok=True)
-        notify_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        notify_socket.bind(str(path))
-        notify_socket.setblocking(False)
-        self._notify_sockets[peer.name] = notify_socket
-        self._selector.register(notify_socket, selectors.EVENT_READ, partial(self._read_notification, peer))
-        return short
 
     def _read_notification(self, peer: SupervisedPeer) -> None:
         peer.heard(time.monotonic())
@@ -196,7 +184,6 @@ class Supervisor:
     def _take_plan(self) -> dict[str, list[str]]:
         """Apply the plan; return the peers that are new, changed, removed, tried again, stopped and unchanged."""
         plan = json.loads(Path(PLAN).read_text(encoding="utf-8"))
-        self._down_s = float(plan.get("down_s", DOWN_S))
         now = time.monotonic()
         done: dict[str, list[str]] = {key: [] for key in ("new", "changed", "removed", "again", "stopped", "unchanged")}
         for name, entry in plan["peers"].items():
@@ -273,12 +260,11 @@ class Supervisor:
 
     def _end(self, deadline_s: float | None = None) -> None:
         self._ending = True
-        self._down_s = self._down_s if deadline_s is None else deadline_s
         for peer in self._peers.values():
             peer.wanted = False
             peer.stopped &= deadline_s is None  # after `fleet down`, the next `fleet up` starts all peers
             if peer.status != "leaving" or deadline_s is not None:
-                self._ask_to_leave(peer)
+                self._ask_to_leave(peer, _DOWN_S if deadline_s is None else deadline_s)
 
     def _signal(self) -> None:
         self._signalled = True

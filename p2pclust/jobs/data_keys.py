@@ -1,4 +1,4 @@
-"""``[data]`` of a scenario: the source of the rows, and how they are dealt out to the peers."""
+"""``[data]`` and ``[fleet.overlay]`` of a scenario: where the rows come from, and which peers are linked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
-from p2pclust.errors import DataError
+from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs import fields
 from p2pclust.jobs.fields import TomlTable, refuse, wrong_value
+from p2pclust.overlay.kinds import options_of
 
 #: The schemes that each option is for, and the options that their schemes need.
 _SCHEMES = {
@@ -102,4 +103,40 @@ class DataSpec(TomlTable):
             refuse(["options are for generated data sets: they need source"])
         if self.source is not None and self.scheme == "files":
             refuse(["partition.scheme = 'files' needs files, one per device, instead of source"])
+        return self
+
+
+class OverlaySpec(TomlTable):
+    """``[fleet.overlay]``: which peers are linked; the options depend on the kind, see :data:`p2pclust.overlay.KINDS`."""
+
+    kind: str = "full"
+    neighbours: int | float | None = None
+    rewire: float | None = None
+    radius: float | None = None
+    children: int | None = None
+    torus: bool | None = None
+    #: The name of a device.
+    center: str | None = None
+    gateways: int | None = None
+    #: The path of a GraphML, edge or adjacency file, relative to the scenario.
+    path: str | None = None
+    #: Of moving peers.
+    speed: float | None = None
+    seconds: int | None = None
+    #: A file of links that appear and vanish while jobs run, relative to the scenario; see p2pclust.overlay.traces.
+    trace: Annotated[str, Field(min_length=1)] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        given = self.model_dump(exclude={"kind", "trace"}).items()
+        return {name: value for name, value in given if value is not None}
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> OverlaySpec:
+        try:
+            options_of(self.kind, self.options)
+        except UsageError as error:
+            refuse([str(error)])
+        if self.trace is not None and self.kind == "mobility":
+            refuse(["kind 'mobility' draws its own trace: leave trace out, or choose another kind"])
         return self

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
@@ -90,7 +81,7 @@ def known_protocol(value: str) -> str:
 def _expected(words: str) -> WrapValidator:
     """Give a type one message for all errors; pydantic has one for each alternative and for each item."""
 
-    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    def check(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:
             return handler(value)
         except ValidationError:
@@ -105,10 +96,6 @@ def _equally_long(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...
     return rows
 
 
-def _one_as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 def _one_pair_as_list(value: object) -> object:
     flat = isinstance(value, list | tuple) and not any(isinstance(one, list | tuple) for one in value)
     return [value] if flat else value
@@ -120,7 +107,7 @@ def _rising(pair: tuple[float, float]) -> tuple[float, float]:
     return pair
 
 
-def _init(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
+def _init(value: object, handler: Callable[[Any], Any]) -> Any:
     # Imported here, so that importing the schema stays fast.
     from p2pclust.protocols.engine.compose import INIT_NAMES  # noqa: PLC0415
 
@@ -182,7 +169,9 @@ Columns = Annotated[
 ]
 #: Options of the generator of the data, which checks them.
 Options = Annotated[dict[str, Any], _expected("a table of options, such as { noise = 1.5 }")]
-_OneAsList = BeforeValidator(_one_as_list, json_schema_input_type=_Name | tuple[_Name, ...])
+_OneAsList = BeforeValidator(
+    lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=_Name | tuple[_Name, ...]
+)
 #: Names of devices or groups; `SomeNames` may be empty.
 Names = Annotated[tuple[_Name, ...], _SOME, _OneAsList, _expected(_NAMES)]
 SomeNames = Annotated[tuple[_Name, ...], Field(strict=False), _OneAsList, _expected(_NAMES)]

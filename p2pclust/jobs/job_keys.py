@@ -54,8 +54,6 @@ class SecureSpec(TomlTable):
 def secure_fields(given: Any) -> dict[str, Any]:
     """Return the fields of a treatment from what a person gives as ``secure``: true or false, or their parameters.
 
-    Examples
-    --------
     >>> secure_fields({"keepers": "all", "cohort": 5})
     {'secure': True, 'keepers': 4096, 'cohort': 5}
     """
@@ -170,8 +168,9 @@ class JobSpec(TomlTable):
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
-        from p2pclust.protocols.engine.compose import clustering_class, options_of  # noqa: PLC0415 - as in fields.known_protocol
-        from p2pclust.protocols.engine.registry import parameters_of  # noqa: PLC0415
+        # As in fields.known_protocol:
+        from p2pclust.protocols.engine import registry  # noqa: PLC0415
+        from p2pclust.protocols.engine.compose import clustering_class, options_of  # noqa: PLC0415
 
         try:
             kind = clustering_class(self.protocol)
@@ -179,11 +178,18 @@ class JobSpec(TomlTable):
             raise wrong_table([str(error)]) from None
         if self.by_columns and "missing" not in self.model_fields_set:
             self.__dict__["missing"] = "all"  # the only possible value, so it may be left out
-        known = parameters_of(kind)
-        refuse([_unknown(name, kind) for name in self.own if name not in known or name in _ASKED])
-        wrong = [name for name in ("tol", "max_rounds") if getattr(self, name) is not None and name not in known]
-        problems = [f"protocol {self.protocol!r} has no {name}" for name in wrong]
-        problems += _wrong_values(kind, self.clusters, self.own)
+        known, types, own = registry.parameters_of(kind), registry.parameter_types(kind), self.own
+        refuse([_unknown(name, kind) for name in own if name not in known or name in _ASKED])
+        absent = [name for name in ("tol", "max_rounds") if getattr(self, name) is not None and name not in known]
+        problems = [f"protocol {self.protocol!r} has no {name}" for name in absent]
+        wrong = {name: flaw for name, value in own.items() if (flaw := registry.problem_with_value(types[name], value))}
+        problems += [f"{name} = {shown(own[name])}: {flaw}" for name, flaw in wrong.items()]
+        if not wrong:
+            numbered = {"n_clusters": self.clusters or 1} if "n_clusters" in types else {}
+            try:
+                registry.build(kind.id, {**numbered, **own}, registry.package_of(kind.id))
+            except UsageError as error:
+                problems.append(str(error))
         if "n_clusters" in known and self.clusters is None:
             problems.append(f"protocol {self.protocol!r} needs clusters")
         if "n_clusters" not in known and self.clusters is not None:
@@ -191,33 +197,16 @@ class JobSpec(TomlTable):
         if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
         keys = {name: getattr(self, name) for name in type(self).model_fields}
-        options = options_of(kind, {**keys, **self.own, **self.secured})
+        options = options_of(kind, {**keys, **own, **self.secured})
         refuse(list(dict.fromkeys([*problems, *exclusions.problems(options)])))
         return self
-
-
-def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong about the values of a protocol's own parameters: their types, or what the protocol says."""
-    # As in fields.known_protocol:
-    from p2pclust.protocols.engine.registry import build, package_of, parameter_types, problem_with_value  # noqa: PLC0415
-
-    types = parameter_types(kind)
-    wrong = {name: flaw for name, value in own.items() if (flaw := problem_with_value(types[name], value))}
-    problems = [f"{name} = {shown(own[name])}: {flaw}" for name, flaw in wrong.items()]
-    if not problems:
-        numbered = {"n_clusters": clusters or 1} if "n_clusters" in types else {}
-        try:
-            build(kind.id, {**numbered, **own}, package_of(kind.id))
-        except UsageError as error:
-            problems.append(str(error))
-    return problems
 
 
 def _unknown(name: str, kind: type[Labelling]) -> str:
     from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class  # noqa: PLC0415
 
     if name in SecureSpec.model_fields:
-        return next(exclusions.problems(exclusions.JobOptions.of({name: True, "secure": False})))
+        return next(exclusions.problems({name: True, "secure": False}))
     if name == "n_clusters":
         return "unknown key 'n_clusters' (did you mean 'clusters'?)"
     others = {one for protocol in CLUSTERING for one in parameters_of(protocol_class(protocol))}

@@ -19,15 +19,14 @@ class JobRequest:
     """A job and how the fleet is to treat it."""
 
     job: Job
-    treatment: Treatment = field(
-        default_factory=lambda: Treatment(missing="")
-    )  # without `missing`: as the job needs it
+    # Without `missing`: as the job needs it.
+    treatment: Treatment = field(default_factory=lambda: Treatment(missing=""))
     all_to_all: bool = False  # whether each peer may send large objects to all others in a large fleet
 
     def __post_init__(self) -> None:
         treatment = self.treatment
         missing = treatment.missing or ("all" if self.job.by_columns else "wait")
-        refuse(self.job.fill_in(replace(treatment.options, missing=missing)))
+        refuse(self.job.fill_in({**treatment.options, "missing": missing}))
         if treatment.secure and (problem := problem_with_job(self.job, treatment.groups)):
             raise UsageError(problem)
         tolerance = treatment.gossip_tolerance or (TOLERANCE if treatment.collect == "gossip" else 0.0)

@@ -26,8 +26,6 @@ _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 def duration(text: str) -> float:
     """Return the seconds of a duration such as ``90s``, ``15m``, ``1h`` or ``1d``.
 
-    Examples
-    --------
     >>> duration("1h"), duration("1.5m"), duration("90s")
     (3600.0, 90.0, 90.0)
     """
@@ -67,16 +65,11 @@ class Submission(JobSpec):
     every: Annotated[float, PlainValidator(_every)] | None = None
 
 
-def request_from(
-    given: Mapping[str, Any], where: str = "submit", n_features: int = 1
-) -> tuple[JobRequest, Submission]:  # fmt: skip
+def request_from(given: Mapping[str, Any], n_features: int = 1) -> tuple[JobRequest, Submission]:
     """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    One pair of bounds is for all `n_features` features, or for those of given first centers. Raises UsageError with one line
-    for each of the first few errors, which begins with `where`.
+    One pair of bounds is for all `n_features` features, or for those of given first centers.
 
-    Examples
-    --------
     >>> request, _ = request_from({"protocol": "llf-cm", "clusters": 3, "tol": 0.0})
     >>> request.job.stages[request.job.main].protocol, request.treatment.missing
     ('llf-cm', 'wait')
@@ -84,26 +77,20 @@ def request_from(
     try:
         spec = Submission.model_validate(dict(given))
     except ValidationError as error:
-        raise UsageError(explain(where, error, Submission)) from error
+        raise UsageError(explain("submit", error, Submission)) from error
     if spec.own.get("initial") == "given":
-        raise UsageError(f"{where}: labels are for experiments: peers of real devices have none")
+        raise UsageError("submit: labels are for experiments: peers of real devices have none")
     if spec.by_columns and isinstance(spec.init, tuple):
-        raise UsageError(
-            f"{where}: init: peers cannot be given their own columns of first centers: use the name of an init"
-        )
+        why = "peers cannot be given their own columns of first centers: use the name of an init"
+        raise UsageError(f"submit: init: {why}")
+    width = len(spec.init[0]) if isinstance(spec.init, tuple) else n_features
     try:
-        job = job_of(
-            spec,
-            spec.scaling,
-            spec.bounds,
-            spec.seed,
-            len(spec.init[0]) if isinstance(spec.init, tuple) else n_features,
-        )
+        job = job_of(spec, spec.scaling, spec.bounds, spec.seed, width)
         if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.with_common_kernel`
             job = dataclasses.replace(job, kernel=spec.kernel)
         return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec
     except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
+        raise UsageError(f"submit: {error}") from None
 
 
 def job_of(

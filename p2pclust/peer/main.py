@@ -208,13 +208,9 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[
     """Return the function with which the worker reads the rows in its thread; its reports are made on the loop."""
     loop = asyncio.get_running_loop()
 
-    def say(verb: str, fields: Mapping[str, Any]) -> None:
-        if not shell.ended.done():  # the last report of a peer is on its end
-            watch(verb, fields)
-
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(say, verb, fields)
+        if not loop.is_closed():  # the last report of a peer is on its end
+            loop.call_soon_threadsafe(lambda: None if shell.ended.done() else watch(verb, fields))
 
     return partial(load_rows, config, tell, shell.ended.done)
 

@@ -6,6 +6,7 @@ commands of a fleet import.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from typing import Final
 
@@ -32,11 +33,9 @@ def installed() -> tuple[str, ...]:
 
     found = []
     for name in (COMPLETE, DEVICE):
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             version(name)
-        except PackageNotFoundError:
-            continue
-        found.append(name)
+            found.append(name)
     return tuple(found)
 
 

@@ -17,10 +17,7 @@ _KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR
 
 
 def expanded(path: Path | str) -> Path:
-    """Return a path with the home folder in the place of ``~``.
-
-    Raise UsageError if the user that is named, or this one, has no home folder: services and containers often have
-    none.
+    """Return a path with the home folder in the place of ``~``; services and containers often have none.
 
     >>> str(expanded("rows/a.csv"))
     'rows/a.csv'
@@ -36,8 +33,6 @@ def regular(path: Path) -> Path:
 
     Opening a pipe that has no writer would wait indefinitely, and a device may never end. A missing file and a folder pass:
     the system refuses them when they are opened.
-
-    Raise OSError if it is a pipe, a socket or a device, with the reason in `strerror`; or if its kind cannot be read.
 
     >>> regular(Path("absent.csv")).name
     'absent.csv'
@@ -61,8 +56,6 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
 
     The folder must exist. `mode` is the exact permissions; by default those that the process gives to a new file.
     `durable` waits until the file and its name are on the disk.
-
-    Raise OSError if it cannot be written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,6 @@
 """The only way from the product to the laboratory, which a device does without.
 
-The product imports nothing of ``p2pclust.lab``. Where it offers something that only the laboratory has (a fleet for an
-estimator, a picture, a page in the browser), it asks for the module here, when it is used.
+Where the product offers something that only the laboratory has, it asks for the module here, when it is used.
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ from p2pclust.tools.distribution import COMPLETE, install_line
 
 
 def has_laboratory() -> bool:
-    """Return whether the laboratory is installed."""
     return importlib.util.find_spec("p2pclust.lab") is not None
 
 
 def laboratory(module: str, what: str) -> Any:
-    """Return a module of the laboratory by its name within ``p2pclust.lab``.
-
-    Raise UsageError, which begins with `what` needs it, if only the distribution for devices is installed.
+    """Return a module of the laboratory by its name within ``p2pclust.lab``; `what` needs it.
 
     >>> laboratory("testbed", "fleet = 'simulated'").backend("simulated").name
     'simulated'

@@ -25,10 +25,7 @@ def n_cores() -> int:
 
 
 def require_unix(what: str, instead: str) -> None:
-    """Check that peers can run on this system.
-
-    Raise UsageError if they cannot; the line begins with `what`, which needs such a system, and ends with what can be
-    done `instead`.
+    """Raise UsageError if peers cannot run on this system: `what` needs one, and `instead` is what can be done.
 
     >>> require_unix("p2pclust peer", "start it in WSL")
     """
@@ -38,8 +35,6 @@ def require_unix(what: str, instead: str) -> None:
 
 def allow_files(needed: int, what: str, *, most: bool = False) -> None:
     """Raise the limit of open files of this process, and those that it starts, to that number, or to the `most` possible.
-
-    Raise UsageError if it then is below the number that `what` needs.
 
     >>> allow_files(20, "2 peers")
     """
@@ -59,10 +54,7 @@ def allow_files(needed: int, what: str, *, most: bool = False) -> None:
 
 
 def exclusive_lock(descriptor: int, *, wait: bool = False) -> None:
-    """Lock an open file for this process alone, until it is closed; on Windows nothing is locked.
-
-    Raise OSError if another process holds the lock, unless this call is to `wait`.
-    """
+    """Lock an open file for this process alone, until it is closed; on Windows nothing is locked."""
     try:
         import fcntl  # noqa: PLC0415 - absent on Windows
     except ImportError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,15 @@ from tests.jobs.refusals import refusals
 from p2pclust.cli.fleet.submit import parameters
 from p2pclust.errors import UsageError
 from p2pclust.estimators import FederatedClustering, LosslessCMeans
+from p2pclust.jobs.job_keys import SecureSpec
 from p2pclust.jobs.request import JobRequest
-from p2pclust.jobs.submission import request_from
+from p2pclust.jobs.submission import Submission, request_from
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.exclusions import EXCLUSIONS, Exclusion, JobOptions, problems, refuse
+from p2pclust.protocols.engine.exclusions import _WORDS, EXCLUSIONS, Exclusion, problems, refuse
 
 FILE = Path(__file__).parent / "refusals.txt"
-WORDS = {one.name for one in fields(JobOptions) if one.type == "str | None"}
+KEYS = {*Submission.model_fields, *SecureSpec.model_fields, "n_init", "accelerate", "max_weight", "robust"}
 
 
 def sides(rule: Exclusion) -> tuple[str, str, str]:
@@ -28,10 +28,10 @@ def sides(rule: Exclusion) -> tuple[str, str, str]:
     return left, verb, right
 
 
-def given(side: str, *, holds: bool = True) -> dict[str, bool | str]:
+def given(side: str, *, holds: bool = True) -> dict[str, str]:
     name, _, value = side.partition(" = ")
     if not value:
-        return {name: ("x" if name in WORDS else True) if holds else "" if name in WORDS else False}
+        return {name: "x" if holds else ""}
     return {name: value.strip("'") if holds else "another"}
 
 
@@ -44,11 +44,11 @@ def test_refusals_are_those_of_the_file() -> None:
 @pytest.mark.parametrize("rule", EXCLUSIONS, ids=lambda rule: rule.rule)
 def test_each_rule_fires_and_only_where_it_should(rule: Exclusion) -> None:
     left, verb, right = sides(rule)
-    assert {left.partition(" = ")[0], right.partition(" = ")[0]} <= {one.name for one in fields(JobOptions)}
-    broken = JobOptions(**given(left), **given(right, holds=verb == "excludes"))  # type: ignore[arg-type]
+    assert {left.partition(" = ")[0], right.partition(" = ")[0]} <= {*KEYS, *_WORDS}, "a name that no job has"
+    broken = {**given(left), **given(right, holds=verb == "excludes")}
     assert rule.words in [problem.partition(": ")[0] for problem in problems(broken)]
-    assert not rule.breaks(JobOptions(**given(left), **given(right, holds=verb == "needs")))  # type: ignore[arg-type]
-    assert not rule.breaks(JobOptions(**given(left)))  # type: ignore[arg-type] # the other side is not known
+    assert not rule.breaks({**given(left), **given(right, holds=verb == "needs")})
+    assert not rule.breaks(given(left)), "the other side is not known"
     assert rule.why
     assert rule.instead
 
@@ -73,10 +73,10 @@ def test_every_way_in_asks_the_table() -> None:
 
 
 def test_options_that_are_not_known_break_nothing() -> None:
-    refuse(JobOptions())
-    assert JobOptions.of({"n_init": 1, "participation": 1.0, "init": [[0.0]], "strange": 1}) == JobOptions(
-        n_init=False, participation=False, init="given"
-    )
+    refuse({})
+    refuse({"n_init": 1, "participation": 1.0, "init": [[0.0]], "accelerate": True, "strange": 1})
+    with pytest.raises(UsageError, match=r"^n_init excludes an array of first centers"):
+        refuse({"n_init": 2, "init": [[0.0]]})
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from p2pclust.cli.fleet.peer_config import PeerConfig, rows_source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
+from p2pclust.jobs.data_keys import OverlaySpec
 from p2pclust.jobs.explain import explain
 from p2pclust.jobs.fields import TomlTable, device_name, not_empty, refuse, wrong_value
-from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
 from p2pclust.tools.files import expanded
@@ -146,12 +146,26 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
         raise UsageError(explain(str(path), error, InventoryFile)) from error
     keys = _beside(path, file.keys)
     hosts = {name: _host(path, file, name) for name in dict.fromkeys(device.host for device in file.devices)}
-    listens = {device.name: _listen(path, file, device) for device in file.devices}
+    listens = {}
+    for device in file.devices:
+        address = file.hosts.get(device.host, HostTable()).address
+        address = address or ("127.0.0.1" if device.host == LOCAL else device.host.rpartition("@")[2])
+        listens[device.name] = device.listen or f"{address}:{device.port}"
     twice = [place for place, times in Counter(listens.values()).items() if times > 1]
     if twice:
         names = ", ".join(name for name, place in listens.items() if place == twice[0])
         raise UsageError(f"{path}: {names} all listen on {twice[0]}: give each a port of its own")
-    links = _links(path, file)
+    links: dict[str, tuple[str, ...]] | None = None
+    if file.overlay.kind != "full":
+        if file.overlay.trace is not None:
+            raise UsageError(f"{path}: [overlay]: trace: scripted links are for scenarios only")
+        options = file.overlay.options
+        if file.overlay.path is not None:
+            options["path"] = str(_beside(path, file.overlay.path))
+        # The same overlay each time; other options, or a file, give another one.
+        rng = np.random.Generator(np.random.PCG64(0))
+        overlay = make_overlay(file.overlay.kind, list(listens), rng, **options)
+        links = {name: tuple(overlay.neighbours(name)) for name in overlay.names}
     devices = tuple(_device(path, file, device, listens, links, keys) for device in file.devices)
     if to_start:
         _check_files(path, devices, keys)
@@ -182,28 +196,6 @@ def _host(path: Path, file: InventoryFile, name: str) -> Host:
     return Host(name, target, table.python or file.python, state_dir, tuple(options), table.environment)
 
 
-def _listen(path: Path, file: InventoryFile, device: DeviceTable) -> str:
-    if device.listen is not None:
-        return device.listen
-    table = file.hosts.get(device.host, HostTable())
-    address = table.address or ("127.0.0.1" if device.host == LOCAL else device.host.rpartition("@")[2])
-    return f"{address}:{device.port}"
-
-
-def _links(path: Path, file: InventoryFile) -> Mapping[str, tuple[str, ...]] | None:
-    if file.overlay.kind == "full":
-        return None
-    if file.overlay.trace is not None:
-        raise UsageError(f"{path}: [overlay]: trace: scripted links are for scenarios only")
-    options = file.overlay.options
-    if file.overlay.path is not None:
-        options["path"] = str(_beside(path, file.overlay.path))
-    # The same overlay each time; other options, or a file, give another one.
-    rng = np.random.Generator(np.random.PCG64(0))
-    overlay = make_overlay(file.overlay.kind, [device.name for device in file.devices], rng, **options)
-    return {name: tuple(overlay.neighbours(name)) for name in overlay.names}
-
-
 def _device(
     path: Path, file: InventoryFile, device: DeviceTable, listens: Mapping[str, str],
     links: Mapping[str, tuple[str, ...]] | None, keys: Path,
@@ -219,9 +211,8 @@ def _device(
         elif device.host == LOCAL:
             data = str(_beside(path, data))
         elif not data.startswith(("/", "~")):
-            raise UsageError(
-                f"{path}: {device.name}: data = {data!r}: expected its full path on {device.host}, or send = true"
-            )
+            expected = f"expected its full path on {device.host}, or send = true"
+            raise UsageError(f"{path}: {device.name}: data = {data!r}: {expected}")
     near = [name for name in listens if name != device.name] if links is None else links[device.name]
     join = tuple(f"{other}@{listens[other]}" for other in near)
     common = file.classes.get(device.group or "", ClassTable())

@@ -14,6 +14,7 @@ from p2pclust.cli.show.options import argument, flag, group, option
 from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import command
+from p2pclust.transport import key_files
 
 _PASSPHRASE = "P2PCLUST_PASSPHRASE"
 
@@ -171,17 +172,14 @@ def show(
 
     public = fleet_public(fleet, lambda: _unlock(fleet))
     roster = load_roster(fleet / "roster.json", public)
-    rows = [
-        {"name": peer.name, "role": peer.role, "fingerprint": fingerprint(peer.curve_public), "expires": peer.expires}
-        for peer in roster.peers
-    ]
+    columns = ("name", "role", "fingerprint", "expires")
+    rows = [(peer.name, peer.role, fingerprint(peer.curve_public), peer.expires) for peer in roster.peers]
     if as_json:
         entry = {"fleet": roster.fleet_id, "public_key": public.hex(), "serial": roster.serial}
-        put_json(entry | {"devices": rows})
+        put_json(entry | {"devices": [dict(zip(columns, row, strict=True)) for row in rows]})
         return
-    columns = ("name", "role", "fingerprint", "expires")
     put(f"roster {roster.serial} of the fleet {public.hex()}")
-    stdout().print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
+    stdout().print(table_of(columns, ([cell or "never" for cell in row] for row in rows)))
 
 
 @app.command(short_help="Give the roster to a running peer, for all.")
@@ -193,9 +191,7 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
       p2pclust keys publish --fleet fleet --peer /var/lib/p2pclust/meter-01
       p2pclust keys publish --fleet fleet --peer meter-01@10.0.0.1:7400 --bundle laptop.bundle
     """
-    from p2pclust.transport.key_files import read  # noqa: PLC0415
-
-    roster = read(fleet / "roster.json", "fleet roster")
+    roster = key_files.read(fleet / "roster.json", "fleet roster")
     with client_of(peer, bundle, fleet / "roster.json") as client:
         answer = client.ask("roster", data=roster)
     what = "took" if answer["newer"] else "already had this or a newer roster: now"
@@ -211,21 +207,17 @@ def _remind(fleet: Path, n_names: int) -> None:
 
 
 def _unlock(fleet: Path) -> str | None:
-    from p2pclust.transport.key_files import is_sealed  # noqa: PLC0415
     from p2pclust.transport.keys import FLEET_KEY  # noqa: PLC0415
 
-    return _passphrase(confirm=False) if is_sealed(fleet / FLEET_KEY) else None
+    return _passphrase(confirm=False) if key_files.is_sealed(fleet / FLEET_KEY) else None
 
 
 def _passphrase(*, confirm: bool) -> str:
     """Read it from the environment or the terminal: every user of the machine can read a command line."""
-    given = os.environ.get(_PASSPHRASE)
-    if given:
+    if given := os.environ.get(_PASSPHRASE):
         return given
     if not sys.stdin.isatty():
         instead = ", or type --no-passphrase" if confirm else ""
         raise UsageError(f"there is no terminal to ask for the passphrase: set {_PASSPHRASE}{instead}")
-    hint = " (at least 12 characters)" if confirm else ""
-    return str(
-        typer.prompt(f"passphrase of the signing key{hint}", hide_input=True, confirmation_prompt=confirm, err=True)
-    )
+    asked = f"passphrase of the signing key{' (at least 12 characters)' if confirm else ''}"
+    return str(typer.prompt(asked, hide_input=True, confirmation_prompt=confirm, err=True))

@@ -74,26 +74,7 @@ def status(
         f"its data: {'at most ' if data.get('rounded') else ''}{data['rows']} rows of {data['columns']} columns"
         + (", a power of two: the exact number stays on the device" if data.get("rounded") else "")
     )  # fmt: skip
-    if asks := _asks(answer.get("privacy", {})):
-        put(f"it contributes only {asks}")
-    if answer["waiting"]:
-        put(f"no majority: {answer['waiting']}, {fleet['majority']} are needed")
-    if answer["twin"]:
-        put(answer["twin"])
-    stdout().print(_members(answer["members"], "peer", "status", "heard", "why"))
-    listed = _own(answer["jobs"])
-    older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
-    shown = [job for job in listed if job["job"] not in older]
-    for job in shown:
-        if len(job["reason"]) > _LONGEST_REASON:
-            job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
-    _show_jobs(shown)
-    if older:
-        put(f"and {len(older)} older: `p2pclust jobs` lists all")
-
-
-def _asks(privacy: Mapping[str, Any]) -> str:
-    """Return what a device asks of every job, in words; empty if it asks nothing."""
+    privacy = answer.get("privacy", {})
     secure = any(privacy.get(rule) for rule in ("secure", "keep", "cohort", "private", "jobs", "rosters"))
     cell, rounds = privacy.get("min_cell"), privacy.get("least_rounds")
     asks = (
@@ -108,7 +89,22 @@ def _asks(privacy: Mapping[str, Any]) -> str:
         (f"in jobs, {privacy.get('jobs')}", privacy.get("jobs")),
         ("of the same peers as before", privacy.get("rosters")),
     )
-    return ", ".join(words for words, asked in asks if asked)
+    if only := ", ".join(words for words, asked in asks if asked):
+        put(f"it contributes only {only}")
+    if answer["waiting"]:
+        put(f"no majority: {answer['waiting']}, {fleet['majority']} are needed")
+    if answer["twin"]:
+        put(answer["twin"])
+    stdout().print(_members(answer["members"], "peer", "status", "heard", "why"))
+    listed = [job for job in answer["jobs"] if not job["within"]]
+    older = [job["job"] for job in listed if job["phase"] in OVER][:-_LAST]
+    shown = [job for job in listed if job["job"] not in older]
+    for job in shown:
+        if len(job["reason"]) > _LONGEST_REASON:
+            job["reason"] = job["reason"][:_LONGEST_REASON].rstrip() + " ..."
+    _show_jobs(shown)
+    if older:
+        put(f"and {len(older)} older: `p2pclust jobs` lists all")
 
 
 def peers(
@@ -151,9 +147,8 @@ def peers(
         if view["twin"]:
             put(view["twin"])
         for member in view["members"]:
-            about = f"{view['peer']} about {member['name']}: {member['status']}"
             if member["why"]:
-                put(f"{about}: {member['why']}")
+                put(f"{view['peer']} about {member['name']}: {member['status']}: {member['why']}")
 
 
 def jobs(
@@ -178,7 +173,7 @@ def jobs(
 
     with client_of(peer, bundle, roster) as client:
         answer = client.ask("status")
-        listed = answer["jobs"] if every else _own(answer["jobs"])
+        listed = [one for one in answer["jobs"] if every or not one["within"]]
         if job is not None:  # one, or the turns of a series
             names = (job, f"job-{job}", f"series-{job}")
             listed = [one for one in listed if one["job"].startswith(names) or one["name"].startswith(names)]
@@ -196,32 +191,28 @@ def jobs(
         _show_jobs(listed)
 
 
-def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [job for job in listed if not job["within"]]
-
-
 def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
     if not listed:
         put("no jobs")
         return
+    rows = []
+    for job in listed:
+        waits_for = job["waits_for"]
+        waits = ", ".join(waits_for[:4]) + (f" and {len(waits_for) - 4} more" if waits_for[4:] else "")
+        turn = f"turn {job['number'] + 1} of every {duration(job['every_s'])}" if job["series"] else ""
+        if by := job.get("series_cancelled_by"):
+            turn += f", series cancelled by {by}"
+        elif job["next_s"] is not None:
+            turn += f", the next in {duration(job['next_s'])}"
+        exposed = f"exposed: {', '.join(job['exposed'])}" if job["exposed"] else ""
+        moved = ""
+        if drift := job.get("drift"):
+            moved = f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
+        why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, moved]))
+        secured = "yes" if job["secured"] else "no"
+        rows.append([job["name"], job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why])
     columns = ("job", "protocol", "secured", "round", "phase", "aggregator", "waits for, or why")
-    stdout().print(table_of(columns, map(_job_row, listed)))
-
-
-def _job_row(job: Mapping[str, Any]) -> list[str]:
-    waits = ", ".join(job["waits_for"][:4]) + (f" and {len(job['waits_for']) - 4} more" if job["waits_for"][4:] else "")
-    turn = f"turn {job['number'] + 1} of every {duration(job['every_s'])}" if job["series"] else ""
-    if by := job.get("series_cancelled_by"):
-        turn += f", series cancelled by {by}"
-    elif job["next_s"] is not None:
-        turn += f", the next in {duration(job['next_s'])}"
-    exposed = f"exposed: {', '.join(job['exposed'])}" if job["exposed"] else ""
-    moved = ""
-    if drift := job.get("drift"):
-        moved = f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
-    why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, moved]))
-    secured = "yes" if job["secured"] else "no"
-    return [job["name"], job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why]
+    stdout().print(table_of(columns, rows))
 
 
 def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
@@ -242,11 +233,12 @@ def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Table:
-    cells = []
+    rows = []
     for member in members:
         heard = "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"
-        cells.append({**member, "peer": member["name"], "heard": heard})
-    return table_of(columns, ([str(cell[column]) for column in columns] for cell in cells))
+        cells = {**member, "peer": member["name"], "heard": heard}
+        rows.append([str(cells[column]) for column in columns])
+    return table_of(columns, rows)
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

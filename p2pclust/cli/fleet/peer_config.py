@@ -75,9 +75,8 @@ def rows_source(value: object) -> str | dict[str, Any]:
         raise fields.wrong_value(_COMMAND)
     command = value["command"]
     if not isinstance(command, list | tuple) or not command or not all(isinstance(word, str) for word in command):
-        raise fields.wrong_value(
-            'command: expected a list of words, like ["./read-meter", "--last", "24h"]: no shell is used'
-        )
+        example = '["./read-meter", "--last", "24h"]'
+        raise fields.wrong_value(f"command: expected a list of words, like {example}: no shell is used")
     if value["format"] not in FORMATS:
         raise fields.wrong_value(f"format: expected one of {', '.join(FORMATS)}")
     for key in ("timeout_s", "max_mb"):
@@ -193,20 +192,26 @@ def load_config(
     if "ledger" in plain.get("privacy", {}):
         ledger = Path(plain["privacy"]["ledger"]).absolute()
         if not ledger.parent.is_dir():
-            raise UsageError(
-                f"{where('privacy')}: privacy: ledger = {str(ledger)!r}: "
-                f"the folder {ledger.parent} does not exist: make it first"
-            )
+            absent = f"the folder {ledger.parent} does not exist: make it first"
+            raise UsageError(f"{where('privacy')}: privacy: ledger = {str(ledger)!r}: {absent}")
         plain["privacy"]["ledger"] = str(ledger)
     _check_extras(config, where)
     plain |= {"join": joins, "fitness": config.fitness} | _links(config, roster, where)
     if config.fitness is None:
         known = (config.mains, config.cores, config.up_mbit) != (None, None, None)
-        found = fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
-        plain["fitness"] = found if known else USUAL_FITNESS
-    plain["data"] = _data(config.data, folder)
-    if isinstance(config.data, str) or try_command:
-        on_data(read_source(plain | {"data": config.data if isinstance(config.data, str) else plain["data"]}))
+        own = fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
+        plain["fitness"] = own if known else USUAL_FITNESS
+    if isinstance(config.data, str):
+        plain["data"] = str(Path(config.data).absolute())
+        on_data(read_source(plain | {"data": config.data}))
+        return plain
+    program, cwd = config.data["command"][0], folder.absolute()
+    found = cwd / program if "/" in program else shutil.which(program)
+    if found is None or shutil.which(str(found)) is None:
+        raise UsageError(f"data.command: {program!r}: no such program, or it may not be run: give its path")
+    plain["data"] = config.data | {"cwd": str(cwd)}
+    if try_command:
+        on_data(read_source(plain))
     return plain
 
 
@@ -219,9 +224,8 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
         )
     asks = config.privacy is not None and Floor.of(config.privacy.model_dump(exclude_none=True)).asks_for_secure
     if asks and config.bundle is None:
-        raise UsageError(
-            f"{where('privacy')}: privacy: secure sums need keys, and this device has no bundle: `p2pclust keys` makes them"
-        )
+        why = "secure sums need keys, and this device has no bundle: `p2pclust keys` makes them"
+        raise UsageError(f"{where('privacy')}: privacy: {why}")
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
         if wanted and importlib.util.find_spec(module) is None:
             raise UsageError(f"{where(extra)}: {extra} needs {module}: {install_line(extra)}")
@@ -246,23 +250,12 @@ def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
     return {"overlay": {config.name: own} if overlay is None else overlay, "links": own}
 
 
-def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
-    if isinstance(data, str):
-        return str(Path(data).absolute())
-    program, cwd = data["command"][0], folder.absolute()
-    found = cwd / program if "/" in program else shutil.which(program)
-    if found is None or shutil.which(str(found)) is None:
-        raise UsageError(f"data.command: {program!r}: no such program, or it may not be run: give its path")
-    return data | {"cwd": str(cwd)}
-
-
 def _check_keys(config: PeerConfig, joins: Mapping[str, str], where: _Where, *, insecure: bool) -> Roster:
     """Return the fleet roster; without keys this peer and those in `join`, which must name all others."""
     if config.bundle is None:
         if config.roster is not None:
-            raise UsageError(
-                f"{where('roster')}: roster = {config.roster!r}: without a bundle its signature cannot be checked"
-            )
+            why = "without a bundle its signature cannot be checked"
+            raise UsageError(f"{where('roster')}: roster = {config.roster!r}: {why}")
         for key, place in (("listen", config.listen), ("control", config.control)):
             if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
                 raise UsageError(
@@ -277,9 +270,8 @@ def _check_keys(config: PeerConfig, joins: Mapping[str, str], where: _Where, *, 
     bundle = load_bundle(config.bundle)
     roster = newest_roster(bundle, config.bundle, config.roster)
     if bundle.name != config.name:
-        raise UsageError(
-            f"{where('name', 'bundle')}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}"
-        )
+        other = f"{config.bundle} is the bundle of {bundle.name!r}"
+        raise UsageError(f"{where('name', 'bundle')}: name = {config.name!r}, but {other}")
     check_enrolled(bundle, roster)
     if joins and not any(name in roster.names for name in joins):  # some may have been revoked since this was written
         raise UsageError(f"{where('join')}: join: {next(iter(joins))!r} is not on fleet roster {roster.serial}")

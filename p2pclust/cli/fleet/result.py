@@ -51,7 +51,7 @@ def result(
         found = result_of(client, job)
     told = _told(found)
     if out is not None:
-        _write(out, found, told)
+        _write(out, told)
     if as_json:
         put_json(told)
         return
@@ -95,8 +95,8 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "suspects": summaries.suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},
+        "declared": summaries.declared(found.job, state),
     }  # fmt: skip
-    told["declared"] = summaries.declared(found.job, state)
     told["suspects"] += [
         {"peer": peer, "round": round_, "rounds": 1, "reason": reason, "found_by": [found.told["peer"]]}
         for peer, round_, reason in found.told.get("suspects", ())
@@ -104,8 +104,7 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     if "centers" in state.arrays and "origin" in state.arrays:
         told["centers"] = summaries.raw_centers(state).tolist()
         told["drift"] = drift(found)
-    whole: dict[str, Any] = plain(told)
-    return whole
+    return dict(plain(told))
 
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
@@ -145,12 +144,11 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"the largest of these moves of each center: {each}"
 
 
-def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
+def _write(out: Path, told: Mapping[str, Any]) -> None:
     import numpy as np  # noqa: PLC0415
 
-    arrays = {name: np.array(values) for name, values in told["declared"].items()}
-    if told["centers"] is not None:
-        arrays = {"centers": np.array(told["centers"])}
+    written = told["declared"] if told["centers"] is None else {"centers": told["centers"]}
+    arrays: dict[str, Any] = {name: np.array(values) for name, values in written.items()}
     if not arrays:
         raise UsageError(f"-o {out}: {told['protocol']} ends without centers: write labels with `p2pclust assign`")
     if out.suffix == ".json":
@@ -165,8 +163,7 @@ def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
         _put(out, _table([header, *([repr(value) for value in row] for row in values.tolist())]))
     else:
         data = io.BytesIO()
-        content: dict[str, Any] = {**arrays, "features": np.array(told["features"])}
-        np.savez(data, **content)
+        np.savez(data, **(arrays | {"features": np.array(told["features"])}))
         _put(out, data.getvalue())
 
 
@@ -216,13 +213,10 @@ def assign(
     """
     from p2pclust.hosts.labels import label_file, label_own  # noqa: PLC0415
 
-    if data is None:
-        options = (("--columns", columns), ("--id-column", id_column), ("--missing-values", missing_values))
-        for option, value in options:
-            if value is not None:
-                raise UsageError(
-                    f"{option} is for --data: this device's rows are read as its peer's configuration says"
-                )
+    options = {"--columns": columns, "--id-column": id_column, "--missing-values": missing_values}
+    for name, value in options.items():
+        if data is None and value is not None:
+            raise UsageError(f"{name} is for --data: this device's rows are read as its peer's configuration says")
     with operate.client_of(peer, bundle, roster) as client:
         found: Labelled = (
             label_own(client, job)

@@ -1,9 +1,10 @@
-"""``p2pclust submit``, ``watch`` and ``cancel``: control the jobs of a fleet of running peers."""
+"""``p2pclust protocols``, ``submit``, ``watch`` and ``cancel``: control the jobs of a fleet of running peers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import MISSING
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +13,8 @@ import typer
 from typer.core import TyperCommand
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import Serve, argument, flag, option
-from p2pclust.cli.show.output import put, put_json, stderr, stdout
+from p2pclust.cli.show.options import AsJson, Serve, argument, flag, option
+from p2pclust.cli.show.output import note, put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
 from p2pclust.tools.spelling import command, counted, nearest
@@ -25,6 +26,51 @@ if TYPE_CHECKING:
 
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
 _SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write after them
+_SECURED = ". With secure = true: the totals of all peers, and nothing of a single one"
+
+
+def protocols(as_json: AsJson = False) -> None:
+    """List the clustering protocols: what each peer reveals, and when it stops.
+
+    \b
+    Example:
+      p2pclust protocols
+    """
+    from p2pclust.protocols.engine.compose import cluster_job, clustering_class  # noqa: PLC0415 - imports NumPy
+    from p2pclust.protocols.engine.registry import clusterings, package_of, parameters_of  # noqa: PLC0415
+
+    listed: list[dict[str, Any]] = []
+    for name in clusterings():
+        one: dict[str, Any] = {"id": name, "package": package_of(name)}
+        listed.append(one)
+        try:
+            kind = clustering_class(name)
+        except UsageError as error:
+            one |= {"what": "cannot be used", "reveals": str(error), "stops": "", "secure": False}
+            continue
+        parameters, secure = parameters_of(kind), False
+        with suppress(UsageError):
+            cluster_job(name, n_clusters=2 if "n_clusters" in parameters else None, scaling="minmax", secure=True)
+            secure = True
+        one |= {
+            "what": (kind.__doc__ or "").strip().partition("\n")[0],
+            "reveals": kind.reveals or "not declared",
+            "stops": kind.stops + (", or after max_rounds" if "max_rounds" in parameters else ""),
+            "secure": secure,
+            "parameters": {key: None if value is MISSING else value for key, value in parameters.items()},
+        }
+    if as_json:
+        put_json({"protocols": listed})
+        return
+    from rich.table import Table  # noqa: PLC0415
+
+    shown = Table(box=None, padding=(0, 3, 1, 0), pad_edge=False, header_style="dim", expand=True)
+    for heading, ratio in (("id", None), ("what it is", 2), ("what a peer reveals", 3), ("it stops when", 1)):
+        shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
+    for one in listed:
+        by = f" ({one['package']})" if one["package"] else ""
+        shown.add_row(one["id"], one["what"] + by, one["reveals"] + _SECURED * one["secure"], one["stops"])
+    stdout().print(shown)
 
 
 class SubmitCommand(TyperCommand):
@@ -109,20 +155,19 @@ def submit(
     if secure:
         given["secure"] = {name: more.pop(name) for name in SecureSpec.model_fields if name in more} or True
     request, spec = request_from(given | more)
-    console = stderr()
+
+    def submitted(named: str, names: Sequence[str]) -> None:
+        note(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}")
+
     with operate.client_of(peer, bundle, fleet_roster) as client:
-
-        def submitted(named: str, names: Sequence[str]) -> None:
-            console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
-
         if spec.bounds is not None and len(spec.bounds) == 1:
             request, spec = request_from(given | more, n_features=submission.n_features_at(client))
         if spec.kernel == AUTO:
             request = submission.with_common_kernel(client, request, spec.roster or ())
         named = submission.submit(client, request, spec.roster or (), within, submitted, request_id or "")
-        console.print("accepted: a majority has it on disk", soft_wrap=True)
+        note("accepted: a majority has it on disk")
         first = f"{named}/1" if spec.every else named
-        ended = _watched(client, first, None, None if as_json else console) if wait else None
+        ended = _watched(client, first, None, None if as_json else stderr()) if wait else None
     if as_json:
         put_json({**({} if ended is None else ended), "job": named})
     else:
@@ -134,8 +179,6 @@ def submit(
 def parameters(words: Sequence[str]) -> dict[str, Any]:
     """Return the parameters in the remaining words of a command line: ``--name value``, or ``--name=value``.
 
-    Examples
-    --------
     >>> parameters(["--max-rounds", "50", "--init=careful", "--bounds", "[[0, 1]]"])
     {'max_rounds': 50, 'init': 'careful', 'bounds': [[0, 1]]}
     """
@@ -200,9 +243,11 @@ def watch(
             raise UsageError("watch: --serve shows a page until Ctrl-C: omit --json and --within")
         laboratory("commands.served", "watch --serve").serve_fleet(serve, job, peer or [], bundle, roster, inventory)
         return
-    if job is None or inventory is not None or len(peer or []) > 1:
-        what = "name a JOB" if job is None else "--inventory" if inventory is not None else "more than one --peer"
-        raise UsageError(f"watch: {what}" + (", or add --serve" if job is None else " goes with --serve only"))
+    if job is None:
+        raise UsageError("watch: name a JOB, or add --serve")
+    if inventory is not None or len(peer or []) > 1:
+        what = "--inventory" if inventory is not None else "more than one --peer"
+        raise UsageError(f"watch: {what} goes with --serve only")
     with operate.client_of(peer[0] if peer else None, bundle, roster) as client:
         ended = _watched(client, job, within, None if as_json else stdout())
     if as_json:

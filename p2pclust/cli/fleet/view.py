@@ -45,38 +45,36 @@ def judge(inventory: Inventory, answers: Mapping[str, Answer]) -> dict[str, dict
     for peer in told.values():
         for job in peer.get("snapshot", {}).get("jobs", ()):
             rounds[job["job"]] = max(job["round"], rounds.get(job["job"], 0))
-    return {
-        device.name: {"host": device.host, "class": device.group}
-        | _row(told[device.name])
-        | {"trouble": _trouble(told, device.name, inventory.late_s, rounds)}
-        for device in inventory.devices
-    }
-
-
-def _row(told: Answer) -> dict[str, Any]:
-    lives = bool(told.get("pid"))
-    status = told.get("status", "absent")
-    snapshot = told.get("snapshot", {})
-    near = [member for member in snapshot.get("members", ()) if member["linked"]]
-    jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
-    running = (job for job in reversed(jobs) if job["phase"] not in OVER)
-    job = next(running, jobs[-1] if jobs else None)
-    failed = told.get("failed") if status == "starting" else status not in ("running", "paused", "stopped")
-    return {
-        "status": status,
-        "pid": told.get("pid") or None,
-        "since": told["since"] if lives else None,
-        "up_s": told.get("up_s", 0.0),
-        "restarts": told.get("restarts", 0),
-        "linked": sum(member["status"] == "alive" for member in near) if "members" in snapshot else None,
-        "neighbours": len(near) if "members" in snapshot else None,
-        "job": f"{job['protocol']} {_named(job)}" if job else "",
-        "round": job["round"] if job else None,
-        "phase": job["phase"] if job else "",
-        "says": told.get("says", ""),
-        "ended": told.get("ended", ""),
-        "last_line": told.get("last_line", "") if failed else "",
-    }
+    shown = {}
+    for device in inventory.devices:
+        peer = told[device.name]
+        lives = bool(peer.get("pid"))
+        status = peer.get("status", "absent")
+        snapshot = peer.get("snapshot", {})
+        near = [member for member in snapshot.get("members", ()) if member["linked"]]
+        jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
+        running = (job for job in reversed(jobs) if job["phase"] not in OVER)
+        job = next(running, jobs[-1] if jobs else None)
+        failed = peer.get("failed") if status == "starting" else status not in ("running", "paused", "stopped")
+        shown[device.name] = {
+            "host": device.host,
+            "class": device.group,
+            "status": status,
+            "pid": peer.get("pid") or None,
+            "since": peer["since"] if lives else None,
+            "up_s": peer.get("up_s", 0.0),
+            "restarts": peer.get("restarts", 0),
+            "linked": sum(member["status"] == "alive" for member in near) if "members" in snapshot else None,
+            "neighbours": len(near) if "members" in snapshot else None,
+            "job": f"{job['protocol']} {_named(job)}" if job else "",
+            "round": job["round"] if job else None,
+            "phase": job["phase"] if job else "",
+            "says": peer.get("says", ""),
+            "ended": peer.get("ended", ""),
+            "last_line": peer.get("last_line", "") if failed else "",
+            "trouble": _trouble(told, device.name, inventory.late_s, rounds),
+        }
+    return shown
 
 
 def _named(job: Answer) -> str:

@@ -65,8 +65,6 @@ def group(text: str) -> typer.Typer:
 def key_values(option: str, texts: Iterable[str] | None, example: str) -> dict[str, Any]:
     """Return the values of an option that is repeated, each ``key=value``; a value is parsed as TOML, or else is text.
 
-    Examples
-    --------
     >>> key_values("--set", ["neighbours=4", "center=peer-02"], "neighbours=4")
     {'neighbours': 4, 'center': 'peer-02'}
     """
@@ -84,8 +82,6 @@ def key_values(option: str, texts: Iterable[str] | None, example: str) -> dict[s
 def column(text: str | None) -> str | int | None:
     """Return a column's name, or its number if the text is one.
 
-    Examples
-    --------
     >>> column("site"), column("3")
     ('site', 3)
     """
@@ -95,8 +91,6 @@ def column(text: str | None) -> str | int | None:
 def columns_of(text: str | None) -> list[str | int] | None:
     """Return the columns of a list with commas.
 
-    Examples
-    --------
     >>> columns_of("w, 3")
     ['w', 3]
     """
@@ -108,8 +102,6 @@ def columns_of(text: str | None) -> list[str | int] | None:
 def with_address(words: Sequence[str]) -> list[str]:
     """Return a command line in which ``--serve`` has a value: what follows, if that is HOST:PORT, else an empty one.
 
-    Examples
-    --------
     >>> with_address(["--serve", "quickstart"]), with_address(["--serve", "0.0.0.0:80"])
     (['--serve=', 'quickstart'], ['--serve=0.0.0.0:80'])
     """

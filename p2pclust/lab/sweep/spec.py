@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
+from p2pclust.jobs.data_keys import OverlaySpec
 from p2pclust.jobs.explain import explain
 from p2pclust.jobs.fields import TomlTable, wrong_table, wrong_value
-from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.scenario.file.fleet_keys import PEERS_MAX
 from p2pclust.lab.sweep.columns import AXES, MEASURES, columns_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from p2pclust.errors import FleetError, UsageError
@@ -79,7 +79,7 @@ class Backend:
         Raise FleetError if the fleet could not finish; UsageError if this backend cannot treat the job so.
         """
         if treatment is not None:
-            refuse(replace(treatment.options, in_process=self.name == "in-process"))
+            refuse({**treatment.options, "in_process": self.name == "in-process"})
         from p2pclust.jobs.request import JobRequest  # noqa: PLC0415
         from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec  # noqa: PLC0415
 

@@ -117,7 +117,7 @@ class Treatment:
         """What the table of exclusions looks at; a value that documents have whether they use it or not is unknown."""
         unknown = {"patience_s", "compute_limit_s"} | (set() if self.missing == "drop" else {"deadline_s"})
         given = {name: value for name, value in asdict(self).items() if name not in unknown}
-        return exclusions.JobOptions.of({**given, "every": self.every_s})
+        return {**given, "every": self.every_s}
 
 
 def every_flaw(every_s: float) -> str:

@@ -36,8 +36,7 @@ def restrain(config: Mapping[str, Any]) -> None:
     """Apply the limits of a configuration to this process and those that it starts; without a key there is no limit.
 
     ``nice`` is its nice value, 0 to 19; ``cpus`` the processors that it may run on; ``memory_mb`` its limit of private
-    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter. Raise UsageError if this system
-    cannot set such a limit, a processor does not exist, or the memory is too little for a peer.
+    writable memory, in 10^6 bytes; ``network_namespace`` the file of a namespace to enter.
 
     The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings. One of address space
     (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many. An allocation beyond it fails, and
@@ -53,8 +52,19 @@ def restrain(config: Mapping[str, Any]) -> None:
         if absent:
             raise UsageError(f"cpus: no processor {absent[0]} here: expected some of {', '.join(map(str, there))}")
         os.sched_setaffinity(0, cpus)
-    if config.get("memory_mb") is not None:
-        _limit_memory(float(config["memory_mb"]))
+    if (memory_mb := config.get("memory_mb")) is not None:
+        if sys.platform != "linux":
+            raise UsageError("memory_mb: only Linux limits a process's private memory: omit it")
+        import resource  # noqa: PLC0415 - absent on Windows
+
+        # OpenBLAS allocates its buffers at the first product, and ends the process if it cannot: do it now.
+        square = np.ones((256, 256))
+        square @ square
+        least = taken_mb() + _SPARE_MB
+        if memory_mb < least:
+            raise UsageError(f"memory_mb = {memory_mb:g}: a peer without rows takes about {least:.0f}: expected more")
+        limit, hard = int(memory_mb * 1e6), resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     if (namespace := config.get("network_namespace")) is not None:  # all threads that are started later are in it, too
         with open(namespace, "rb") as file:
             if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
@@ -88,22 +98,6 @@ def kernel_kib(figure: str) -> float | None:
         if line.startswith(f"{figure}:"):
             return float(line.split()[1])
     return None
-
-
-def _limit_memory(memory_mb: float) -> None:
-    if sys.platform != "linux":
-        raise UsageError("memory_mb: only Linux limits a process's private memory: omit it")
-    # OpenBLAS allocates its buffers at the first product, and ends the process if it cannot: do it now.
-    square = np.ones((256, 256))
-    square @ square
-    least = taken_mb() + _SPARE_MB
-    if memory_mb < least:
-        raise UsageError(f"memory_mb = {memory_mb:g}: a peer without rows takes about {least:.0f}: expected more")
-    limit = int(memory_mb * 1e6)
-    import resource  # noqa: PLC0415 - absent on Windows
-
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def max_rss_mb() -> float:

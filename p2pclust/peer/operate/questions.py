@@ -237,10 +237,8 @@ class Questions:
                 if len(self._accepting) >= _MOST_WAITING // 2:  # a majority never accepted these jobs
                     del self._accepting[next(iter(self._accepting))]
                 self._accepting[fields["job"]].append(caller)
-                series = {"series": fields["series"]} if fields.get("series") else {}
-                caller.answer(
-                    {"job": fields["job"], **series, "roster": fields["roster"], "accepted": False}, last=False
-                )
+                named = {name: fields[name] for name in ("job", "series", "roster") if fields.get(name)}
+                caller.answer({**named, "accepted": False}, last=False)
         elif verb == "accepted":
             for caller in self._accepting.pop(fields["job"], []):
                 caller.answer({"job": fields["job"], "accepted": True})

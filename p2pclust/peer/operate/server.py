@@ -81,10 +81,6 @@ def short_name(path: Path) -> tuple[str, Folder | None]:
     return f"/proc/self/fd/{folder.number}/{path.name}", folder
 
 
-#: Called on the loop with the caller, the verb and its fields, which are a map and otherwise unchecked.
-OnQuestion = Callable[[Caller, str, dict[str, Any]], None]
-
-
 @dataclass(eq=False)
 class ControlServer:
     """All sockets on which operators ask one peer. The context is that of its links, whose ZAP handler admits keys.
@@ -94,7 +90,8 @@ class ControlServer:
 
     loop: asyncio.AbstractEventLoop
     context: zmq.Context[zmq.Socket[bytes]]
-    on_question: OnQuestion
+    #: Called on the loop with the caller, the verb and its fields, which are a map and otherwise unchecked.
+    on_question: Callable[[Caller, str, dict[str, Any]], None]
     on_malformed: Callable[[str, str], None] = lambda name, reason: None
     _drains: dict[zmq.Socket[bytes], Drain] = field(default_factory=dict, init=False)  # of the listening sockets
     _folder: Folder | None = field(default=None, init=False)
@@ -117,7 +114,7 @@ class ControlServer:
             raise UsageError(f"operators cannot connect to {path}: {error.strerror}") from None
         finally:
             os.umask(before)
-        self._listen(socket, lambda head: HERE)
+        self._drains[socket] = Drain(self.loop, socket, partial(self._take_one, socket, lambda head: HERE), _BURST)
 
     def open_to_all(self, address: str, bundle: Bundle, roster: Callable[[], Roster]) -> str:
         """Listen on TCP with CURVE; return the address, with the port that was chosen for port 0."""
@@ -136,7 +133,7 @@ class ControlServer:
             entry = roster().by_key.get(str(head.get("User-Id")).encode())
             return "" if entry is None else entry.name
 
-        self._listen(socket, name_of)
+        self._drains[socket] = Drain(self.loop, socket, partial(self._take_one, socket, name_of), _BURST)
         return bound_to(socket)
 
     def _socket(self) -> zmq.Socket[bytes]:
@@ -154,9 +151,6 @@ class ControlServer:
             socket.close(linger=0)
         self._drains.clear()
         # The folder stays open: libzmq removes the socket file later, in a thread of its own.
-
-    def _listen(self, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
-        self._drains[socket] = Drain(self.loop, socket, partial(self._take_one, socket, name_of), _BURST)
 
     def _take_one(self, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> int:
         try:
@@ -198,8 +192,6 @@ class ControlServer:
 def read_question(frames: list[bytes]) -> tuple[int, str, dict[str, Any]]:
     """Read a question that may be hostile: its number, its verb and its fields. Raise WireError if it is none.
 
-    Examples
-    --------
     >>> read_question(pack("ask", {"number": 1, "verb": "status"}, [msgpack.packb({})]))
     (1, 'status', {})
     """

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
 from p2pclust.errors import P2PClustError, UsageError
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document, majority
-from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
@@ -55,8 +54,6 @@ class FleetStatus:
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """Another peer."""
-
     name: str
     status: str
     incarnation: int
@@ -185,38 +182,35 @@ def _member(shell: Shell, name: str) -> MemberStatus:
 
 def _why(shell: Shell, name: str) -> str:
     """Return why a member is not alive, or cannot be reached directly; empty if all is well."""
-    core = shell.core
-    member, routing = core.membership.members[name], core.routing
-    if twin := _twin(core, name):
-        return twin
-    if member.status not in ("alive", "left") and name in shell.allow_list.outdated:
-        return "it uses revoked keys: copy its new bundle to it"
-    if member.status != "alive":
-        return _why_not_alive(member, f" {shell.now - member.changed_at:.0f} s ago")
-    if not routing.linked(name):
-        hop = routing.hop(name)
-        return f"not a neighbour: reached through {hop}" if hop else "not a neighbour, and no route to it is known"
-    if name in routing.broken:
-        return f"does not answer over its link: reached through {routing.hop(name)}"
-    trouble, via = shell.links.trouble(name), core.way_to(name)
-    return f"{trouble}; it is heard through {via}" if trouble and via else trouble
-
-
-def _why_not_alive(member: Member, since: str) -> str:
+    core, member, routing = shell.core, shell.core.membership.members[name], shell.core.routing
+    since = f"{shell.now - member.changed_at:.0f} s ago"
     match member.status:
+        case _ if twin := _twin(core, name):
+            return twin
+        case status if status not in ("alive", "left") and name in shell.allow_list.outdated:
+            return "it uses revoked keys: copy its new bundle to it"
+        case "alive" if not routing.linked(name):
+            hop = routing.hop(name)
+            why = f"not a neighbour: reached through {hop}" if hop else "not a neighbour, and no route to it is known"
+        case "alive" if name in routing.broken:
+            why = f"does not answer over its link: reached through {routing.hop(name)}"
+        case "alive":
+            trouble, via = shell.links.trouble(name), core.way_to(name)
+            why = f"{trouble}; it is heard through {via}" if trouble and via else trouble
         case "unknown" if not member.address:
-            return "its address is not known yet: name it in join, or wait until it connects"
+            why = "its address is not known yet: name it in join, or wait until it connects"
         case "unknown":
-            return f"no answer from {member.address} yet (is it running there, and on the newest fleet roster?)"
+            why = f"no answer from {member.address} yet (is it running there, and on the newest fleet roster?)"
         case "suspect":
             others = [*dict.fromkeys([member.suspected_by, *member.confirmed_by])]
-            return f"silent, suspected by {', '.join(filter(None, others)) or 'others'}{since}"
+            why = f"silent, suspected by {', '.join(filter(None, others)) or 'others'} {since}"
         case "left":
-            return f"it left{since}"
+            why = f"it left {since}"
         case _ if member.refused_by:
-            return f"its port refused to connect, as {', '.join(member.refused_by)} saw{since}"
+            why = f"its port refused to connect, as {', '.join(member.refused_by)} saw {since}"
         case _:
-            return f"silent, declared dead{since}"
+            why = f"silent, declared dead {since}"
+    return why
 
 
 def job_snapshots(shell: Shell) -> list[JobStatus]:
@@ -237,25 +231,19 @@ def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
     elif n_here < needed:
         reason = f"waiting: {n_here} of {len(roster)} peers are here, {needed} are needed"
     protocol, clusters, scaling = _mathematics(document.mathematics)
-    treatment = document.treatment
-    status = JobStatus(
+    treatment, turn, until = document.treatment, document.turn, shell.core.jobs.series.waits_until.get(job_id)
+    repeated: dict[str, Any] = {} if turn is None or document.census else {
+        "series": turn.series, "number": turn.number, "every_s": treatment.every_s,
+        "next_s": None if until is None else round(max(0.0, until - shell.now), 3),
+        "series_cancelled_by": shell.core.jobs.cancels.by(turn.series),
+    }  # fmt: skip
+    return JobStatus(
         job_id, name_of(document), protocol, clusters, roster, document.submitter, treatment.missing, treatment.collect,
         document.parent, job.ledger.term, job.ledger.register.round, phase, aggregator, waits_for, absent, reason,
         [(peer, *found) for peer, found in job.suspicions.items()], scaling, treatment.verify,
         asdict(treatment.secure_sums) if treatment.secure else {},
-        *_exposed(job, outcome),
+        *_exposed(job, outcome), **repeated,
     )  # fmt: skip
-    turn, until = document.turn, shell.core.jobs.series.waits_until.get(job_id)
-    if turn is None or document.census:
-        return status
-    return replace(
-        status,
-        series=turn.series,
-        number=turn.number,
-        every_s=treatment.every_s,
-        next_s=None if until is None else round(max(0.0, until - shell.now), 3),
-        series_cancelled_by=shell.core.jobs.cancels.by(turn.series),
-    )
 
 
 @lru_cache(maxsize=64)

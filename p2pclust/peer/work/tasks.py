@@ -166,7 +166,7 @@ def _secrets(life: Life) -> Secrets:
 def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life, job_id: str) -> Outcome:
     job = job_of(task.mathematics)
     if task.keys is not None and task.keys.verify:
-        exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
+        exclusions.refuse(job.fill_in({"verify": True}))
     if task.keys is None or task.keys.secure is None:
         begun = engine.begin(job)
         return PlainRound(job, begun, task.n_peers, id=job_id, memories=life.memories).made(begun, blobs)

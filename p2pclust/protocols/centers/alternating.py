@@ -25,7 +25,7 @@ from p2pclust.protocols.centers.local_centers import opened, working_range
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot, nearest_labels
-from p2pclust.protocols.engine.exclusions import JobOptions, refuse
+from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -172,7 +172,7 @@ class Alternating(Iterated, Additive, SideBySide):
         super().__post_init__()
         if 0.0 < self.max_weight < 1.0:
             raise UsageError(f"{self.id}: max_weight = {self.max_weight:g}: expected at least 1, or 0 for no limit")
-        refuse(JobOptions(accelerate=self.accelerate, one_by_one=self.one_by_one, n_init=self.n_init > 1))
+        refuse({"accelerate": self.accelerate, "one_by_one": self.one_by_one, "n_init": self.n_init})
 
     @property
     def lossless(self) -> bool:

@@ -169,10 +169,10 @@ def clustering_class(protocol: str) -> type[Labelling]:
     return kind
 
 
-def options_of(kind: type[Labelling], given: Mapping[str, Any]) -> exclusions.JobOptions:
+def options_of(kind: type[Labelling], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the table of exclusions looks at, of a job of this protocol with options by their names in a scenario.
 
-    >>> options_of(clustering_class("fkm"), {"n_init": 10, "tol": 0.0}).tol
+    >>> options_of(clustering_class("fkm"), {"n_init": 10, "tol": 0.0})["tol"]
     True
     """
     # Of these, 0 or an array is a choice.
@@ -185,7 +185,7 @@ def options_of(kind: type[Labelling], given: Mapping[str, Any]) -> exclusions.Jo
         "one_by_one": bool(given.get("max_weight") or given.get("robust")),
         "n_init": issubclass(kind, SideBySide) and given.get("n_init", 1),
     }
-    return exclusions.JobOptions.of({**given, **chosen, **traits})
+    return {**given, **chosen, **traits}
 
 
 def inits_of(kind: type[Labelling]) -> tuple[str, ...]:

@@ -8,71 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Final
 
 from p2pclust.errors import UsageError
 
-
-@dataclass(frozen=True, kw_only=True)
-class JobOptions:
-    """What is known of a job's options: None is not known, and false, 0 or empty is not given.
-
-    The first four follow from the protocol, the next five from how it is run; the others are named as in a scenario.
-    """
-
-    by_columns: bool | None = None
-    with_models: bool | None = None
-    remembers: bool | None = None  # over rows, and its aggregator remembers the last round
-    one_by_one: bool | None = None  # single contributions are looked at
-    in_process: bool | None = None  # without peers that run
-    weighted: bool | None = None
-    devices: bool | None = None  # some are described one by one: links, batteries, keys
-    overlay: bool | None = None
-    faults: bool | None = None
-    protocol: str | None = None
-    init: str | None = None  # "given": an array of centers
-    n_init: bool | None = None  # several sets of first centers side by side
-    bounds: bool | None = None
-    scaling: str | None = None
-    tol: bool | None = None
-    participation: bool | None = None
-    accelerate: bool | None = None
-    max_weight: bool | None = None
-    robust: bool | None = None
-    privacy: bool | None = None
-    missing: str | None = None
-    patience_s: bool | None = None
-    compute_limit_s: bool | None = None
-    deadline_s: bool | None = None
-    aggregator: bool | None = None
-    collect: str | None = None
-    gossip_tolerance: bool | None = None
-    mixing: bool | None = None
-    ticks: bool | None = None
-    every: bool | None = None
-    verify: bool | None = None
-    secure: bool | None = None
-    keepers: bool | None = None
-    cohort: bool | None = None
-    burnt: bool | None = None
-    leave: bool | None = None
-    groups: bool | None = None
-
-    @classmethod
-    def of(cls, options: Mapping[str, object]) -> Self:
-        """Return a job with these options, by their names in a scenario; other names are passed over."""
-        known: dict[str, Any] = {}
-        for one in fields(cls):
-            if one.name in options:
-                value = options[one.name]
-                if one.name == "init" and not isinstance(value, str | None):
-                    value = "given"
-                is_word = one.type == "str | None"
-                known[one.name] = value or "" if is_word else bool(value) and value != _UNUSED.get(one.name)
-        return cls(**known)
-
+#: What is known of a job's options: one that is absent is not known, and None, false, 0 or empty is not given. The names are
+#: those of a scenario, and of `_WORDS`.
+JobOptions = Mapping[str, object]
 
 _UNUSED: Final = {"n_init": 1, "participation": 1.0}  # the values of numbers that stand for no choice, if this is not 0
 
@@ -81,7 +25,7 @@ _UNUSED: Final = {"n_init": 1, "participation": 1.0}  # the values of numbers th
 class Exclusion:
     """One row of the table: "A excludes B" or "A needs B", why, and what to do.
 
-    A and B are names of :class:`JobOptions`, alone (given) or with a value.
+    A and B are names of `JobOptions`, alone (given) or with a value.
     """
 
     rule: str
@@ -108,10 +52,15 @@ class Exclusion:
 
 
 def _holds(options: JobOptions, name: str, value: str) -> bool | None:
-    found = getattr(options, name)
-    return None if found is None else found == value if value else bool(found)
+    if name not in options:
+        return None
+    found = options[name]
+    if name == "init" and not isinstance(found, str | None):  # an array of centers
+        found = "given"
+    return found == value if value else bool(found) and found != _UNUSED.get(name)
 
 
+#: Of names that are not those of a scenario, and of values: what messages say. The first four follow from the protocol.
 _WORDS: Final = {
     "by_columns": "a protocol over columns",
     "with_models": "a protocol that exchanges models",
@@ -202,7 +151,7 @@ EXCLUSIONS: Final = (
 def problems(options: JobOptions) -> Iterator[str]:
     """Yield each rule that a job breaks, in one line.
 
-    >>> list(problems(JobOptions(secure=True, collect="gossip")))
+    >>> list(problems({"secure": True, "collect": "gossip"}))
     ["secure excludes collect = 'gossip': secure sums need an aggregator: set collect to 'star' or 'tree'"]
     """
     return (f"{one.words}: {one.why}: {one.instead}" for one in EXCLUSIONS if one.breaks(options))

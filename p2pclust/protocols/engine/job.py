@@ -160,13 +160,13 @@ class Job:
 
     def fill_in(self, options: JobOptions) -> JobOptions:
         """Return these options with what follows from the stages of this job."""
-        return replace(
-            options,
-            by_columns=self.by_columns,
-            with_models=self.has_workspace,
-            remembers=not self.by_columns and any(isinstance(protocol, Remembering) for protocol in self.protocols),
-            one_by_one=any(protocol.one_by_one for protocol in self.additive),
-        )
+        return {
+            **options,
+            "by_columns": self.by_columns,
+            "with_models": self.has_workspace,
+            "remembers": not self.by_columns and any(isinstance(protocol, Remembering) for protocol in self.protocols),
+            "one_by_one": any(protocol.one_by_one for protocol in self.additive),
+        }
 
     def here(self, kernel: str = AUTO) -> Job:
         """Return the same job with a kernel of this installation, by default its best.

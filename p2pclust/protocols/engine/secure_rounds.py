@@ -63,7 +63,7 @@ class Terms:
 
 def problem_with_job(job: Job, groups: int = 0) -> str:
     """Return why no job of these stages can have secure sums, with so many fixed groups, or an empty string."""
-    asked = exclusions.JobOptions(secure=True, participation=job.participation != 1.0, groups=bool(groups))
+    asked = {"secure": True, "participation": job.participation, "groups": groups}
     if problem := next(exclusions.problems(job.fill_in(asked)), ""):
         return problem
     for protocol in job.protocols:

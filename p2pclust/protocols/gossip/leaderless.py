@@ -22,7 +22,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.engine import floats_of
-from p2pclust.protocols.engine.exclusions import JobOptions, problems, refuse
+from p2pclust.protocols.engine.exclusions import problems, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
@@ -54,7 +54,7 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
     protocol = job.protocols[state.stage]
     mass = None
     try:
-        if problem := next(problems(job.fill_in(JobOptions(collect="gossip"))), ""):
+        if problem := next(problems(job.fill_in({"collect": "gossip"})), ""):
             raise Abstain(f"failed: {problem}")
         if isinstance(protocol, Additive):
             size = sum(map(math.prod, layout_of(job, state).shapes.values()))
@@ -126,7 +126,7 @@ def run_leaderless(
     - `on_round`: called after every round with the state, the ticks that the round took, and how far the estimate of
       any peer was from the agreed one.
     """
-    refuse(job.fill_in(JobOptions(collect="gossip")))
+    refuse(job.fill_in({"collect": "gossip"}))
     if problem := problem_with_tolerance(tolerance, links.hops):
         raise UsageError(problem)
     if len(links.members) != len(locals) or not links.connected:

@@ -374,7 +374,7 @@ class AtWork:
             models, halves = (note.models, note.halves) if note and self._current(note) else ((), {})
             found = None
             with suppress(Abstain):
-                if not self.local.refusal(self.state):
+                if not self.local.problem_in(self.state):
                     given_size = None if given is None else np.unique(given).size
                     found = self._refined(models, halves, note.wanted if note else self._wanted(rng, given_size))
             if found is not None:

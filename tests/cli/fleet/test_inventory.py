@@ -13,7 +13,7 @@ import pytest
 
 from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.errors import UsageError
-from p2pclust.hosts.inventory import Inventory, pack, peer_toml, plan, print_of
+from p2pclust.hosts.inventory import Inventory, pack, peer_toml, print_of
 from p2pclust.hosts.remote import command_for
 from p2pclust.transport.keys import add_devices, init_fleet, revoke, throwaway_fleet, write_fleet
 
@@ -161,7 +161,7 @@ def test_only_a_changed_entry_has_another_print(write: Write, tmp_path: Path) ->
 def test_what_a_host_is_sent(write: Write) -> None:
     loaded = load_inventory(write(HEAD + A + "send = true\n" + B + "send = true\n"))
     stream = io.BytesIO()
-    pack(stream, loaded, loaded.devices, ["b"], plan(loaded.devices, prints(loaded), 7.0))
+    pack(stream, loaded, prints(loaded), ["b"])
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         modes = {member.name: member.mode for member in archive}
@@ -177,7 +177,6 @@ def test_what_a_host_is_sent(write: Write) -> None:
         }
         sent = json.loads(archive.extractfile("plan.json").read())  # type: ignore[union-attr]
         config = tomllib.loads(archive.extractfile("peers/a/peer.toml").read().decode())  # type: ignore[union-attr]
-    assert sent["down_s"] == 7.0
     assert sent["peers"]["a"]["command"] == ["-m", "p2pclust", "peer", "--config", "peers/a/peer.toml"]
     assert config["roster"] == "../../roster.json"
     assert config["bundle"] == "a.bundle"

@@ -31,8 +31,8 @@ def fleet() -> tuple[Roster, dict[str, Bundle]]:
 
 
 def serve(
-    answer: inside.OnQuestion, ask: Callable[[str], Any], home: Path, fleet: tuple[Roster, dict[str, Bundle]],
-    on_malformed: Callable[[str, str], None] = lambda name, reason: None,
+    answer: Callable[[inside.Caller, str, dict[str, Any]], None], ask: Callable[[str], Any], home: Path,
+    fleet: tuple[Roster, dict[str, Bundle]], on_malformed: Callable[[str, str], None] = lambda name, reason: None,
 ) -> Any:  # fmt: skip
     """Ask in a thread what a peer's loop answers; returns what `ask` returned."""
     roster, bundles = fleet

@@ -60,7 +60,7 @@ class HostFolder:
 
     def up(self, programs: Entries, wait_s: float = 0.0) -> dict[str, Any]:
         peers = {name: {"command": ["-c", text], "print": text} for name, text in programs.items()}
-        done = self.do("up", "--wait", f"{wait_s}", given=archive({"peers": peers, "down_s": 5}))
+        done = self.do("up", "--wait", f"{wait_s}", given=archive({"peers": peers}))
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pclust.peer.operate.notify import Notifier
+from p2pclust.peer.operate.services import Notifier
 
 Standing = list[tuple[bool, str]]
 

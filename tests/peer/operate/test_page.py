@@ -16,8 +16,7 @@ import pytest
 from told import JOB, TOLD, a_status
 
 from p2pclust.errors import UsageError
-from p2pclust.peer.operate.page import status_page
-from p2pclust.peer.operate.web import Answer, Web
+from p2pclust.peer.operate.web import Answer, Web, status_page
 
 
 class Reader(HTMLParser):

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from p2pclust.jobs import fields
+from p2pclust.jobs.data_keys import OverlaySpec
 from p2pclust.jobs.fields import TomlTable, refuse
-from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.lab.testbed.power import Battery, DutyCycle
 
 PEERS_MAX = 1000

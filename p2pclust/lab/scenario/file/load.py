@@ -180,14 +180,14 @@ def check_backend(scenario: Scenario, backend: str) -> None:
         require()
     overlay = scenario.fleet.overlay
     exclusions.refuse(
-        exclusions.JobOptions(
-            in_process=backend == "in-process",
-            devices=describes_devices(scenario.fleet),
-            overlay=overlay.kind != "full" or overlay.trace is not None,
-            faults=bool(scenario.faults),
-            verify=any(job.verify for job in scenario.jobs),
-            secure=any(job.secured for job in scenario.jobs),
-        )
+        {
+            "in_process": backend == "in-process",
+            "devices": describes_devices(scenario.fleet),
+            "overlay": overlay.kind != "full" or overlay.trace is not None,
+            "faults": bool(scenario.faults),
+            "verify": any(job.verify for job in scenario.jobs),
+            "secure": any(job.secured for job in scenario.jobs),
+        }
     )
     n_peers = len([device for device in scenario.fleet.members if device.spec.enrolled])
     for job in scenario.jobs:
