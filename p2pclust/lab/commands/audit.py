@@ -5,36 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from p2pclust.cli.show.options import Overrides, Overwrite, ScenarioSeed
+from p2pclust.cli.show.options import Overrides, Overwrite, ScenarioSeed, argument, flag, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.lab.commands.run import BackendName, check_folder
 
 
 def audit(
     scenario: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SCENARIO.toml", help="The scenario file, or the name of one that is installed with p2pclust."
-        ),
+        Path, argument("SCENARIO.toml", "The scenario file, or the name of one that is installed with p2pclust.")
     ],
     backend: Annotated[
-        BackendName, typer.Option(metavar="processes|namespaces|simulated|in-process", help="Where the peers run.")
+        BackendName, option("processes|namespaces|simulated|in-process", "Where the peers run.")
     ] = BackendName.SIMULATED,
     seed: ScenarioSeed = None,
     overrides: Overrides = None,
-    patience: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long to try to solve for the rows of one peer.")
-    ] = 5.0,
+    patience: Annotated[float, option("SECONDS", "How long to try to solve for the rows of one peer.", min=0.1)] = 5.0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Also write the files of the run there, with audit.json and a section of report.html."
-        ),
+        option("DIR", "Also write the files of the run there, with audit.json and a section of report.html."),
     ] = None,
     overwrite: Overwrite = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as one JSON object.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print what was found as one JSON object.")] = False,
 ) -> None:
     """Run a scenario, then do what a curious peer could do with what it got.
 

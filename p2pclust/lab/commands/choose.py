@@ -10,9 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from p2pclust.cli.show.options import Overrides, ResultAsJson, ScenarioSeed
+from p2pclust.cli.show.options import Overrides, ResultAsJson, ScenarioSeed, argument, flag, option
 from p2pclust.cli.show.output import put_json, stdout, table
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.lab.commands.run import BackendName
@@ -26,29 +24,23 @@ if TYPE_CHECKING:
 
 
 def choose(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    scenario: Annotated[Path, argument("SCENARIO.toml", "The scenario file.")],
     clusters: Annotated[
-        str,
-        typer.Option(
-            metavar="A-B", help="The numbers to try, from A to B inclusive; begin with 1 so that 2 can be the elbow."
-        ),
+        str, option("A-B", "The numbers to try, from A to B inclusive; begin with 1 so that 2 can be the elbow.")
     ] = "2-10",
     restarts: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Runs for each number, with different first centers; the best counts."),
+        int, option("N", "Runs for each number, with different first centers; the best counts.", min=1)
     ] = 3,
     backend: Annotated[
-        BackendName,
-        typer.Option(metavar="processes|simulated|in-process", help="Where the peers run; the results are the same."),
+        BackendName, option("processes|simulated|in-process", "Where the peers run; the results are the same.")
     ] = BackendName.IN_PROCESS,
     seed: ScenarioSeed = None,
     overrides: Overrides = None,
     plot: Annotated[
-        Path | None,
-        typer.Option("--plot", "-o", metavar="FILE", help="Plot the measures to this file (png, pdf, svg)."),
+        Path | None, option("FILE", "Plot the measures to this file (png, pdf, svg).", "--plot", "-o")
     ] = None,
     no_gate: Annotated[
-        bool, typer.Option("--no-gate", help="Also measure peers with few rows; by default they abstain and are named.")
+        bool, flag("--no-gate", "Also measure peers with few rows; by default they abstain and are named.")
     ] = False,
     as_json: ResultAsJson = False,
 ) -> None:

@@ -5,22 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from p2pclust.cli.show.options import argument, flag, option
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 
 
 def compare(
-    results: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULT...", help="Output directories of p2pclust run, or their result.json."),
-    ],
-    differing: Annotated[bool, typer.Option("--differing", help="Leave out lines that are equal in all runs.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page with the comparison and charts.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
+    results: Annotated[list[Path], argument("RESULT...", "Output directories of p2pclust run, or their result.json.")],
+    differing: Annotated[bool, flag("--differing", "Leave out lines that are equal in all runs.")] = False,
+    out: Annotated[Path | None, option("FILE.html", "Write a page with the comparison and charts.")] = None,
+    as_json: Annotated[bool, flag("--json", "Print the comparison as one JSON object.")] = False,
 ) -> None:
     """Show two or more runs side by side: what was run, the results, the cost and the expectations.
 

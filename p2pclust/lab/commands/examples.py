@@ -6,9 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from p2pclust.cli.show.options import AsJson, group
+from p2pclust.cli.show.options import AsJson, argument, group
 from p2pclust.cli.show.output import note, put_json, stdout, table
 from p2pclust.tools.spelling import quoted
 
@@ -59,10 +57,8 @@ def list_examples(folder: Path, what: str, command: str, *, as_json: bool) -> No
 
 @app.command(short_help="Copy one of them here, to change it.")
 def copy(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the list.")],
-    to: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="The folder, which is made if need be; default this one.")
-    ] = Path(),
+    name: Annotated[str, argument("NAME", "A name of the list.")],
+    to: Annotated[Path, argument("[DIR]", "The folder, which is made if need be; default this one.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Copy an installed scenario or sweep, with the files that it names, into a folder. No file is replaced.

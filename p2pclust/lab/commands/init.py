@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from p2pclust.cli.show.options import AsJson
+from p2pclust.cli.show.options import AsJson, argument, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
@@ -16,46 +16,32 @@ _ROWS_EACH = 10  # if rows are dealt out by chance, and no number of devices is 
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your rows: CSV, Parquet, NPZ, NPY or ARFF.")],
+    file: Annotated[Path, argument("FILE", "Your rows: CSV, Parquet, NPZ, NPY or ARFF.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A new or empty folder; default the file's name without its end.")
+        Path | None, option("DIR", "A new or empty folder; default the file's name without its end.")
     ] = None,
     split_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column that says which device a row is of; default by its name."),
+        str | None, option("COLUMN", "The column that says which device a row is of; default by its name.")
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(metavar="N", help="Deal the rows out to so many devices; default 4, of few rows 2.")
+        int | None, option("N", "Deal the rows out to so many devices; default 4, of few rows 2.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="The features; default all columns that can be.")
-    ] = None,
-    omit: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Columns that are not features, such as true labels.")
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that names the rows; default by its values.")
-    ] = None,
+    columns: Annotated[str | None, option("NAME,...", "The features; default all columns that can be.")] = None,
+    omit: Annotated[str | None, option("NAME,...", "Columns that are not features, such as true labels.")] = None,
+    id_column: Annotated[str | None, option("COLUMN", "The column that names the rows; default by its values.")] = None,
     missing_values: Annotated[
         str | None,
-        typer.Option(
-            metavar="drop|omit|NUMBER",
-            help="Leave out rows with a missing value (default), or columns with one, or put this number there.",
+        option(
+            "drop|omit|NUMBER",
+            "Leave out rows with a missing value (default), or columns with one, or put this number there.",
         ),
     ] = None,
     text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="omit|encode", help="Leave out text (default), or make each of its values a column of 0 and 1."
-        ),
+        str | None, option("omit|encode", "Leave out text (default), or make each of its values a column of 0 and 1.")
     ] = None,
-    clusters: Annotated[
-        int | None, typer.Option(metavar="K", min=1, help="The number of clusters; default as `choose` proposes.")
-    ] = None,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=1, max=65000, help="The port of the first device in fleet.toml.")
-    ] = 7001,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the split, the proposal and the scenario.")] = 0,
+    clusters: Annotated[int | None, option("K", "The number of clusters; default as `choose` proposes.", min=1)] = None,
+    port: Annotated[int, option("PORT", "The port of the first device in fleet.toml.", min=1, max=65000)] = 7001,
+    seed: Annotated[int, option("N", "Of the split, the proposal and the scenario.", min=0)] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, even on a terminal.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.options import ResultAsJson
+from p2pclust.cli.show.options import ResultAsJson, argument, flag, option
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
@@ -27,31 +27,22 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Ids of tables; without any, they are listed.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All tables; shared experiments are run once.")] = False,
+    tables: Annotated[list[str] | None, argument("[TABLE]...", "Ids of tables; without any, they are listed.")] = None,
+    every: Annotated[bool, flag("--all", "All tables; shared experiments are run once.")] = False,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Some rows of each table, from fewer and smaller runs: a check that it works."),
+        bool, flag("--quick", "Some rows of each table, from fewer and smaller runs: a check that it works.")
     ] = False,
-    repeats: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Repetitions; default as in the papers, mostly ten.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of all randomness.")] = 0,
+    repeats: Annotated[int | None, option("N", "Repetitions; default as in the papers, mostly ten.", min=1)] = None,
+    seed: Annotated[int, option("N", "The seed of all randomness.", min=0)] = 0,
     backend: Annotated[
         BackendName,
-        typer.Option(
-            metavar="processes|simulated|in-process",
-            help="Where the peers run: processes on this machine, virtual time, or this process. The results are the same.",
+        option(
+            "processes|simulated|in-process",
+            "Where the peers run: processes on this machine, virtual time, or this process. The results are the same.",
         ),
     ] = BackendName.IN_PROCESS,
-    jobs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Repetitions at the same time; default one per core.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/reproduce-YYYYmmdd-HHMMSS.")
-    ] = None,
+    jobs: Annotated[int | None, option("N", "Repetitions at the same time; default one per core.", min=1)] = None,
+    out: Annotated[Path | None, option("DIR", "Output directory; default runs/reproduce-YYYYmmdd-HHMMSS.")] = None,
     as_json: ResultAsJson = False,
 ) -> None:
     """Measure a paper's table again: show the paper's numbers, mean and standard deviation, the difference, and claims.

@@ -10,10 +10,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from p2pclust.cli.fleet.operate import client_of
-from p2pclust.cli.show.options import Serve
+from p2pclust.cli.show.options import Serve, argument, option
 from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c, page_of
@@ -24,13 +22,9 @@ if TYPE_CHECKING:
 
 
 def replay(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The output directory of p2pclust run, or its events.jsonl.")
-    ],
+    run: Annotated[Path, argument("RUN", "The output directory of p2pclust run, or its events.jsonl.")],
     serve: Serve = None,
-    speed: Annotated[
-        float, typer.Option(metavar="X", min=0.001, max=1000.0, help="Seconds of the run in one second.")
-    ] = 1.0,
+    speed: Annotated[float, option("X", "Seconds of the run in one second.", min=0.001, max=1000.0)] = 1.0,
 ) -> None:
     """Show a run that ended, as it went on: with --serve on a page in the browser, until Ctrl-C; else on the terminal.
 

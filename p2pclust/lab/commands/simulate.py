@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from p2pclust.cli.show.options import AsJson, OnScheduler
+from p2pclust.cli.show.options import AsJson, OnScheduler, flag, option
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.workers import Scheduler
@@ -16,18 +16,15 @@ from p2pclust.tools.platforms import n_cores
 
 
 def simulate(
-    seeds: Annotated[str, typer.Option(metavar="A:B", help="The seeds from A to B - 1.")],
+    seeds: Annotated[str, option("A:B", "The seeds from A to B - 1.")],
     mutant: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Plant this bug, to check that it is found in its swarm; a wrong name lists all."
-        ),
+        str | None, option("NAME", "Plant this bug, to check that it is found in its swarm; a wrong name lists all.")
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID",
-            help="all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
+        option(
+            "ID",
+            "all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
             "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, terms, disks, "
             "disks-core, forgers, rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; "
             "leaderless: gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only "
@@ -38,26 +35,19 @@ def simulate(
     ] = None,
     overlay: Annotated[
         str | None,
-        typer.Option(
-            metavar="KIND",
-            help="sparse: lines, rings, stars and trees; moving: links appear and disappear; by default a full mesh.",
+        option(
+            "KIND", "sparse: lines, rings, stars and trees; moving: links appear and disappear; by default a full mesh."
         ),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
-    ] = None,
+    jobs: Annotated[int | None, option("N", "Processes at the same time; default one per core.", min=1)] = None,
     scheduler: OnScheduler = None,
     resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep the results of seeds in this file, and run only those that it lacks."),
+        Path | None, option("FILE", "Keep the results of seeds in this file, and run only those that it lacks.")
     ] = None,
     minimise: Annotated[
-        bool,
-        typer.Option("--minimise", help="Of the first seed of any that fails: find the smallest world that fails too."),
+        bool, flag("--minimise", "Of the first seed of any that fails: find the smallest world that fails too.")
     ] = False,
-    seed_trace: Annotated[
-        bool, typer.Option("--seed-trace", help="Print each seed with the hash of its trace.")
-    ] = False,
+    seed_trace: Annotated[bool, flag("--seed-trace", "Print each seed with the hash of its trace.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.show.options import OnScheduler
+from p2pclust.cli.show.options import OnScheduler, argument, flag, option
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.bar import progress_bar
@@ -26,28 +26,21 @@ if TYPE_CHECKING:
 def sweep(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[SWEEP.toml]",
-            help="The sweep file, or the name of one that is installed with p2pclust; without it, these are listed.",
+        argument(
+            "[SWEEP.toml]",
+            "The sweep file, or the name of one that is installed with p2pclust; without it, these are listed.",
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Output directory; default runs/sweep-NAME. An interrupted sweep continues there."
-        ),
+        Path | None, option("DIR", "Output directory; default runs/sweep-NAME. An interrupted sweep continues there.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
-    ] = None,
+    workers: Annotated[int | None, option("N", "Processes at the same time; default one per core.", min=1)] = None,
     scheduler: OnScheduler = None,
     report: Annotated[
         bool | None,
-        typer.Option(
-            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is installed."
-        ),
+        flag("--report/--no-report", "Draw the plots and write report.html; default if Matplotlib is installed."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as one JSON object.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print a summary as one JSON object.")] = False,
 ) -> None:
     """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and write the results as a table.
 

@@ -7,9 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from p2pclust.cli.show.options import AsJson, group, key_values
+from p2pclust.cli.show.options import AsJson, argument, flag, group, key_values, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.sweep import sweep
@@ -33,8 +31,8 @@ _PICTURES = (".svg", ".png")
 _TRACE = ".csv"
 _GENERATED = ", ".join(kind for kind in KINDS if kind != "file")
 
-_Peers = Annotated[int | None, typer.Option(metavar="N", help="Number of peers; default 12. A file names its own.")]
-_Seed = Annotated[int, typer.Option(metavar="S", help="The overlay equals that of a scenario with this seed.")]
+_Peers = Annotated[int | None, option("N", "Number of peers; default 12. A file names its own.")]
+_Seed = Annotated[int, option("S", "The overlay equals that of a scenario with this seed.")]
 
 
 @app.command()
@@ -58,31 +56,26 @@ def kinds(as_json: AsJson = False) -> None:
     shown = table(("kind", "option", "default", "what"), wrap=("what",), gap=2)
     for name, kind in KINDS.items():
         shown.add_row(name, "", "", kind.what)
-        for option, described in kind.options.items():
-            shown.add_row("", option, described.shown_default(), described.what)
+        for key, described in kind.options.items():
+            shown.add_row("", key, described.shown_default(), described.what)
     stdout().print(shown)
 
 
 @app.command(short_help="Make or read one overlay; print and write it.")
 def show(
-    what: Annotated[str, typer.Argument(metavar="KIND|FILE", help=f"{_GENERATED}; or a file.")],
+    what: Annotated[str, argument("KIND|FILE", f"{_GENERATED}; or a file.")],
     peers: _Peers = None,
     seed: _Seed = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the kind; may be repeated.")
+        list[str] | None, option("KEY=VALUE", "An option of the kind; may be repeated.", "--set")
     ] = None,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="Write it: .svg, .png, .graphml, .edges or .adj; .csv: the trace; may be repeated.",
+        option(
+            "FILE", "Write it: .svg, .png, .graphml, .edges or .adj; .csv: the trace; may be repeated.", "-o", "--out"
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print peers, links, positions and measures as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print peers, links, positions and measures as one JSON object.")] = False,
 ) -> None:
     """Make or read one overlay, print its measures, and write its picture or file.
 
@@ -169,12 +162,11 @@ def show(
 
 @app.command(name="measure", short_help="Measure several overlays, side by side.")
 def measure_(
-    whats: Annotated[list[str], typer.Argument(metavar="KIND|FILE...", help=f"Any of {_GENERATED}; and files.")],
+    whats: Annotated[list[str], argument("KIND|FILE...", f"Any of {_GENERATED}; and files.")],
     peers: _Peers = None,
     seed: _Seed = 0,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option of all kinds that have it; may be repeated."),
+        list[str] | None, option("KEY=VALUE", "An option of all kinds that have it; may be repeated.", "--set")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
