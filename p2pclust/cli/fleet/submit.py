@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import Serve, argument, flag, option
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
 
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
 _SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write after them
-
-
-class SubmitCommand(TyperCommand):
-    """A command whose other options are parameters of the job, named as in a scenario."""
-
-    allow_extra_args = ignore_unknown_options = True
 
 
 def submit(

@@ -83,33 +83,28 @@ def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Call
 
     `rng` draws where the tries begin; `expired` says, after each try, whether to give up.
     """
+    from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
+
+    shown, scale = seen.shown, max(1.0, float(np.abs(seen.shown).max()))
     features, clusters = seen.sums.shape[2], seen.weights.shape[1]
     # Each row weighs at least C**(1 - m) and at most 1 in a round, which bounds their number from both sides.
     most = int(seen.weights[0].sum() * clusters ** (seen.fuzzifier - 1.0) + 1e-6)
     numbers = range(
         seen.fewest, min(most, seen.weights.size * (features + 1) // features, _MOST_UNKNOWNS // features) + 1
     )
+
+    def unexplained(flat: Floats) -> Floats:
+        return np.asarray((seen.explained_by(flat.reshape(-1, features)) - shown).ravel())
+
     best, least = np.zeros((0, features)), np.inf
     while numbers:
         for n_rows in numbers:
             for _ in range(_TRIES_IN_TURN):
-                rows, left = _try(seen, seen.low + rng.random((n_rows, features)) * (seen.high - seen.low))
+                start = seen.low + rng.random((n_rows, features)) * (seen.high - seen.low)
+                found = least_squares(unexplained, start.ravel(), max_nfev=200, xtol=1e-15, ftol=1e-15, gtol=1e-15)
+                left = float(np.abs(found.fun).max()) / scale
                 if left < least:
-                    best, least = rows, left
+                    best, least = np.asarray(found.x.reshape(start.shape)), left
                 if least < _EXPLAINED or expired():
                     return best
     return best
-
-
-def _try(seen: SeenFuzzySums, start: Floats) -> tuple[Floats, float]:
-    """Solve from one start; return the rows, and the largest part of what was shown that they leave unexplained."""
-    from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
-
-    shown = seen.shown
-
-    def unexplained(flat: Floats) -> Floats:
-        return np.asarray((seen.explained_by(flat.reshape(start.shape)) - shown).ravel())
-
-    found = least_squares(unexplained, start.ravel(), max_nfev=200, xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    left = float(np.abs(found.fun).max()) / max(1.0, float(np.abs(shown).max()))
-    return np.asarray(found.x.reshape(start.shape)), left

@@ -18,8 +18,10 @@ from p2pclust.lab.attacks.findings import Floats
 from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import Arrays, State
 
-#: Two readings of one row agree up to the rounding of the sums, as a share of the largest.
+#: Two readings of one row, or two means, agree up to the rounding of the sums, as a share of the largest.
 _AGREE = 1e-9
+#: A number of rows is 1 up to the rounding of two sums.
+_ALONE = 1e-6
 #: Numbers of rows that follow from centers are whole up to the rounding of the centers.
 _NEARLY_WHOLE = 1e-5
 
@@ -119,15 +121,8 @@ def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
     return np.array(found) if found else np.zeros((0, features))
 
 
-#: A number of rows is 1 up to the rounding of two sums.
-_ALONE = 1e-6
-#: Means are the same row up to the rounding of the sums, as a share of the largest.
-_ALIKE = 1e-9
-
-
 def differences(first: Sequence[Sight], second: Sequence[Sight]) -> list[Sight]:
-    """Return, round by round, what the sums of the first run have more than those of the second, in the data's units.
-    Sums of clusters are compared, others passed over.
+    """Return, round by round, what the sums of clusters of the first run have more than those of the second, in data units.
 
     >>> public = Arrays(origin=np.zeros(1), scale=np.ones(1), centers=np.zeros((1, 1)))
     >>> def seen(counts, sums):
@@ -169,6 +164,6 @@ def single_rows(sights: Sequence[Sight]) -> Floats:
         if crisp:
             found.append(sums[np.abs(weights - 1.0) < _ALONE])
         elif (weights > _ALONE).all() and len(means := (sums / weights[..., np.newaxis]).reshape(-1, features)) > 1:
-            alike = np.ptp(means, axis=0) <= _ALIKE * np.abs(sums).max()
+            alike = np.ptp(means, axis=0) <= _AGREE * np.abs(sums).max()
             found.append(means[:1] if alike.all() else means[:0])
     return np.concatenate(found) if found else np.zeros((0, features))

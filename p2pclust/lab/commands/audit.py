@@ -8,6 +8,9 @@ from typing import Annotated
 from p2pclust.cli.show.options import Overrides, Overwrite, ScenarioSeed, argument, flag, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.lab.commands.run import BackendName, check_folder
+from p2pclust.lab.scenario.audit import audit_scenario
+from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example
+from p2pclust.lab.scenario.file.load import load_scenario
 
 
 def audit(
@@ -41,10 +44,6 @@ def audit(
       p2pclust audit quickstart --set jobs.0.protocol=llf-cm --json
       p2pclust audit iris-kmeans --out audits/iris
     """
-    from p2pclust.lab.scenario.audit import audit_scenario  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
-
     file = find_example(scenario, SCENARIOS, "p2pclust audit")
     checked = load_scenario(file, overrides or (), seed)
     if stderr().is_terminal:

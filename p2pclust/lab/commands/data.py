@@ -6,15 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+
+import numpy as np
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from p2pclust.cli.show.options import AsJson, argument, column, columns_of, flag, group, key_values, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
+from p2pclust.data import SCHEMES, DataSet, deal, load, split_columns
+from p2pclust.data.registry import cache_in_words
 from p2pclust.errors import UsageError
-
-if TYPE_CHECKING:
-    from p2pclust.data import DataSet
-    from p2pclust.lab.data.fetch import OnProgress
+from p2pclust.lab.data.fetch import OnProgress
+from p2pclust.lab.data.fetch import fetch as fetch_one
+from p2pclust.lab.data.listing import listing
+from p2pclust.lab.data.shares import holdings, peer_names, write_shares
+from p2pclust.lab.pictures.canvas import save
+from p2pclust.lab.pictures.shares import split_figure
+from p2pclust.protocols.engine.random_streams import splitting
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -36,9 +44,6 @@ def list_(as_json: AsJson = False) -> None:
     Example:
       p2pclust data list
     """
-    from p2pclust.data.registry import cache_in_words  # noqa: PLC0415
-    from p2pclust.lab.data.listing import listing  # noqa: PLC0415 - imports NumPy
-
     found = listing()
     if as_json:
         put_json({"folder": cache_in_words(), "data": [asdict(item) for item in found]})
@@ -76,8 +81,6 @@ def fetch(
       p2pclust data fetch xclara s-set1 --to data
       p2pclust data fetch femnist --from leaf/data/femnist/data/all_data
     """
-    from p2pclust.lab.data.fetch import fetch as fetch_one  # noqa: PLC0415 - imports NumPy
-
     if given is not None and len(names) > 1:
         raise UsageError(f"--from is for one data set, and {len(names)} were named")
     done = []
@@ -93,8 +96,6 @@ def fetch(
 
 @contextmanager
 def _progress() -> Iterator[OnProgress]:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
-
     console = stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
@@ -146,11 +147,6 @@ def split(
       p2pclust data split gaussian-grid --option beta=0.1 --scheme by-group --out parts
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
-    from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.lab.data.shares import holdings, peer_names, write_shares  # noqa: PLC0415
-    from p2pclust.lab.pictures.canvas import save  # noqa: PLC0415
-    from p2pclust.lab.pictures.shares import split_figure  # noqa: PLC0415
-
     if picture is not None and picture.suffix.lower() not in FORMATS:
         raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
     options = key_values("--option", option, "noise=1.5")
@@ -192,11 +188,6 @@ def split(
 
 
 def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, Any], seed: int) -> Any:
-    import numpy as np  # noqa: PLC0415
-
-    from p2pclust.data import SCHEMES, deal, split_columns  # noqa: PLC0415
-    from p2pclust.protocols.engine.random_streams import splitting  # noqa: PLC0415
-
     if scheme != "vertical" and scheme not in SCHEMES:
         raise UsageError(f"--scheme {scheme}: expected {', '.join(SCHEMES)}, vertical")
     if seed < 0:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from p2pclust.cli.show.options import ResultAsJson, argument, flag, option
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
@@ -17,13 +19,12 @@ from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.reproduce.frame import Measured, Plan, measure, table, table_ids
+from p2pclust.lab.reproduce.model import Claim, Table, published
+from p2pclust.lab.reproduce.report import comparison, plain, write_csv
+from p2pclust.lab.scenario.outcome.folder import default_directory, prepare
 from p2pclust.tools.platforms import n_cores
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from p2pclust.lab.reproduce.frame import Measured, Plan
-    from p2pclust.lab.reproduce.model import Claim, Table
 
 
 def reproduce(
@@ -59,8 +60,6 @@ def reproduce(
       p2pclust reproduce 002-table3 --repeats 3 --out table3
       p2pclust reproduce --all --quick
     """
-    from p2pclust.lab.reproduce.frame import Plan, table, table_ids  # noqa: PLC0415
-
     if every and tables:
         raise UsageError("--all and the names of tables: give one or the other")
     wanted = [table(name) for name in (table_ids() if every else dict.fromkeys(tables or ()))]
@@ -84,11 +83,6 @@ def reproduce(
 
 
 def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
-    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-    from p2pclust.lab.reproduce.frame import measure  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import plain, write_csv  # noqa: PLC0415
-    from p2pclust.lab.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
-
     # Only the name of the directory depends on the wall clock.
     directory = out or default_directory("reproduce", datetime.now())
     prepare(directory)
@@ -122,11 +116,6 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
 
 
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
-    from rich.text import Text  # noqa: PLC0415
-
-    from p2pclust.lab.reproduce.model import published  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import comparison  # noqa: PLC0415
-
     console.print(f"{item.id}: {item.shows}", style="bold", soft_wrap=True)
     where = f"{published(item.id).where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
     where += "; ±: 95 % confidence interval of the mean" if item.interval else ""

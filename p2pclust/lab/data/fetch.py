@@ -54,8 +54,7 @@ def fetch(
 ) -> Fetched:
     """Download a data set, convert it, and store it as ``NAME.npz``.
 
-    Raises UsageError if the data set is unknown, a checksum is not known and `unverified` is False, Pooch is missing,
-    nothing can be reached, or a server refuses, and DataError if a file has another checksum than it should have, or is
+    Raises UsageError if it cannot be downloaded, and DataError if a file has another checksum than it should have, or is
     not what the catalogue describes. What was stored before is as it was.
 
     `name` is that of the catalogue, in any spelling; `to` the folder, by default the cache directory: downloads are kept

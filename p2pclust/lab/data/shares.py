@@ -80,9 +80,8 @@ def write_shares(
 ) -> dict[str, Any]:
     """Write each peer's part of a data set, and the manifest last; return the manifest, which begins with `made`.
 
-    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers. Raises
-    UsageError if there is something in the folder, or with `overwrite` something that is not of an earlier split, and
-    DataError if it cannot be written.
+    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers. With
+    `overwrite` the files of an earlier split, and no others, may be in the folder.
 
     Each file has ``X``, ``features``, ``id`` (the row's own id where the source has ids, else its number in the source,
     from 0, rows that were left out counted; of a folder ``FILE:NUMBER``), and ``y`` and ``group`` where the source has

@@ -7,7 +7,6 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from p2pclust.peer.core.structs import Struct
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,8 +26,7 @@ Value = float | list[float]
 Values = dict[str, dict[str, Value]]
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(Struct):
     """One configuration that is repeated."""
 
     name: str  # also part of the name of its random stream: a set-up draws the same numbers independently of others
@@ -39,8 +39,7 @@ class Setup:
     draws: str = ""
 
 
-@dataclass(frozen=True)
-class Experiment:
+class Experiment(Struct):
     """A source of numbers, which several tables may share."""
 
     id: str
@@ -145,11 +144,9 @@ class Findings:
         return any(isinstance(value, list) for value in self._samples[row][measure].values())
 
     def mean(self, row: str, measure: str) -> float:
-        """Return the mean over the repetitions."""
         return float(self.samples(row, measure).mean())
 
     def median(self, row: str, measure: str) -> float:
-        """Return the median over the repetitions."""
         return float(np.median(self.samples(row, measure)))
 
     def sd(self, row: str, measure: str) -> float:
@@ -166,8 +163,7 @@ def _natural(name: str) -> list[tuple[str, float]]:
     return [(text, float(number)) for text, number in zip(parts[0::2], parts[1::2], strict=True)]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct):
     """Something that must hold; with `what` alone, one whose rows were not measured."""
 
     what: str  # in one line, with the bound
@@ -176,8 +172,7 @@ class Claim:
     always: bool = False  # whether it must hold however little was measured: a quick run decides only these
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct):
     """A published table or figure."""
 
     id: str
@@ -232,8 +227,7 @@ def rising(found: Findings, what: str, rows: Sequence[str], measure: str) -> Cla
     return about_means(found, what, rows, measure, holds, digits=3, between=" < ")
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(Struct):
     """One number of a paper, and its standard deviation, or 95 % confidence interval, where that is known."""
 
     mean: float
@@ -241,8 +235,7 @@ class Printed:
     ci: float = math.nan
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct):
     """All numbers of one table by row and measure, and where they are printed: paper and place."""
 
     where: str

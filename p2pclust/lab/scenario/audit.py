@@ -28,14 +28,10 @@ _OBSERVERS: Final = {"star": "aggregator", "tree": "peer above in the tree", "go
 def audit_scenario(
     scenario: Scenario, backend_name: str, *, name: str = "", patience_s: float = 20.0, out: Path | None = None
 ) -> list[AuditedJob]:
-    """Run a scenario and attack its jobs.
+    """Run a scenario and attack its jobs; refuse one whose peers hold columns, or whose sums have noise.
 
     `name` is the name of the scenario in the result, and `patience_s` how long to try to solve for the rows of one
-    peer. The files of the run, a report with what the attacks found, and ``audit.json`` are written to `out`, if it is
-    given.
-
-    Raise UsageError or DataError if the scenario cannot be run, its peers hold columns, or its sums have noise, and
-    FleetError if a job did not finish.
+    peer. The files of the run, with what the attacks found, are written to `out`, if it is given.
     """
     check_backend(scenario, backend_name)
     run = checked_run(scenario)
@@ -47,7 +43,7 @@ def audit_scenario(
                 f"audit: the noise of job {number} cannot be drawn again: its promise is epsilon and delta"
             )
     if out is None:
-        spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
+        spec = fleet_spec(run)
         return _attacked(run, backend(backend_name).carry_out(spec, lambda event: None), patience_s)
     audited: list[AuditedJob] = []
 
@@ -61,7 +57,7 @@ def audit_scenario(
 
 def _attacked(run: CheckedRun, found: FleetResult, patience_s: float) -> list[AuditedJob]:
     audited, overlay = [], starting_overlay(run.scenario)
-    spec = fleet_spec(run.scenario, run.shares, run.jobs, run.given)
+    spec = fleet_spec(run)
     rows = {peer.name: peer.local() for peer in spec.peers}
     for number, job in enumerate(run.jobs):
         done = found.jobs[number] if number < len(found.jobs) else None

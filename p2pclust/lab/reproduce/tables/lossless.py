@@ -32,8 +32,14 @@ from p2pclust.lab.reproduce.model import (
     rising,
 )
 from p2pclust.lab.reproduce.peers import Peers, seed_of
-from p2pclust.lab.reproduce.tables.federated_fcm import equals_pooled
-from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, data_case, gamma_name, over_sets
+from p2pclust.lab.reproduce.tables.federated_fcm import (
+    GAMMAS,
+    against_pooled,
+    data_case,
+    equals_pooled,
+    gamma_name,
+    over_sets,
+)
 from p2pclust.metrics import adjusted_rand_index, center_distance
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job

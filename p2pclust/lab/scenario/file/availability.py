@@ -1,14 +1,7 @@
 """When devices are available: duty cycles, and a file of times.
 
-The file is CSV with a header; each line has a device, or a group of devices, and a span of time::
-
-    device,from_s,to_s
-    ship-01,0,60
-    ship-01,300,360
-    buoy,0,86400
-
-Seconds count from the submission of the first job. A device with lines is available only at those times, a device without
-lines always. Lines of one device may overlap. A line that starts with ``#`` is a comment.
+The file is CSV with the header ``device,from_s,to_s``; a line names a device, or a group of devices. Seconds count from
+the submission of the first job. A device with lines is available only at those times, a device without lines always.
 """
 
 from __future__ import annotations
@@ -43,8 +36,6 @@ def make_rests(fleet: FleetTable) -> dict[str, Rest]:
 def longest_sleep_s(rest: Rest) -> float:
     """Return the longest planned sleep of a device.
 
-    Examples
-    --------
     >>> longest_sleep_s(Rest(here=((5.0, 10.0), (40.0, 50.0)))), longest_sleep_s(Rest())
     (30.0, 0.0)
     """
@@ -56,11 +47,8 @@ def longest_sleep_s(rest: Rest) -> float:
 def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times]:
     """Read the times at which devices are available, by device: in order of time, without overlaps.
 
-    `groups` has the group of each device. Raise UsageError, with the file and the line, if the file cannot be read or
-    has a wrong line.
+    `groups` has the group of each device. A refusal names the file and the line.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "there.csv"

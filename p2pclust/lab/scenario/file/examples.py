@@ -35,8 +35,6 @@ class Example:
 def examples(folder: Path) -> tuple[Example, ...]:
     """Return the files of a folder: first those that can run here at once, each group sorted by name.
 
-    Examples
-    --------
     >>> next(example.title for example in examples(SCENARIOS) if example.name == "quickstart")
     'Eight peers with at most three digits each; the aggregator is killed at round 10'
     """
@@ -50,11 +48,8 @@ def examples(folder: Path) -> tuple[Example, ...]:
 def find_example(given: Path, folder: Path, command: str) -> Path:
     """Return the given file, or the installed one of that name; one with a suffix or a folder is a file of the caller.
 
-    `command` takes such a name, and lists all names without one. Raise UsageError if there is neither such a file nor
-    such a name, or if a path is given for an installed name.
+    `command` takes such a name, and lists all names without one.
 
-    Examples
-    --------
     >>> find_example(Path("quickstart"), SCENARIOS, "p2pclust run").name
     'quickstart.toml'
     """
@@ -76,10 +71,8 @@ def find_example(given: Path, folder: Path, command: str) -> Path:
 def copy_example(name: str, to: Path) -> tuple[Path, ...]:
     """Copy an installed scenario or sweep, and the files that it names, into a folder; return the copies, it first.
 
-    Raise UsageError if no installed file has the name, a copy would replace a file, or cannot be written.
+    No file is replaced.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [copy.name for copy in copy_example("rice-mill", Path(folder))]
@@ -112,7 +105,7 @@ def _named_files(value: Any, folder: Path) -> list[str]:
 
 
 def needs(document: Mapping[str, Any]) -> str:
-    """Return the command that installs or fetches what the document of a scenario or a sweep lacks, if anything."""
+    """Return the command that installs or fetches what a scenario or a sweep lacks, if anything."""
     from p2pclust.data.catalogue import canonical  # noqa: PLC0415 - imports NumPy
     from p2pclust.data.registry import BUILT_IN, cached  # noqa: PLC0415
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.file.fault_keys import FaultSpec
-from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.scenario.file.schema import FaultSpec, Scenario
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.peer.core.timing import preset
 
@@ -22,11 +21,8 @@ def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
     """Return the faults of a scenario, each with its victims and its moment; random choices depend only on its seed.
 
     A fault at several devices becomes one fault for each of them; a cut stays one fault, because it has two sides. A
-    rate becomes one fault for each of its instants, each with its own victims. Raise UsageError if rows of a single
-    column are to be shuffled; `n_features` are the features of the data.
+    rate becomes one fault for each of its instants, each with its own victims.
 
-    Examples
-    --------
     >>> made = Scenario.model_validate({
     ...     "data": {"source": "iris"}, "fleet": {"peers": 3}, "jobs": [{"protocol": "llf-cm", "clusters": 3}],
     ...     "faults": [

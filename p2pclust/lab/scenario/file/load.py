@@ -40,8 +40,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
 
     `overrides` are ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value
     as TOML writes it; a value that is not TOML is text (``fleet.timing=wan``). They replace the file's values, and
-    `seed` replaces even an overridden one. Raise UsageError, with one line for each of the first few errors, if the
-    file is missing, is not TOML, or has wrong keys or values.
+    `seed` replaces even an overridden one. A refusal has one line for each of the first few errors.
     """
     file = Path(path)
     document = read_toml(file)
@@ -59,9 +58,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
 def load_data(scenario: Scenario) -> dict[str, DataSet]:
     """Load the rows of every device, by name, in the order of the file; the partition depends only on the scenario's seed.
 
-    Raise UsageError if the data set is missing, or there are too few rows, labels or groups to deal out, and DataError
-    if a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do not
-    fit the data.
+    Refuse bounds, first centers and numbers of clusters that do not fit the data.
     """
     spec = scenario.data
     names = scenario.fleet.names
@@ -133,10 +130,7 @@ def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str
 
 
 def starting_overlay(scenario: Scenario) -> Overlay | None:
-    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
-
-    Raise UsageError if such an overlay of these devices is impossible, or its file cannot be used.
-    """
+    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change."""
     spec = scenario.fleet.overlay
     return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
 
@@ -157,8 +151,7 @@ def _overlay(scenario: Scenario) -> Overlay:
 def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     """Return the job document of one of the scenario's jobs, by its number from 0.
 
-    One declared pair of bounds applies to all `n_features` features. Raise UsageError if the protocol refuses a
-    parameter.
+    One declared pair of bounds applies to all `n_features` features.
     """
     spec = scenario.jobs[index]
     try:
@@ -168,11 +161,7 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
 
 
 def check_backend(scenario: Scenario, backend: str) -> None:
-    """Refuse a scenario that a backend cannot run.
-
-    Raise UsageError for links, faults and keys about devices in process; for namespaces if they cannot be made here;
-    for processes on a system without fork.
-    """
+    """Refuse a scenario that a backend cannot run, on any machine or on this one."""
     backend_called(backend).check()
     if backend == "namespaces":
         from p2pclust.lab.testbed.processes.namespaces import require  # noqa: PLC0415

@@ -45,8 +45,6 @@ def look_up(result: Mapping[str, Any], path: str) -> tuple[list[Any], str]:
 
     The second is why there is no value, and where the path ends.
 
-    Examples
-    --------
     >>> result = {"peers": {"a": {"lost": False}, "b": {"lost": True}}, "jobs": [{"pooled": None}]}
     >>> look_up(result, "peers.*.lost")
     ([False, True], '')
@@ -71,8 +69,6 @@ def look_up(result: Mapping[str, Any], path: str) -> tuple[list[Any], str]:
 def value_at(path: str) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that returns the value at a path, or None where there is none.
 
-    Examples
-    --------
     >>> value_at("metrics.ari")({"metrics": {"ari": 0.9}}), value_at("pooled.relative_difference")({"pooled": None})
     (0.9, None)
     """
@@ -111,8 +107,6 @@ def _why(where: str, value: Any, step: str) -> str:
 def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
     """Return why no result of a scenario with these devices and jobs can have a path, or an empty string.
 
-    Examples
-    --------
     >>> wrong_path("jobs.0.metric.ari", ["a"], 1)
     "jobs.0 has no 'metric': did you mean 'metrics'?"
     >>> wrong_path("peers.*.bytes_sent", ["a"], 1)

@@ -109,10 +109,7 @@ def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> 
 
 
 def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:
-    """Return the class of most rows of each cluster of the last exchange, shape (M,); None if unknown.
-
-    `truth` has the true labels of peers that finished.
-    """
+    """Return the class of most rows of each cluster of the last exchange; None if its peer has no true labels."""
     names = [found.roster[peer] for peer, _ in association.clusters.nodes]
     return [
         most_frequent(truth[name][found.notes[name]["entered"] == cluster])
@@ -131,8 +128,6 @@ def most_frequent(kinds: NDArray[Any]) -> Any:
 def wrong_links(association: Association, classes: Sequence[Any]) -> float:
     """Return the share of links between clusters of different classes, among links with known classes; 0 if there are none.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.models.association import Clusters
     >>> wrong_links(Association(Clusters((1, 1, 1)), [(0, 1), (1, 2)]), ["a", "a", "b"])
     0.5

@@ -1,7 +1,6 @@
-"""Whether a run met the expectations of its scenario, judged by `result.json` alone.
+"""Whether a run met the expectations of its scenario, judged by `result.json` alone, so that it can be judged again later.
 
-So a result can be checked again later. A value that is missing from the result does not meet an expectation: a run that
-failed before it measured something must not pass.
+A value that is missing does not meet an expectation: a run that failed before it measured something must not pass.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
-from p2pclust.lab.scenario.file.expect_keys import ExpectSpec, ValueSpec
 from p2pclust.lab.scenario.file.result_paths import look_up, value_at
+from p2pclust.lab.scenario.file.schema import ExpectSpec, ValueSpec
 from p2pclust.protocols.engine.reasons import NOT_DRAWN
 
 Result = Mapping[str, Any]
@@ -34,7 +33,6 @@ class Expectation:
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as `result.json` holds it."""
         plain = {"what": self.what, "held": self.held, "value": self.value}
         return plain | ({"why": self.why} if self.why else {})
 
@@ -45,9 +43,7 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
     With several jobs the worst one decides, but `terms_at_least` needs one job only: an election happens in the job in
     which a fault strikes. ``value`` is None if the result does not have it.
 
-    Examples
-    --------
-    >>> from p2pclust.lab.scenario.file.expect_keys import ExpectSpec
+    >>> from p2pclust.lab.scenario.file.schema import ExpectSpec
     >>> check(ExpectSpec(finished_at_least=1), {"peers": {"a": {"finished": True}, "b": {"finished": False}}})
     [Expectation(what='at least 1 peers finished', held=True, value=1, why='')]
     """
