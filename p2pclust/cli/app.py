@@ -199,6 +199,6 @@ _OF_FLEETS: tuple[tuple[str, str, str, str, type[TyperCommand]], ...] = (
     (_FLEET, "peers", "p2pclust.cli.fleet.operate:peers", "Show which peers see each other, and why not.", TyperCommand),
     (_FLEET, "doctor", "p2pclust.cli.fleet.doctor:doctor", "Check that this machine can run peers.", TyperCommand),
 )  # fmt: skip
-_OTHERS = laboratory("commands.table", "the laboratory").COMMANDS if has_laboratory() else ()  # a device has none
+_OTHERS = laboratory("commands", "the laboratory").COMMANDS if has_laboratory() else ()  # a device has none
 for _part, _name, *_ in (*_OF_FLEETS, *_OTHERS):
     _PARTS[_part].append(_name)

@@ -53,8 +53,8 @@ def test_tables_know_their_experiments() -> None:
     for table_id in table_ids():
         made = table(table_id)
         assert made.id == table_id
-        assert made.shows
-        assert made.time
+        assert made.source.shows
+        assert made.source.time
         assert EXPERIMENTS[made.experiment.id] is made.experiment
         names = [setup.name for setup in made.experiment.setups()]
         assert len(set(names)) == len(names)

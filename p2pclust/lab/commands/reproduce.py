@@ -21,7 +21,7 @@ from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.pictures import canvas
 from p2pclust.lab.reproduce.frame import Measured, Plan, measure, table, table_ids
-from p2pclust.lab.reproduce.model import Claim, Table, published
+from p2pclust.lab.reproduce.model import Claim, Table
 from p2pclust.lab.reproduce.report import comparison, plain, write_csv
 from p2pclust.lab.scenario.outcome.folder import default_directory, prepare
 from p2pclust.tools.platforms import n_cores
@@ -66,9 +66,10 @@ def reproduce(
     if not wanted:
         listed = [table(name) for name in table_ids()]
         if as_json:
-            put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in listed]})
+            of = [{"table": item.id, "shows": item.source.shows, "time": item.source.time} for item in listed]
+            put_json({"tables": of})
             return
-        rows = ((item.id, item.time, item.shows) for item in listed)
+        rows = ((item.id, item.source.time, item.source.shows) for item in listed)
         stdout().print(table_of(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
         stdout().print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
         return
@@ -116,8 +117,8 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
 
 
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
-    console.print(f"{item.id}: {item.shows}", style="bold", soft_wrap=True)
-    where = f"{published(item.id).where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
+    console.print(f"{item.id}: {item.source.shows}", style="bold", soft_wrap=True)
+    where = f"{item.source.where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
     where += "; ±: 95 % confidence interval of the mean" if item.interval else ""
     where += f"; {measured.kept} found in the output directory" if measured.kept else ""
     console.print(where, style="dim", soft_wrap=True)
@@ -130,7 +131,7 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
             _number(line.paper, places) + _spread(theirs, places), _number(line.mean, places) + _spread(ours, places),
             _number(line.median, places), _number(line.difference, places, plus="+"),
         )  # fmt: skip
-        shown.add_row(line.row, item.measures.get(line.measure, line.measure), *cells)
+        shown.add_row(line.row, item.source.measures.get(line.measure, line.measure), *cells)
     console.print(shown)
     for name, why in measured.skipped.items():
         console.print(f"left out: {name}: {why}", style="yellow", soft_wrap=True)

@@ -173,14 +173,10 @@ class Claim(Struct):
 
 
 class Table(Struct):
-    """A published table or figure."""
+    """A published table or figure; what it shows, with which headings, stands beside its numbers: see `published`."""
 
     id: str
-    shows: str  # one line
-    time: str  # that a full run takes on one core
     experiment: Experiment
-    #: The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
-    measures: Mapping[str, str]
     claims: Callable[[Findings], Iterable[Claim]]
     draw: Callable[[Figure, Findings], None]
     wanted: Callable[[str], bool] = lambda name: True  # whether the table needs a set-up, by its name
@@ -192,6 +188,10 @@ class Table(Struct):
     #: Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
     #: repetition. So are those shown next to them.
     interval: bool = False
+
+    @property
+    def source(self) -> Source:
+        return published(self.id)
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:
         """Return the set-ups that the table needs; in a quick run, a part of them."""
@@ -236,15 +236,19 @@ class Printed(Struct):
 
 
 class Source(Struct):
-    """All numbers of one table by row and measure, and where they are printed: paper and place."""
+    """What is known of one table."""
 
-    where: str
-    numbers: Mapping[tuple[str, str], Printed]
+    where: str  # it is printed: paper and place
+    shows: str  # one line
+    time: str  # that a full run takes on one core
+    #: The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
+    measures: Mapping[str, str]
+    numbers: Mapping[tuple[str, str], Printed]  # by row and measure
 
 
 @cache
 def published(table_id: str) -> Source:
-    """Return the published numbers of a table.
+    """Return what is known of a table, and its published numbers.
 
     A file holds blocks of one measure each, or of rows by measure: the name of a row is ``of`` (the algorithm), the key,
     and the column, with commas between. ``of`` may be a list: the number then belongs to each of these rows. Blocks
@@ -273,4 +277,5 @@ def published(table_id: str) -> Source:
                     # Where a block has no measure, its columns are the measures.
                     row = (algorithm, key, column) if measure else (algorithm, key)
                     numbers[", ".join(filter(None, row)), measure or column] = Printed(mean, sd, ci)
-    return Source(document["where"], MappingProxyType(numbers))
+    measures = MappingProxyType(document.get("measures", {}))
+    return Source(document["where"], document["shows"], document["time"], measures, MappingProxyType(numbers))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.lab.reproduce.frame import Measured
-from p2pclust.lab.reproduce.model import Claim, Table, published
+from p2pclust.lab.reproduce.model import Claim, Table
 from p2pclust.tools import json_values
 
 
@@ -36,11 +36,11 @@ class TableLine:
 
 def comparison(table: Table, measured: Measured) -> list[TableLine]:
     """Return the lines of a table: as the paper prints them, then what it does not print."""
-    numbers, found = published(table.id).numbers, table.summary(measured.found)
+    numbers, found = table.source.numbers, table.summary(measured.found)
     wanted = [(row, measure) for row, measure in numbers if found.has(row, measure)]
     wanted += [
         (row, measure)
-        for measure in table.measures
+        for measure in table.source.measures
         for row in found.rows
         if found.has(row, measure) and (row, measure) not in numbers and not found.is_curve(row, measure)
     ]
@@ -83,7 +83,7 @@ def plain(table: Table, measured: Measured, claims: Sequence[Claim]) -> dict[str
     lines = [asdict(line) | {"difference": line.difference} for line in comparison(table, measured)]
     return {
         "table": table.id,
-        "source": published(table.id).where,
+        "source": table.source.where,
         "repeats": measured.repeats,
         "rows": json_values.plain(lines),
         "skipped": measured.skipped,

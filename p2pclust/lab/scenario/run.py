@@ -18,8 +18,7 @@ from p2pclust.jobs.submission import request_of
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
 from p2pclust.lab.scenario.file import load
-from p2pclust.lab.scenario.file.availability import longest_sleep_s, make_rests
-from p2pclust.lab.scenario.file.faults import away_s, planned
+from p2pclust.lab.scenario.file.plans import away_s, longest_sleep_s, make_rests, planned
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import evaluate, folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers

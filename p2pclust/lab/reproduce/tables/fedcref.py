@@ -20,8 +20,8 @@ from p2pclust.lab.reproduce.model import (
     Claim,
     Experiment,
     Findings,
-    Printed,
     Setup,
+    Source,
     Table,
     Values,
     about_means,
@@ -105,7 +105,7 @@ _OTHERS: Final = {"central DEC": "best K", "UIFCA": "K 10 given"}
 
 
 def over_worlds(
-    id: str, shows: str, time: str, measures: Mapping[str, str], claims: Callable[[Findings], Iterable[Claim]],
+    id: str, claims: Callable[[Findings], Iterable[Claim]],
     *, what: Sequence[str], methods: Sequence[str] = TWO, labels: Sequence[str] = (), quick: Sequence[str] = (),
     called: Mapping[str, str] | None = None, panels: Sequence[str] = ("acc",),
     draw: Callable[[Figure, Findings], None] | None = None,
@@ -133,41 +133,33 @@ def over_worlds(
     def draw_bars(figure: Figure, found: Findings) -> None:
         shown = summary(found)
         rows = [row(setup.name) for setup in _setups() if wanted(setup.name)]
-        _draw_bars(figure, shown, rows, {panel: measures[panel] for panel in panels}, published(id).numbers)
+        _draw_bars(figure, shown, rows, panels, published(id))
 
     return Table(
-        id, shows, time, FEDCREF, measures, claims, draw or draw_bars, wanted,
-        lambda name: wanted(name, quick or what[:1], ()), summary,
+        id, FEDCREF, claims, draw or draw_bars, wanted, lambda name: wanted(name, quick or what[:1], ()), summary,
         repeats=5, quick_repeats=1, interval=True,
     )  # fmt: skip
 
 
-def _draw_bars(
-    figure: Figure, shown: Findings, rows: Sequence[str], panels: Mapping[str, str],
-    numbers: Mapping[tuple[str, str], Printed],
-) -> None:  # fmt: skip
+def _draw_bars(figure: Figure, shown: Findings, rows: Sequence[str], panels: Sequence[str], source: Source) -> None:
     """Draw a panel for each measure: a bar for each row, from the top, and the paper's number as a diamond."""
-    rows = [row for row in rows if shown.has(row, next(iter(panels)))][::-1]
+    rows = [row for row in rows if shown.has(row, panels[0])][::-1]
     figure.set_size_inches(3.2 * len(panels) + 3.5, 0.32 * len(rows) + 1.4)
     colours = [_COLOURS.get(row.partition(", ")[0], "#9c9c9c") for row in rows]
-    for axes, (measure, title) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    numbers = source.numbers
+    for axes, measure in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         spreads = np.nan_to_num([shown.ci(row, measure) for row in rows])
         means = [shown.mean(row, measure) for row in rows]
         axes.barh(range(len(rows)), means, xerr=spreads, color=colours, height=0.7)
         known = [(y, numbers[row, measure].mean) for y, row in enumerate(rows) if (row, measure) in numbers]
         axes.plot([x for _, x in known], [y for y, _ in known], "kD", markersize=5, label="the paper")
         axes.set_yticks(range(len(rows)), rows if axes is figure.axes[0] else [], fontsize=8)
-        axes.set_xlabel(title)
+        axes.set_xlabel(source.measures[measure])
         axes.set_xlim(left=0)
     if rows:
         figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", fontsize=8)
 
 
-_OUTCOMES: Mapping[str, str] = {
-    "communities": "communities", "wrong": "wrong associations (%)", "isolated start": "isolated, start",
-    "isolated": "isolated, end", "wrong pairs": "wrong pairs in communities (%)",
-}  # fmt: skip
-_SCORES: Mapping[str, str] = {"acc init": "ACC, start", "acc": "ACC, end", "improvement": "improvement (%)"}
 _FOUND = ("communities", "wrong", "isolated")
 _STARTS = ("DEC start", "k-means start", "mixture start")
 _BY_DIRT = tuple(f"dirtiness {dirt}" for dirt in DIRT)
@@ -235,7 +227,7 @@ def _by_peers(method: str) -> list[str]:
 
 
 def _over_peers(
-    id: str, shows: str, time: str, measures: Mapping[str, str], claims: Callable[[Findings], Iterable[Claim]],
+    id: str, claims: Callable[[Findings], Iterable[Claim]],
     *, panels: Sequence[str] = ("acc",), methods: Sequence[str] = TWO,
 ) -> Table:  # fmt: skip
     """Return a table by the number of peers, which its picture has on the x axis."""
@@ -248,20 +240,16 @@ def _over_peers(
                 numbers, means, spreads = found.points(rows, measure, "ci")
                 if numbers:
                     axes.errorbar(numbers, means, spreads, marker="o", capsize=3, label=method)
-            axes.set(xlabel="peers", ylabel=measures[measure], xticks=list(PEERS))
+            axes.set(xlabel="peers", ylabel=published(id).measures[measure], xticks=list(PEERS))
             axes.legend()
 
     worlds = [f"N {number}" for number in PEERS]
-    return over_worlds(id, shows, time, measures, claims, what=worlds, methods=methods, panels=panels, draw=draw)
+    return over_worlds(id, claims, what=worlds, methods=methods, panels=panels, draw=draw)
 
 
 _STEP_PANELS: Mapping[str, str] = {
     "communities by step": "communities", "acc by step": "ACC", "wrong by step": "wrong associations (%)",
     "isolated by step": "isolated clusters", "active by step": "active peers",
-}  # fmt: skip
-_OVER_STEPS: Mapping[str, str] = {
-    "acc init": "ACC, start", "acc": "ACC, end", "communities": "communities", "isolated": "isolated, end",
-    "iterations": "iterations, or refinements",
 }  # fmt: skip
 
 
@@ -276,11 +264,9 @@ def _draw_figure_7(figure: Figure, found: Findings) -> None:
 def _claims_of_figure_8(found: Findings) -> Iterable[Claim]:
     row, what = row_of("paper", "DEC start"), "paper: the number of active peers never rises"
     if not found.has(row, "active by step"):
-        yield Claim(what)
-        return
-    samples = found.curves(row, "active by step")
-    rises = int((samples[:, 1:] > samples[:, :-1]).sum())
-    yield Claim(what, f"{rises} rises", rises == 0, always=True)
+        return [Claim(what)]
+    rises = int((np.diff(found.curves(row, "active by step"), axis=1) > 0).sum())
+    return [Claim(what, f"{rises} rises", rises == 0, always=True)]
 
 
 def _draws_steps(
@@ -305,42 +291,28 @@ def _draws_steps(
 
 
 TABLES = (
+    over_worlds("004-table3", _claims_of_table_3, what=_STARTS, methods=(*TWO, "central DEC", "UIFCA")),
+    over_worlds("004-table4", _claims_of_table_4, what=_STARTS, panels=("acc", "communities", "isolated")),
     over_worlds(
-        "004-table3", "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits",
-        "7 h", {"acc": "ACC", "communities": "communities, or best K"}, _claims_of_table_3, what=_STARTS,
-        methods=(*TWO, "central DEC", "UIFCA"),
+        "004-table5", _claims_of_table_5, what=_BY_DIRT, labels=_MORE_DATA, quick=("dirtiness 0.3",), panels=_FOUND,
     ),
     over_worlds(
-        "004-table4",
-        "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters", "4 h",
-        {**_SCORES, **_OUTCOMES}, _claims_of_table_4, what=_STARTS, panels=("acc", "communities", "isolated"),
+        "004-table6", _claims_of_table_6, what=_BY_DIRT, methods=ALL, labels=_MORE_DATA, quick=("dirtiness 0.3",),
     ),
     over_worlds(
-        "004-table5", "communities, wrong associations and isolated clusters by dirtiness, on three data sets", "5 h",
-        _OUTCOMES, _claims_of_table_5, what=_BY_DIRT, labels=_MORE_DATA, quick=("dirtiness 0.3",), panels=_FOUND,
+        "004-table7", _claims_of_table_7, what=tuple(_BY_GRID.values()), methods=("paper",),
+        quick=("dirtiness 0.3", "α 75, θ 0.3"), called={"dirtiness 0.3": "α 75, θ 0.2"}, panels=("acc", *_FOUND),
     ),
     over_worlds(
-        "004-table6", "accuracy by dirtiness, and with perfect associations, on three data sets", "7 h", _SCORES,
-        _claims_of_table_6, what=_BY_DIRT, methods=ALL, labels=_MORE_DATA, quick=("dirtiness 0.3",),
-    ),
-    over_worlds(
-        "004-table7", "mode paper by α and θ, at dirtiness 0.3 on digits", "3 h", {"acc": "ACC", **_OUTCOMES},
-        _claims_of_table_7, what=tuple(_BY_GRID.values()), methods=("paper",), quick=("dirtiness 0.3", "α 75, θ 0.3"),
-        called={"dirtiness 0.3": "α 75, θ 0.2"}, panels=("acc", *_FOUND),
-    ),
-    over_worlds(
-        "004-table8", "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits",
-        "2 h", _OUTCOMES,
+        "004-table8",
         lambda found: [
-            rising(
-                found, "paper: the more overlap, the fewer isolated clusters",
-                [row_of("paper", world) for world in reversed(_BY_OVERLAP)], "isolated",
-            )
+            rising(found, "paper: the more overlap, the fewer isolated clusters",
+                   [row_of("paper", world) for world in reversed(_BY_OVERLAP)], "isolated")
         ],
         what=_BY_OVERLAP, called={"dirtiness 0.3": "overlap 0.0"}, panels=_FOUND,
     ),
     over_worlds(
-        "004-table9", "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits", "3 h", _SCORES,
+        "004-table9",
         lambda found: [
             rising(found, f"{method}: the more overlap, the better", [row_of(method, w) for w in _BY_OVERLAP], "acc")
             for method in ("paper", "perfect")
@@ -349,21 +321,17 @@ TABLES = (
     ),
     _over_peers(
         "004-table10",
-        "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits", "4 h",
-        _OUTCOMES,
         lambda found: [
             rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
         ],
         panels=_FOUND,
     ),
     _over_peers(
-        "004-table11", "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits", "6 h",
-        _SCORES, lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
+        "004-table11", lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
         methods=ALL,
     ),
     _over_peers(
-        "004-table12", "iterations and minutes by the number of peers (20, 30, 40), on digits", "4 h",
-        {"iterations": "iterations, or refinements", "minutes": "minutes"},
+        "004-table12",
         lambda found: [
             rising(found, "paper: the more peers, the longer it takes", _by_peers("paper"), "minutes"),
             *(
@@ -375,32 +343,25 @@ TABLES = (
         panels=("iterations", "minutes"),
     ),
     over_worlds(
-        "004-figure7", "ACC of DEC where all rows are in one place (10 000 of them), over K", "3 h",
-        {"acc": "ACC", "communities": "best K"}, lambda found: [
+        "004-figure7", lambda found: [
             _claim(found, "the best K lies between 7 and 12 (paper: 9)", [row_of("central DEC", "best K")], "communities",
                    lambda best: 7 <= best <= 12)
         ],
-        what=(), methods=("central DEC",),
-        draw=_draw_figure_7,
+        what=(), methods=("central DEC",), draw=_draw_figure_7,
     ),
     over_worlds(
-        "004-figure8",
-        "communities, ACC, wrong associations, isolated clusters and active peers over iterations, from local DEC",
-        "4 h", _OVER_STEPS, _claims_of_figure_8, what=("DEC start",),
+        "004-figure8", _claims_of_figure_8, what=("DEC start",),
         draw=_draws_steps(tuple(_STEP_PANELS), lambda method: {method: row_of(method, "DEC start")}),
     ),
     over_worlds(
-        "004-figure9", "communities, ACC and isolated clusters over iterations, by overlap", "2 h", _OVER_STEPS,
-        lambda found: (), what=_BY_OVERLAP,
+        "004-figure9", lambda found: (), what=_BY_OVERLAP,
         draw=_draws_steps(
             ("communities by step", "acc by step", "isolated by step"),
             lambda method: {label: row_of(method, world) for label, world in _OVERLAP_WORLDS.items()},
         ),
     ),
     over_worlds(
-        "004-figure10",
-        "communities, ACC, wrong associations and isolated clusters over iterations, by the number of peers", "4 h",
-        _OVER_STEPS, lambda found: (), what=[f"N {number}" for number in PEERS],
+        "004-figure10", lambda found: (), what=[f"N {number}" for number in PEERS],
         draw=_draws_steps(
             ("communities by step", "acc by step", "wrong by step", "isolated by step"),
             lambda method: {f"{number} peers": row_of(method, n_label(number)) for number in PEERS},

@@ -124,7 +124,6 @@ def against_pooled(
 _TOL = 5e-3
 _PLATEAU_FROM = 7
 _SETS = ("xclara", "s_set1", "pendigits", "waveform")
-_MEASURES = {"ari": "ARI", "distance": "‖V − V pooled‖"}
 _XCLARA = {gamma_name(gamma): f"xclara, {gamma_name(gamma)}" for gamma in GAMMAS}
 
 
@@ -150,7 +149,7 @@ def _claims_of_table_1(found: Findings) -> Iterable[Claim]:
 def _draw_table_1(figure: Figure, found: Findings) -> None:
     names = [name for name in _SETS if found.has(f"{name}, {gamma_name(1.0)}", "ari")]
     rows = {gamma: [f"{name}, {gamma}" for name in names] for gamma in _XCLARA}
-    for axes, (measure, title) in zip(figure.subplots(1, 2), _MEASURES.items(), strict=True):
+    for axes, (measure, title) in zip(figure.subplots(1, 2), published("000-table1").measures.items(), strict=True):
         mean_bars(axes, names, found.by_groups(rows, measure))
         axes.set_title(title)
     axes.legend()
@@ -158,16 +157,14 @@ def _draw_table_1(figure: Figure, found: Findings) -> None:
 
 def _claims_of_figure_1(found: Findings) -> Iterable[Claim]:
     if not all(found.has(row, "plateau") for row in _XCLARA.values()):
-        yield Claim("the movement of the centers and their distance to the pooled ones")
-        return
+        return [Claim("the movement of the centers and their distance to the pooled ones")]
     plateaus, distances = ([found.mean(row, what) for row in _XCLARA.values()] for what in ("plateau", "distance"))
-    yield Claim(
-        "after seven rounds the centers move by more than ε = 0.005 at γ = 0.25 and 0.5, by less at 0.75 and 1",
-        ", ".join(f"{plateau:.4f}" for plateau in plateaus),
-        min(plateaus[:2]) > _TOL > max(plateaus[2:]),
-    )
-    falling = " > ".join(f"{distance:.4f}" for distance in distances)
-    yield Claim("the distance to the pooled centers falls as γ grows", falling, distances == sorted(distances)[::-1])
+    moves, falls = ", ".join(f"{one:.4f}" for one in plateaus), " > ".join(f"{one:.4f}" for one in distances)
+    what = "after seven rounds the centers move by more than ε = 0.005 at γ = 0.25 and 0.5, by less at 0.75 and 1"
+    return [
+        Claim(what, moves, min(plateaus[:2]) > _TOL > max(plateaus[2:])),
+        Claim("the distance to the pooled centers falls as γ grows", falls, distances == sorted(distances)[::-1]),
+    ]
 
 
 def _draw_figure_1(figure: Figure, found: Findings) -> None:
@@ -194,16 +191,12 @@ def equals_pooled(found: Findings, rows: Iterable[str]) -> Iterable[Claim]:
 
 TABLES = (
     Table(
-        "000-table1",
-        "federated fuzzy c-means on four data sets: agreement with the classes, distance to the pooled centers",
-        "10 s", over_sets("federated-fcm", _SETS, partial(_repeat, tol=_TOL)), _MEASURES, _claims_of_table_1,
-        _draw_table_1, quick=lambda name: name in ("xclara", "waveform"),
+        "000-table1", over_sets("federated-fcm", _SETS, partial(_repeat, tol=_TOL)), _claims_of_table_1, _draw_table_1,
+        quick=lambda name: name in ("xclara", "waveform"),
     ),
+    # Always thirty rounds: what the movement of the centers does after the tolerance was met.
     Table(
-        "000-figure1",
-        "federated fuzzy c-means on xclara: movement of the centers by round, distance to the pooled centers by γ",
-        # Always thirty rounds: what the movement of the centers does after the tolerance was met.
-        "5 s", over_sets("federated-fcm-curves", ["xclara"], partial(_repeat, tol=0.0)),
-        {"plateau": "movement, rounds 8-30", "distance": "‖V − V pooled‖"}, _claims_of_figure_1, _draw_figure_1,
+        "000-figure1", over_sets("federated-fcm-curves", ["xclara"], partial(_repeat, tol=0.0)), _claims_of_figure_1,
+        _draw_figure_1,
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from p2pclust.jobs.explain import explain
 from p2pclust.jobs.submission import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.data.by_class import draw_by_class
-from p2pclust.lab.scenario.file.availability import describes_devices
+from p2pclust.lab.scenario.file.plans import describes_devices
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.overlay import LinkChange, Overlay, make_overlay, make_trace, read_trace
@@ -122,11 +122,9 @@ def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str
     given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
     if not given:
         return {}
-    whole, start, parts = np.array(given[0], dtype=np.float64), 0, {}
-    for name, share in shares.items():
-        parts[name] = np.ascontiguousarray(whole[:, start : start + share.n_features])
-        start += share.n_features
-    return parts
+    edges = np.cumsum([share.n_features for share in shares.values()])[:-1]
+    parts = np.split(np.array(given[0], dtype=np.float64), edges, axis=1)
+    return {name: np.ascontiguousarray(part) for name, part in zip(shares, parts, strict=True)}
 
 
 def starting_overlay(scenario: Scenario) -> Overlay | None:
@@ -199,10 +197,8 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
         return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, spec.widths)]
     rng = random_streams.splitting(scenario.seed)
     if scheme != "by-class":
-        rows = deal(
-            data, n_peers, scheme, rng, beta=spec.beta, labels_per_peer=spec.labels_per_peer, locations=spec.locations
-        )
-        return [data.take(share) for share in rows]
+        own: dict[str, Any] = {"beta": spec.beta, "labels_per_peer": spec.labels_per_peer, "locations": spec.locations}
+        return [data.take(share) for share in deal(data, n_peers, scheme, rng, **own)]
     if data.y is None:
         raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
     assert spec.rows_per_class is not None

@@ -97,15 +97,14 @@ def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> 
     Where peers hold columns, all of them have the same labels: only the first one is asked.
     """
     assert found.state is not None
-    names = sorted(found.digests)[: 1 if job.by_columns else None]
-    locals_ = [Local(shares[name].X, ids=shares[name].shared_ids) for name in names]
-    ends = [
-        engine.conclude(job, found.state, local, found.workspace(name))
-        for name, local in zip(names, locals_, strict=True)
-    ]
+    ends = {}
+    for name in sorted(found.digests)[: 1 if job.by_columns else None]:
+        local = Local(shares[name].X, ids=shares[name].shared_ids)
+        ends[name] = engine.conclude(job, found.state, local, found.workspace(name))
     if not isinstance(job.protocols[-1], FedCRefProtocol):
-        return dict(zip(names, ends, strict=True))
-    return dict(zip(names, without_gaps(len(Agreed.of(found.state.arrays).alive), ends), strict=True))
+        return ends
+    alive = len(Agreed.of(found.state.arrays).alive)
+    return dict(zip(ends, without_gaps(alive, [*ends.values()]), strict=True))
 
 
 def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:

@@ -36,10 +36,10 @@ class ComparedFigure:
 
     @property
     def differs(self) -> bool:
-        first, least = self.values[0], _ROUNDING.get(self.what, 0.0)
+        least = _ROUNDING.get(self.what, 0.0)
         if least and all(isinstance(value, int | float) and abs(value) <= least for value in self.values):
             return False
-        return any(not _same(first, value) for value in self.values[1:])
+        return any(not _same(self.values[0], value) for value in self.values[1:])
 
     @property
     def numbers(self) -> list[float]:
@@ -120,11 +120,8 @@ def compare(results: Sequence[Result]) -> list[ComparedFigure]:
         lines += _lines(f"{part}, as asked for", asked, [(key, key, "") for key in keys])
         lines += _lines(part, entries, _OF_JOB)
     lines += _lines("cost", results, _OF_COST)
-    known = [
-        [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
-        for result in results
-    ]
-    verdicts = [{item["what"]: bool(item["held"]) for item in items} for items in known]
+    judged = [[item for item in one.get("expectations") or [] if isinstance(item, dict)] for one in results]
+    verdicts = [{item["what"]: bool(item["held"]) for item in items if "held" in item} for items in judged]
     for what in dict.fromkeys(what for held in verdicts for what in held):  # of any run: they may differ
         lines.append(ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)))
     return [line for line in lines if any(value not in (None, "") for value in line.values)]
@@ -173,7 +170,7 @@ def _finished(result: Result) -> str:
 
 def _identical(entry: Result) -> bool | None:
     digests = _dict(entry, "digests")
-    return len(dict.fromkeys(digests.values())) == 1 if digests else None
+    return len(set(digests.values())) == 1 if digests else None
 
 
 def mark(line: ComparedFigure) -> str:
