@@ -11,14 +11,15 @@ from itertools import chain
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.attacks.few_rows import fuzzy_sums_in, rows_solved_for
 from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
-from p2pclust.lab.attacks.moving_rows import (
+from p2pclust.lab.attacks.rows import (
     differences,
+    fuzzy_sums_in,
     proposed_rows,
     rows_from_centers,
     rows_in_differences,
+    rows_solved_for,
     rows_that_moved_alone,
     single_rows,
 )
