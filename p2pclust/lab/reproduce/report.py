@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.lab.reproduce.frame import Measured
-from p2pclust.lab.reproduce.model import Claim, Table
+from p2pclust.lab.reproduce.model import Claim, Printed, Table
 from p2pclust.tools import json_values
 
 
@@ -26,8 +26,8 @@ class TableLine:
     sd: float
     median: float
     repeats: int
-    paper_ci: float = math.nan
-    ci: float = math.nan
+    paper_ci: float
+    ci: float
 
     @property
     def difference(self) -> float:
@@ -46,11 +46,10 @@ def comparison(table: Table, measured: Measured) -> list[TableLine]:
     ]
     lines = []
     for row, measure in wanted:
-        printed = numbers.get((row, measure))
-        paper, paper_sd, paper_ci = (printed.mean, printed.sd, printed.ci) if printed else (math.nan,) * 3
+        printed = numbers.get((row, measure), Printed(math.nan))
         repeats = found.samples(row, measure).size
         mean, sd, median, ci = (getattr(found, name)(row, measure) for name in ("mean", "sd", "median", "ci"))
-        lines.append(TableLine(row, measure, paper, paper_sd, mean, sd, median, repeats, paper_ci, ci))
+        lines.append(TableLine(row, measure, printed.mean, printed.sd, mean, sd, median, repeats, printed.ci, ci))
     return lines
 
 

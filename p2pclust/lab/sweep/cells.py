@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
@@ -61,9 +61,8 @@ class Cell:
         return dict(self.axes)[name]
 
     @cached_property
-    def fixed(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = json.loads(self.settings)
-        return found
+    def fixed(self) -> Any:
+        return json.loads(self.settings)
 
     def make_overlay(self) -> Overlay:
         """Return its overlay: that of a scenario with this seed and number of peers."""

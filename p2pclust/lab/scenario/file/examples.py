@@ -20,7 +20,7 @@ from p2pclust.tools.spelling import did_you_mean, nearest
 SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
 SWEEPS: Final = Path(__file__).parents[2] / "sweep" / "shipped"
 """The folders of what is installed with the package."""
-_MODELS: Final = ("fedcref", "uifca")
+_MODELS: Final = frozenset(("fedcref", "uifca"))
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,8 @@ def examples(folder: Path) -> tuple[Example, ...]:
     >>> next(example.title for example in examples(SCENARIOS) if example.name == "quickstart")
     'Eight peers with at most three digits each; the aggregator is killed at round 10'
     """
-    found = []
-    for file in folder.glob("*.toml"):
-        document = read_toml(file)
-        found.append(Example(file.stem, str(document.get("title", "")), needs(document)))
+    documents = {file.stem: read_toml(file) for file in folder.glob("*.toml")}
+    found = [Example(name, str(one.get("title", "")), needs(one)) for name, one in documents.items()]
     return tuple(sorted(found, key=lambda example: (example.needs != "", example.name)))
 
 
@@ -85,9 +83,8 @@ def copy_example(name: str, to: Path) -> tuple[Path, ...]:
         )
     files = [known[name].name, *_named_files(read_toml(known[name]), known[name].parent)]
     copies = tuple(to / file for file in files)
-    there = next((copy for copy in copies if copy.exists()), None)
-    if there is not None:
-        raise UsageError(f"{there}: it exists: choose another folder")
+    if there := [copy for copy in copies if copy.exists()]:
+        raise UsageError(f"{there[0]}: it exists: choose another folder")
     try:
         for file, copy in zip(files, copies, strict=True):
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -116,10 +113,9 @@ def needs(document: Mapping[str, Any]) -> str:
         except UsageError:
             return f"p2pclust data fetch {canonical(source)}"
     named = document.get("grid", {}).get("protocol", ())  # of a sweep
-    protocols = [
-        *(job["protocol"] for job in document.get("jobs", ())),
-        *([named] if isinstance(named, str) else named),
-    ]
-    if any(name in _MODELS for name in protocols) and importlib.util.find_spec("torch") is None:
+    protocols = {job["protocol"] for job in document.get("jobs", ())} | {
+        *([named] if isinstance(named, str) else named)
+    }
+    if protocols & _MODELS and importlib.util.find_spec("torch") is None:
         return "pip install 'p2pclust[models]'"
     return ""

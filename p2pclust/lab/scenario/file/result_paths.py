@@ -57,7 +57,7 @@ def look_up(result: Mapping[str, Any], path: str) -> tuple[list[Any], str]:
         for where, value in here:
             parts = dict(_entries(value))
             keys = _matching(parts, step)
-            if not keys and not _is_wide(step):
+            if not keys and not is_wide(step):
                 return [], _why(where, value, step)
             following += [(f"{where}.{key}".lstrip("."), parts[key]) for key in keys]
         if not following:
@@ -75,12 +75,12 @@ def value_at(path: str) -> Callable[[Mapping[str, Any]], Any]:
     return lambda result: next(iter(look_up(result, path)[0]), None)
 
 
-def _is_wide(step: str) -> bool:
-    return "*" in step or "?" in step
+def is_wide(path: str) -> bool:
+    return "*" in path or "?" in path
 
 
 def _matching(keys: Iterable[str], step: str) -> list[str]:
-    return [key for key in keys if (fnmatchcase(key, step) if _is_wide(step) else key == step)]
+    return [key for key in keys if (fnmatchcase(key, step) if is_wide(step) else key == step)]
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
