@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import re
 import sys
@@ -13,8 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
-from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
-from p2pclust.cli.show.options import ServingCommand
+from p2pclust.cli.show.options import ServingCommand, SubmitCommand
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError
 from p2pclust.tools.distribution import install_line, missing_module
@@ -30,8 +30,39 @@ _NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "vali
 _LIMITS = {"greater than or equal to": "at least", "less than or equal to": "at most"}
 
 
+class _Unloaded(TyperCommand):
+    """A name and a line of the help; its module is imported when the command is run."""
+
+    def __init__(self, name: str, where: str, line: str, kind: type[TyperCommand]) -> None:
+        super().__init__(name, callback=None, short_help=line)
+        self._where, self._kind = where, kind
+
+    def load(self) -> Any:
+        module, _, attribute = self._where.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            made: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(self.name, cls=self._kind)(found)
+            made = typer.main.get_command(alone)
+        made.name, made.short_help = self.name, self.short_help
+        return made
+
+
 class _Group(TyperGroup):
-    """A group of commands that turns every exception into one line and an exit code, and whose help has parts."""
+    """A group that loads a command when it is run, and turns every exception into one line and an exit code."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        rows = sorted((*_OF_FLEETS, *_OTHERS), key=lambda row: list(_PARTS).index(row[0]))
+        self.commands = {name: _Unloaded(name, *row) for _, name, *row in rows}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and isinstance(command, _Unloaded):
+            command = self.commands[name] = command.load()
+        return name, command, rest
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands of each part of the help, in the order in which they were added."""
@@ -150,28 +181,21 @@ def top(
 
 
 #: As `COMMANDS` of the laboratory: the part of the help, the name, the command or group, its line there, its class.
-_OF_FLEETS: tuple[tuple[str, str, Any, str, type[TyperCommand]], ...] = (
-    (_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.", TyperCommand),
-    (_FLEET, "peer", peer.peer, "Run one peer beside this device's data.", TyperCommand),
-    (_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.", TyperCommand),
-    (_FLEET, "protocols", submit.protocols, "List the clustering protocols.", TyperCommand),
-    (_FLEET, "submit", submit.submit, "Hand in a job.", submit.SubmitCommand),
-    (_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.", TyperCommand),
-    (_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", ServingCommand),
-    (_FLEET, "result", result.result, "Show or write the result of a job.", TyperCommand),
-    (_FLEET, "assign", result.assign, "Label rows with what the fleet agreed on.", TyperCommand),
-    (_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.", TyperCommand),
-    (_FLEET, "status", operate.status, "Show what a running peer knows.", TyperCommand),
-    (_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.", TyperCommand),
-    (_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.", TyperCommand),
+_OF_FLEETS: tuple[tuple[str, str, str, str, type[TyperCommand]], ...] = (
+    (_FLEET, "keys", "p2pclust.cli.fleet.keys:app", "Make a fleet's keys, enrol devices.", TyperCommand),
+    (_FLEET, "peer", "p2pclust.cli.fleet.peer:peer", "Run one peer beside this device's data.", TyperCommand),
+    (_FLEET, "fleet", "p2pclust.cli.fleet.fleet:app", "Start, keep and end the peers of an inventory.", TyperCommand),
+    (_FLEET, "protocols", "p2pclust.cli.fleet.submit:protocols", "List the clustering protocols.", TyperCommand),
+    (_FLEET, "submit", "p2pclust.cli.fleet.submit:submit", "Hand in a job.", SubmitCommand),
+    (_FLEET, "jobs", "p2pclust.cli.fleet.operate:jobs", "List the jobs of a running peer.", TyperCommand),
+    (_FLEET, "watch", "p2pclust.cli.fleet.submit:watch", "Show what happens to a job until it ends.", ServingCommand),
+    (_FLEET, "result", "p2pclust.cli.fleet.result:result", "Show or write the result of a job.", TyperCommand),
+    (_FLEET, "assign", "p2pclust.cli.fleet.result:assign", "Label rows with what the fleet agreed on.", TyperCommand),
+    (_FLEET, "cancel", "p2pclust.cli.fleet.submit:cancel", "End a job in the whole fleet.", TyperCommand),
+    (_FLEET, "status", "p2pclust.cli.fleet.operate:status", "Show what a running peer knows.", TyperCommand),
+    (_FLEET, "peers", "p2pclust.cli.fleet.operate:peers", "Show which peers see each other, and why not.", TyperCommand),
+    (_FLEET, "doctor", "p2pclust.cli.fleet.doctor:doctor", "Check that this machine can run peers.", TyperCommand),
 )  # fmt: skip
-_OTHERS = laboratory("commands.table", "the laboratory").COMMANDS if has_laboratory() else ()  # a device has none
-for _part, _names in _PARTS.items():
-    for _its, _name, _command, _line, _class in (*_OF_FLEETS, *_OTHERS):
-        if _its != _part:
-            continue
-        _names.append(_name)
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, short_help=_line)
-        else:
-            app.command(_name, cls=_class, short_help=_line)(_command)
+_OTHERS = laboratory("commands", "the laboratory").COMMANDS if has_laboratory() else ()  # a device has none
+for _part, _name, *_ in (*_OF_FLEETS, *_OTHERS):
+    _PARTS[_part].append(_name)

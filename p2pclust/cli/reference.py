@@ -39,7 +39,7 @@ def reference() -> str:
 def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield name, command
     for below, item in getattr(command, "commands", {}).items():
-        yield from commands(f"{name} {below}", item)
+        yield from commands(f"{name} {below}", item.load() if hasattr(item, "load") else item)
 
 
 def _section(name: str, command: Any) -> Iterator[str]:

@@ -1,21 +1,25 @@
-"""Spread work over processes on the cores of this machine, or over the workers of a Dask scheduler."""
+"""Spread work over processes on the cores of this machine, or over a Dask scheduler's workers; keep what is finished."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from p2pclust._version import __version__
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.tools.platforms import is_unix
+from p2pclust.tools.platforms import exclusive_lock, is_unix
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -104,6 +108,65 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+@contextmanager
+def kept_in(
+    path: Path, read: Callable[[int, dict[str, Any]], None], *, of: str, option: str
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Read the finished tasks of a file, and yield a function that adds one; it is on disk when that returns.
+
+    The file has a line of JSON for each, is made if need be, and is held by one process at a time. `read` is called with
+    the number and the content of each line. One that was cut short, because machine or process died while it was written,
+    is dropped: that task is done again.
+
+    Raise UsageError if another process holds the file, or a line is something else; `of` says what the file is of, and
+    `option` is the option that chooses another.
+    """
+    try:
+        file = path.open("a+b")
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
+    with file:
+        try:
+            exclusive_lock(file.fileno())
+        except OSError as error:
+            raise UsageError(f"{path}: another {of} writes it: wait for it, or choose another {option}") from error
+        file.seek(0)
+        whole = 0
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                read(number, json.loads(line))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                wrong = f"{path}: line {number} is not a {of}'s: choose another {option}, or take that line out"
+                raise UsageError(wrong) from error
+            whole += len(line)
+        file.truncate(whole)
+
+        def add(task: Mapping[str, Any]) -> None:
+            file.write(json.dumps(task).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+        yield add
+
+
+def spread(
+    do: Callable[[str], _Result], texts: Sequence[str], workers: int | Scheduler, *, what: str, advice: str, died: str
+) -> Iterator[tuple[str, _Result]]:
+    """Do tasks, each a text, and yield each with its result in the order in which they finish.
+
+    One worker is this process, for a debugger; several are processes, and a scheduler has its own. The message about a
+    worker process that dies ends with `died`; `what` and `advice` are for `Scheduler.do`.
+    """
+    if isinstance(workers, Scheduler):
+        yield from workers.do(do, texts, what=what, advice=advice)
+    elif min(workers, len(texts)) <= 1:
+        yield from ((text, do(text)) for text in texts)
+    else:
+        yield from in_processes(do, texts, min(workers, len(texts)), advice=died)
+
+
 class Scheduler:
     """A Dask scheduler at an address such as ``tcp://10.0.0.1:8786``, whose workers have p2pclust with the same extras.
 
@@ -118,13 +181,12 @@ class Scheduler:
             raise UsageError("--scheduler needs Dask: pip install 'p2pclust[sweep]'") from error
 
     def do(
-        self, do: Callable[[str], _Result], tasks: Mapping[str, str], *, what: str, advice: str
+        self, do: Callable[[str], _Result], texts: Iterable[str], *, what: str, advice: str
     ) -> Iterator[tuple[str, _Result]]:
-        """Do tasks, and yield the key of each with its result in the order in which they finish.
+        """Do tasks, each a text, and yield each with its result in the order in which they finish.
 
-        A task is a text. Its key names it among all that this scheduler was ever given: a task with the key of one that is
-        running, or whose result is still held, is not run again. What `do` raises is raised here. Closing the generator
-        cancels the tasks that are left.
+        A task that is running on this scheduler for another command of this version is not run again. What `do` raises is
+        raised here. Closing the generator cancels the tasks that are left.
 
         Raise UsageError if the address does not answer, or a worker lacks a module. Raise FleetError if a task kills
         workers repeatedly, or the scheduler is gone; the message names `what` a task is, and ends with the advice.
@@ -136,7 +198,7 @@ class Scheduler:
                 f"--scheduler {self._address}: no scheduler answers there: start one with 'dask scheduler', and workers "
                 "with 'dask worker ADDRESS'"
             ) from error
-        futures = {client.submit(do, text, key=key, pure=True): key for key, text in tasks.items()}
+        futures = {client.submit(do, text, key=_key(do, text), pure=True): text for text in texts}
         try:
             for future in self._distributed.as_completed(list(futures), loop=client.loop):
                 found: _Result = self._result_of(future, what, advice)
@@ -155,3 +217,9 @@ class Scheduler:
         except (self._distributed.KilledWorker, CancelledError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise FleetError(f"Dask gave up {what}: {reason}; {advice}") from error
+
+
+def _key(do: Callable[[str], object], text: str) -> str:
+    """Return the name of a task among all that a scheduler was ever given."""
+    named = f"{__version__} {do.__module__}.{do.__qualname__} {text}"
+    return f"p2pclust-{hashlib.blake2b(named.encode(), digest_size=16).hexdigest()}"

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.attacks.audit import Audit, audit_job
-from p2pclust.lab.attacks.few_rows import SeenFuzzySums, fuzzy_sums_in, rows_solved_for
 from p2pclust.lab.attacks.findings import AttackResult, recovered
-from p2pclust.lab.attacks.moving_rows import rows_from_centers
+from p2pclust.lab.attacks.rows import SeenFuzzySums, fuzzy_sums_in, rows_from_centers, rows_solved_for
 from p2pclust.lab.attacks.sights import sights_of
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job

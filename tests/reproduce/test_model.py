@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.reproduce.frame import experiment, table, table_ids
+from p2pclust.lab.reproduce.frame import EXPERIMENTS, table, table_ids
 from p2pclust.lab.reproduce.model import Findings
 
 
@@ -53,9 +53,9 @@ def test_tables_know_their_experiments() -> None:
     for table_id in table_ids():
         made = table(table_id)
         assert made.id == table_id
-        assert made.shows
-        assert made.time
-        assert experiment(made.experiment.id) is made.experiment
+        assert made.source.shows
+        assert made.source.time
+        assert EXPERIMENTS[made.experiment.id] is made.experiment
         names = [setup.name for setup in made.experiment.setups()]
         assert len(set(names)) == len(names)
         for quick in (False, True):

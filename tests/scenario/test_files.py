@@ -42,11 +42,11 @@ def test_all_are_in_the_readme() -> None:
 
 def test_readme_names_every_key() -> None:
     from p2pclust.jobs import data_keys
-    from p2pclust.lab.scenario.file import expect_keys, fault_keys, fleet_keys, schema
+    from p2pclust.lab.scenario.file import fleet_keys, schema
 
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]*)`", readme))))
-    modules = (schema, data_keys, fleet_keys, fault_keys, expect_keys)
+    modules = (schema, data_keys, fleet_keys)
     models = [
         model for module in modules for name, model in vars(module).items()
         if hasattr(model, "model_fields") and model.__module__ == module.__name__ and not name.startswith("_")

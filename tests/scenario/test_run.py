@@ -15,8 +15,8 @@ from p2pclust.errors import FleetError, UsageError
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.commands.show.summary import summarise
 from p2pclust.lab.links.shaping import Shape
-from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
-from p2pclust.lab.scenario.run import carry_out, fleet_spec
+from p2pclust.lab.scenario.file.load import load_data, load_scenario
+from p2pclust.lab.scenario.run import carry_out, checked_run, fleet_spec
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
@@ -59,9 +59,7 @@ timing = "fast"
 
 
 def spec_of(path: str, *overrides: str) -> FleetSpec:
-    scenario = load_scenario(path, overrides)
-    shares = load_data(scenario)
-    return fleet_spec(scenario, shares, [make_job(scenario, 0, 4)])
+    return fleet_spec(checked_run(load_scenario(path, overrides)))
 
 
 class Fake:
@@ -138,14 +136,12 @@ KEYS = {
 @pytest.mark.slow
 def test_a_whole_result(scenario_file: Write) -> None:
     events: list[Mapping[str, Any]] = []
-    ready: list[FleetSpec] = []
     more = "[expect]\nreplay_identical = true\nari_at_least = 0.99\n"
     path = scenario_file("fuzzifier = 1.5\n" + more)
-    result = run(path, "simulated", on_event=events.append, on_ready=ready.append, name="s")
+    result = run(path, "simulated", on_event=events.append, name="s")
     assert set(result) == KEYS
     assert json.loads((OUT / "result.json").read_text()) == result
     assert (result["scenario"], result["backend"], result["failure"], result["output"]) == ("s", "simulated", "", "out")
-    assert len(ready) == 1
     assert [event["verb"] for event in events] == [
         json.loads(line)["verb"] for line in (OUT / "events.jsonl").read_text().splitlines()
     ]

@@ -11,10 +11,10 @@ from files import JOB, begun, written
 from tests.dask_cluster import two_workers
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.sweep import pools
 from p2pclust.lab.sweep.cells import Cell, check
-from p2pclust.lab.sweep.pools import sweep_to
 from p2pclust.lab.sweep.spec import load_sweep
+from p2pclust.lab.sweep.sweeping import run_cells, sweep_to
+from p2pclust.lab.workers import Scheduler
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
 
@@ -32,8 +32,8 @@ def cells(folder: Path, text: str = JOB) -> tuple[Cell, ...]:
 
 def test_the_same_table(address: str, tmp_path: Path) -> None:
     wanted = cells(tmp_path)
-    sweep_to(tmp_path / "here", wanted, pools.here)
-    found = sweep_to(tmp_path / "there", wanted, pools.through_dask(address))
+    sweep_to(tmp_path / "here", wanted, 1)
+    found = sweep_to(tmp_path / "there", wanted, Scheduler(address))
     assert found.n_run == len(wanted)
     for name in ("table.csv", "table.parquet"):
         if (tmp_path / "here" / name).exists():
@@ -43,7 +43,7 @@ def test_the_same_table(address: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_from_the_command_line_interrupted_and_gone_on(address: str, tmp_path: Path) -> None:
     file = written(tmp_path, JOB.replace('"0:3"', '"10:22"'))
-    sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), pools.here)
+    sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), 1)
     first = begun(tmp_path, file, "--scheduler", address)
     assert first.stderr is not None
     for line in first.stderr:
@@ -63,11 +63,11 @@ def test_what_a_worker_refuses_is_refused_here(address: str, tmp_path: Path) -> 
     (cell, *_) = cells(tmp_path)
     impossible = Cell(cell.measure, cell.overlay, "hypercube", "{}", 5, 0, cell.axes, cell.settings)
     with pytest.raises(UsageError, match="power of 2"):
-        list(pools.through_dask(address)([impossible]))
+        list(run_cells([impossible], Scheduler(address)))
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("p2pclust.lab.workers._ANSWER_S", 0.5)
     for wrong in ("tcp://127.0.0.1:9", "nonsense://"):
         with pytest.raises(UsageError, match=r"--scheduler .*: no scheduler answers there"):
-            list(pools.through_dask(wrong)(cells(tmp_path)))
+            list(run_cells(cells(tmp_path), Scheduler(wrong)))

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from p2pclust.lab.pictures.sweeps import figure_of
-from p2pclust.lab.sweep import spec, work
+from p2pclust.lab.sweep import spec
 from p2pclust.lab.sweep.cells import cells_of, check
 from p2pclust.lab.sweep.columns import columns_of
+from p2pclust.lab.sweep.measures import run_cell
 from p2pclust.lab.sweep.report import file_name, plots_of
 from p2pclust.lab.sweep.spec import Sweep, load_sweep
-from p2pclust.lab.sweep.table import Row, rows_of
+from p2pclust.lab.sweep.sweeping import Row, rows_of
 from p2pclust.overlay import read_overlay
 
 FOLDER = Path(__file__).parents[2] / "topology"
@@ -74,7 +75,7 @@ def test_a_part_of_it(file: Path) -> None:
     part._base = FOLDER
     cells = cells_of(part)
     assert 2 <= len(cells) <= 8
-    finished = {cell.digest: work.run_cell(cell) for cell in cells}
+    finished = {cell.digest: run_cell(cell) for cell in cells}
     rows = rows_of(cells, finished)
     for row in rows:
         assert list(row) == list(columns_of(part.measure))

@@ -13,10 +13,9 @@ import pytest
 from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import MEASURES, columns_of
-from p2pclust.lab.sweep.measures import links_of, ticks_to_agree
-from p2pclust.lab.sweep.places import measured
+from p2pclust.lab.sweep.measures import links_of, measured, run_cell, ticks_to_agree
 from p2pclust.lab.sweep.report import _why_different
-from p2pclust.lab.sweep.work import run_cell, timed_work
+from p2pclust.lab.sweep.sweeping import timed_work
 from p2pclust.overlay.overlay import Overlay, make_overlay
 from p2pclust.protocols.engine.random_streams import linking
 from p2pclust.protocols.gossip.push_sum import MIXINGS, second_eigenvalue

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from p2pclust.lab.sweep.places import peer_at
+from p2pclust.lab.sweep.measures import peer_at
 from p2pclust.lab.sweep.spec import Grid
 from p2pclust.overlay.overlay import Overlay
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import AsJson, Serve, argument, flag, option
@@ -71,12 +70,6 @@ def protocols(as_json: AsJson = False) -> None:
         by = f" ({one['package']})" if one["package"] else ""
         shown.add_row(one["id"], one["what"] + by, one["reveals"] + _SECURED * one["secure"], one["stops"])
     stdout().print(shown)
-
-
-class SubmitCommand(TyperCommand):
-    """A command whose other options are parameters of the job, named as in a scenario."""
-
-    allow_extra_args = ignore_unknown_options = True
 
 
 def submit(

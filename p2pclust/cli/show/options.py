@@ -117,6 +117,12 @@ def with_address(words: Sequence[str]) -> list[str]:
     return found
 
 
+class SubmitCommand(TyperCommand):
+    """A command whose other options are parameters of the job, named as in a scenario."""
+
+    allow_extra_args = ignore_unknown_options = True
+
+
 class ServingCommand(TyperCommand):
     """A command whose option ``--serve`` may stand alone."""
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.attacks.few_rows import fuzzy_sums_in, rows_solved_for
 from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
-from p2pclust.lab.attacks.moving_rows import (
+from p2pclust.lab.attacks.rows import (
     differences,
+    fuzzy_sums_in,
     proposed_rows,
     rows_from_centers,
     rows_in_differences,
+    rows_solved_for,
     rows_that_moved_alone,
     single_rows,
 )
@@ -52,11 +53,77 @@ class Audit:
     patience_s: float = 20.0  # how long to try to solve for the rows of one peer
     clock: Callable[[], float] = time.perf_counter  # returns seconds
 
+    @cached_property
+    def sights(self) -> Sights:
+        return sights_of(
+            self.job, self.locals, self.log, self.later, secured=self.secured, parents=self.parents, groups=self.groups
+        )
+
+    @cached_property
+    def _ranges(self) -> Floats:
+        return ranges_of(self.locals)
+
+    def on_each(
+        self, observer: str, attack: str, shown: Mapping[tuple[int, ...], list[Sight]],
+        reads: Callable[[list[Sight]], Floats],
+    ) -> AttackResult:  # fmt: skip
+        """Attack what was shown of each peer, of each branch of the tree, or of each group."""
+        began, found = self.clock(), dict.fromkeys(chain.from_iterable(shown), 0)
+        for peers, seen in sorted(shown.items()):
+            read = reads(seen)
+            for peer in peers:
+                found[peer] = max(found[peer], recovered(read, self.locals[peer].X, self._ranges))
+        return self._result(observer, attack, sum(self.locals[peer].n_samples for peer in found), began, found)
+
+    def on_all(self, observer: str, attack: str, reads: Callable[[], Floats]) -> AttackResult:
+        began = self.clock()
+        sent = sorted(set(chain.from_iterable(self.sights.sent)))
+        read = reads()
+        hits = sum(recovered(read, self.locals[peer].X, self._ranges) for peer in sent)
+        rows = sum(self.locals[peer].n_samples for peer in sent)
+        return AttackResult(observer, attack, rows, hits, self.clock() - began, {})
+
+    def _result(self, observer: str, attack: str, rows: int, began: float, found: Mapping[int, int]) -> AttackResult:
+        by_peer = {peer: hits for peer, hits in sorted(found.items()) if hits}
+        return AttackResult(observer, attack, rows, sum(by_peer.values()), self.clock() - began, by_peer)
+
+    def solved(self, seen: Sequence[Sight], fuzzifier: float) -> Floats:
+        sums = fuzzy_sums_in(seen, fuzzifier) if len(seen[0].peers) == 1 else None
+        if sums is None:
+            return np.zeros((0, 0))
+        until = self.clock() + self.patience_s
+        public = next(sight.state for sight in reversed(seen) if "origin" in sight.state)
+        rng = random_streams.aggregating(self.job.seed, seen[0].peers[0])
+        rows = rows_solved_for(sums, rng, lambda: self.clock() >= until)
+        return np.asarray(public["origin"] + rows * public["scale"])
+
+    def on_two_runs(
+        self, observer: str, attack: str, changed: Callable[[Local], Local],
+        seen: Callable[[Sights, int], list[Sight]], reads: Callable[[list[Sight]], Floats], *, whole: bool,
+    ) -> AttackResult:  # fmt: skip
+        """Run the job again with changed rows of each of some devices, and read what two runs show of it differently.
+
+        All rows of the device are looked for, or (not `whole`) its last one, which only one of the runs has.
+        """
+        locals_ = list(self.locals)
+        began, found, n_rows = self.clock(), {}, 0
+        first = self._again(locals_)
+        able = [n for n, one in enumerate(locals_) if one.n_samples >= (1 if whole else 2) and not one.problem]
+        for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round()):
+            peer = able[int(place)]
+            other = self._again([*locals_[:peer], changed(locals_[peer]), *locals_[peer + 1 :]])
+            rows = locals_[peer].X if whole else locals_[peer].X[-1:]
+            found[peer] = recovered(reads(differences(seen(first, peer), seen(other, peer))), rows, self._ranges)
+            n_rows += len(rows)
+        return self._result(observer, attack, n_rows, began, found)
+
+    def _again(self, locals_: Sequence[Local]) -> Sights:
+        job, groups = self.job, self.groups
+        return sights_of(job, locals_, run_in_process(job, locals_, groups=groups).log, groups=groups)
+
 
 def audit_job(audit: Audit) -> list[AttackResult]:
-    """Attack a job with what its rounds showed.
-
-    Raise UsageError if its peers hold columns, or its sums have noise that cannot be drawn again.
+    """Attack a job with what its rounds showed; refuse peers that hold columns, and noise that cannot be drawn again.
 
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> peers = [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])]
@@ -72,115 +139,37 @@ def audit_job(audit: Audit) -> list[AttackResult]:
         raise UsageError("audit: its noise cannot be drawn again: a private job promises epsilon and delta instead")
     if exchanges_models(job):
         return attack_models(job, audit.locals, clock=audit.clock)
-    return _Attacks(audit).all()
-
-
-class _Attacks:
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
-        self._rows = ranges_of(audit.locals)
-        self._sights = sights_of(
-            audit.job, audit.locals, audit.log, audit.later, secured=audit.secured, parents=audit.parents,
-            groups=audit.groups,
-        )  # fmt: skip
-
-    def all(self) -> list[AttackResult]:
-        observer, main, sent = self._audit.observer, labelling_stage(self._audit.job)[1], self._sights.sent
-        copies = self._on_each(observer, "copies in centers", sent, proposed_rows)
-        if not isinstance(main, Additive):
-            return [copies]  # it sends centers, and no sums of rows
-        # Of a fuzzy job this reads the crisp sums of its start.
-        found = [self._on_each(observer, "rows that move alone", sent, rows_that_moved_alone), copies]
-        if (fuzzifier := getattr(main, "fuzzifier", None)) is not None:
-            solve = partial(self._solved, fuzzifier=fuzzifier)
-            found.append(self._on_each(observer, "least squares over the rounds", sent, solve))
-        found += [
-            self._on_each(observer, "clusters of one row", sent, single_rows),
-            self._on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(self._sights.totals)),
-        ]
-        if groups := self._sights.groups:  # whose totals secure sums reveal one by one
-            found.append(self._on_each("group totals", "rows that move alone", groups, rows_that_moved_alone))
-            found.append(self._on_each("group totals", "clusters of one row", groups, single_rows))
-        if fuzzifier is None:
-            found.append(
-                self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states))
-            )
-        return [
-            *found,
-            # Without one device the totals differ by what it showed; with one row more its sums differ by that row.
-            self._on_two_runs(
-                "two runs", "without one device", lambda local: local.refusing("is away"), _seen_of,
-                rows_in_differences, whole=True,
-            ),
-            self._on_two_runs(
-                "two turns", "a new row", _without_the_last,
-                _seen_of if self._audit.secured else lambda sights, peer: sights.sent.get((peer,), []),
-                lambda sights: single_rows(sights[:1]), whole=False,
-            ),
-        ]  # fmt: skip
-
-    # -- one run --------------------------------------------------------------------------------------------------------
-
-    def _on_each(
-        self, observer: str, attack: str, shown: Mapping[tuple[int, ...], list[Sight]],
-        reads: Callable[[list[Sight]], Floats],
-    ) -> AttackResult:  # fmt: skip
-        """Attack what was shown of each peer, of each branch of the tree, or of each group."""
-        locals_ = self._audit.locals
-        began, found = self._audit.clock(), dict.fromkeys(chain.from_iterable(shown), 0)
-        for peers, seen in sorted(shown.items()):
-            read = reads(seen)
-            for peer in peers:
-                found[peer] = max(found[peer], recovered(read, locals_[peer].X, self._rows))
-        return self._result(observer, attack, sum(locals_[peer].n_samples for peer in found), began, found)
-
-    def _on_all(self, observer: str, attack: str, reads: Callable[[], Floats]) -> AttackResult:
-        began = self._audit.clock()
-        sent = sorted(set(chain.from_iterable(self._sights.sent)))
-        read = reads()
-        hits = sum(recovered(read, self._audit.locals[peer].X, self._rows) for peer in sent)
-        rows = sum(self._audit.locals[peer].n_samples for peer in sent)
-        return AttackResult(observer, attack, rows, hits, self._audit.clock() - began, {})
-
-    def _result(self, observer: str, attack: str, rows: int, began: float, found: Mapping[int, int]) -> AttackResult:
-        by_peer = {peer: hits for peer, hits in sorted(found.items()) if hits}
-        return AttackResult(observer, attack, rows, sum(by_peer.values()), self._audit.clock() - began, by_peer)
-
-    def _solved(self, seen: Sequence[Sight], fuzzifier: float) -> Floats:
-        sums = fuzzy_sums_in(seen, fuzzifier) if len(seen[0].peers) == 1 else None
-        if sums is None:
-            return np.zeros((0, 0))
-        until = self._audit.clock() + self._audit.patience_s
-        public = next(sight.state for sight in reversed(seen) if "origin" in sight.state)
-        rng = random_streams.aggregating(self._audit.job.seed, seen[0].peers[0])
-        rows = rows_solved_for(sums, rng, lambda: self._audit.clock() >= until)
-        return np.asarray(public["origin"] + rows * public["scale"])
-
-    # -- two runs -------------------------------------------------------------------------------------------------------
-
-    def _on_two_runs(
-        self, observer: str, attack: str, changed: Callable[[Local], Local],
-        seen: Callable[[Sights, int], list[Sight]], reads: Callable[[list[Sight]], Floats], *, whole: bool,
-    ) -> AttackResult:  # fmt: skip
-        """Run the job again with changed rows of each of some devices, and read what two runs show of it differently.
-
-        All rows of the device are looked for, or (not `whole`) its last one, which only one of the runs has.
-        """
-        locals_ = list(self._audit.locals)
-        began, found, n_rows = self._audit.clock(), {}, 0
-        first = self._again(locals_)
-        able = [n for n, one in enumerate(locals_) if one.n_samples >= (1 if whole else 2) and not one.problem]
-        for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round()):
-            peer = able[int(place)]
-            other = self._again([*locals_[:peer], changed(locals_[peer]), *locals_[peer + 1 :]])
-            rows = locals_[peer].X if whole else locals_[peer].X[-1:]
-            found[peer] = recovered(reads(differences(seen(first, peer), seen(other, peer))), rows, self._rows)
-            n_rows += len(rows)
-        return self._result(observer, attack, n_rows, began, found)
-
-    def _again(self, locals_: Sequence[Local]) -> Sights:
-        job, groups = self._audit.job, self._audit.groups
-        return sights_of(job, locals_, run_in_process(job, locals_, groups=groups).log, groups=groups)
+    observer, main, sights = audit.observer, labelling_stage(job)[1], audit.sights
+    copies = audit.on_each(observer, "copies in centers", sights.sent, proposed_rows)
+    if not isinstance(main, Additive):
+        return [copies]  # it sends centers, and no sums of rows
+    # Of a fuzzy job this reads the crisp sums of its start.
+    found = [audit.on_each(observer, "rows that move alone", sights.sent, rows_that_moved_alone), copies]
+    if (fuzzifier := getattr(main, "fuzzifier", None)) is not None:
+        solve = partial(audit.solved, fuzzifier=fuzzifier)
+        found.append(audit.on_each(observer, "least squares over the rounds", sights.sent, solve))
+    found += [
+        audit.on_each(observer, "clusters of one row", sights.sent, single_rows),
+        audit.on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(sights.totals)),
+    ]
+    if groups := sights.groups:  # whose totals secure sums reveal one by one
+        found.append(audit.on_each("group totals", "rows that move alone", groups, rows_that_moved_alone))
+        found.append(audit.on_each("group totals", "clusters of one row", groups, single_rows))
+    if fuzzifier is None:
+        found.append(audit.on_all("any peer", "rows between two centers", lambda: rows_from_centers(sights.states)))
+    return [
+        *found,
+        # Without one device the totals differ by what it showed; with one row more its sums differ by that row.
+        audit.on_two_runs(
+            "two runs", "without one device", lambda local: local.refusing("is away"), _seen_of, rows_in_differences,
+            whole=True,
+        ),
+        audit.on_two_runs(
+            "two turns", "a new row", _without_the_last,
+            _seen_of if audit.secured else lambda sights, peer: sights.sent.get((peer,), []),
+            lambda sights: single_rows(sights[:1]), whole=False,
+        ),
+    ]  # fmt: skip
 
 
 def _seen_of(sights: Sights, peer: int) -> list[Sight]:

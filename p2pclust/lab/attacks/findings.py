@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -51,11 +51,8 @@ class AttackResult:
 
     def to_dict(self, roster: Sequence[str]) -> dict[str, Any]:
         """Return plain values, with the names of peers."""
-        by_peer = {roster[peer]: rows for peer, rows in self.by_peer.items()}
-        return {
-            "observer": self.observer, "attack": self.attack, "rows": self.rows, "recovered": self.recovered,
-            "seconds": self.seconds, "peers": by_peer, "auc": self.auc, "nearest": self.nearest, "control": self.control,
-        }  # fmt: skip
+        plain = {"peers" if key == "by_peer" else key: value for key, value in asdict(self).items()}
+        return plain | {"peers": {roster[peer]: rows for peer, rows in self.by_peer.items()}}
 
 
 def recovered(found: Floats, rows: Floats, ranges: Floats) -> int:

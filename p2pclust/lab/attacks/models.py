@@ -99,11 +99,7 @@ def exchanges_models(job: Job) -> bool:
 
 
 def attack_models(job: Job, locals: Sequence[Local], *, clock: Callable[[], float]) -> list[AttackResult]:
-    """Run a job in this process without a fifth of the rows, and attack the models that its peers send.
-
-    `locals` are the rows of each peer of the roster. Raise UsageError if the peers exchange other models than autoencoders
-    or flows, or the job fails without the withheld rows.
-    """
+    """Run a job in this process without a fifth of the rows, and attack the models that its peers send."""
     parts = [_parted(local, random_streams.attacking(job.seed, peer)) for peer, local in enumerate(locals)]
     trained, withheld = [one for one, _ in parts], [other for _, other in parts]
     protocol = job.protocols[job.main]
@@ -130,9 +126,6 @@ def _parted(local: Local, rng: np.random.Generator) -> tuple[Local, Floats]:
     return Local(local.X[kept], labels=labels, n_clusters=local.n_clusters), local.X[out]
 
 
-# -- the models that a job shows ------------------------------------------------------------------------------------------
-
-
 @dataclass
 class _Watched(Workspaces):
     """Workspaces that remember what each peer published first."""
@@ -149,8 +142,7 @@ class _Watched(Workspaces):
 def _first_exchange(job: Job, protocol: FedCRefProtocol, locals: Sequence[Local]) -> dict[int, SeenModels]:
     """Return the autoencoders of each peer's own clusters, which every peer fetches."""
     watched = _Watched()
-    state = run_in_process(job, locals, workspaces=watched)
-    _refuse_failed(state)
+    state = _done(run_in_process(job, locals, workspaces=watched))
     architecture = protocol.architecture(state.arrays)
     return {
         peer: _Autoencoders(state.arrays, ModelStack.decode(architecture, data, protocol.encoding))
@@ -166,7 +158,7 @@ def _last_round(job: Job, protocol: UIFCAProtocol, locals: Sequence[Local]) -> d
         if state.status == "running":
             asked[:] = [state]
 
-    _refuse_failed(run_in_process(job, locals, keep))
+    _done(run_in_process(job, locals, keep))
     (state,) = asked
     models: dict[int, SeenModels] = {}
     for peer, local in enumerate(locals):
@@ -179,12 +171,10 @@ def _last_round(job: Job, protocol: UIFCAProtocol, locals: Sequence[Local]) -> d
     return models
 
 
-def _refuse_failed(state: JobState) -> None:
+def _done(state: JobState) -> JobState:
     if state.status != "done":
         raise UsageError(f"audit: without a fifth of its rows the job fails: {state.reason}")
-
-
-# -- the attacks ----------------------------------------------------------------------------------------------------------
+    return state
 
 
 def _membership(

@@ -22,9 +22,7 @@ from p2pclust.tools.bit_sets import members_of
 class Sight:
     """What was shown in one round, in addition to the state, which every peer has."""
 
-    peers: tuple[
-        int, ...
-    ]  # the roster indices of the peers whose contributions are added up in it; perhaps a single one
+    peers: tuple[int, ...]  # whose contributions are added up in it, by roster index; perhaps a single one
     round: int
     stage: int
     state: State  # the arrays that the contributions were computed from

@@ -8,47 +8,46 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
-
-from p2pclust.cli.show.options import Overrides, ResultAsJson, ScenarioSeed
+from p2pclust.choose import trials as choosing
+from p2pclust.choose.trials import ChoiceOfClusters
+from p2pclust.cli.show.options import Overrides, ResultAsJson, ScenarioSeed, argument, flag, option
 from p2pclust.cli.show.output import put_json, stdout, table
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c
-
-if TYPE_CHECKING:
-    from p2pclust.choose.trials import ChoiceOfClusters
-    from p2pclust.lab.scenario.file.schema import Scenario
-    from p2pclust.lab.testbed.spec import LogLine
+from p2pclust.lab.pictures.estimators import plot_refusal
+from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example
+from p2pclust.lab.scenario.file.load import check_backend, load_data, load_scenario, make_job
+from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.scenario.run import CheckedRun, fleet_spec
+from p2pclust.lab.testbed import backend as backend_called
+from p2pclust.lab.testbed.spec import LogLine
+from p2pclust.protocols.engine.reasons import HELD
+from p2pclust.protocols.measuring.choose import MEASURES
+from p2pclust.tools.json_values import plain
 
 
 def choose(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    scenario: Annotated[Path, argument("SCENARIO.toml", "The scenario file.")],
     clusters: Annotated[
-        str,
-        typer.Option(
-            metavar="A-B", help="The numbers to try, from A to B inclusive; begin with 1 so that 2 can be the elbow."
-        ),
+        str, option("A-B", "The numbers to try, from A to B inclusive; begin with 1 so that 2 can be the elbow.")
     ] = "2-10",
     restarts: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Runs for each number, with different first centers; the best counts."),
+        int, option("N", "Runs for each number, with different first centers; the best counts.", min=1)
     ] = 3,
     backend: Annotated[
-        BackendName,
-        typer.Option(metavar="processes|simulated|in-process", help="Where the peers run; the results are the same."),
+        BackendName, option("processes|simulated|in-process", "Where the peers run; the results are the same.")
     ] = BackendName.IN_PROCESS,
     seed: ScenarioSeed = None,
     overrides: Overrides = None,
     plot: Annotated[
-        Path | None,
-        typer.Option("--plot", "-o", metavar="FILE", help="Plot the measures to this file (png, pdf, svg)."),
+        Path | None, option("FILE", "Plot the measures to this file (png, pdf, svg).", "--plot", "-o")
     ] = None,
     no_gate: Annotated[
-        bool, typer.Option("--no-gate", help="Also measure peers with few rows; by default they abstain and are named.")
+        bool, flag("--no-gate", "Also measure peers with few rows; by default they abstain and are named.")
     ] = False,
     as_json: ResultAsJson = False,
 ) -> None:
@@ -64,12 +63,6 @@ def choose(
       p2pclust choose iris-kmeans --clusters 1-5
       p2pclust choose quickstart --clusters 2-12 --restarts 5 -o digits.png
     """
-    from p2pclust.lab.pictures.estimators import plot_refusal  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
-    from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
-    from p2pclust.tools.json_values import plain  # noqa: PLC0415
-
     match = re.fullmatch(r"(\d{1,7})-(\d{1,7})", clusters)
     if match is None or not 1 <= int(match[1]) < int(match[2]):
         raise UsageError(f"--clusters {clusters}: expected A-B with A below B and at least 1, such as 2-10")
@@ -111,12 +104,6 @@ def choose(
 
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
-    from p2pclust.choose import trials as choosing  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.load import check_backend, load_data, make_job  # noqa: PLC0415
-    from p2pclust.lab.scenario.run import fleet_spec  # noqa: PLC0415
-    from p2pclust.lab.testbed import backend as backend_called  # noqa: PLC0415
-    from p2pclust.protocols.engine.reasons import HELD  # noqa: PLC0415
-
     first = scenario.jobs[0]
     if first.init is not None and not isinstance(first.init, str):
         raise UsageError(
@@ -124,18 +111,18 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         )
     init = first.init or choosing.usual_init(first.protocol)
     template = first.model_copy(update={"clusters": numbers[0], "init": init})
-    plain = scenario.model_copy(update={"faults": (), "jobs": (template,)})
-    check_backend(plain, backend)
-    shares = load_data(plain)
+    bare = scenario.model_copy(update={"faults": (), "jobs": (template,)})
+    check_backend(bare, backend)
+    shares = load_data(bare)
     wanted = choosing.numbers_of_clusters(numbers, sum(share.n_rows for share in shares.values()))
     n_features = next(iter(shares.values())).n_features
 
     jobs = []
     for number, own_seed in choosing.trials(wanted, restarts, scenario.seed):
         job = template.model_copy(update={"clusters": number})
-        trial = plain.model_copy(update={"jobs": (job,), "seed": own_seed})
+        trial = bare.model_copy(update={"jobs": (job,), "seed": own_seed})
         jobs.append(choosing.trial_job(make_job(trial, 0, n_features), wanted[-1], gate))
-    spec = fleet_spec(plain, shares, [jobs[0]])
+    spec = fleet_spec(CheckedRun(bare, shares, jobs[:1], {}))
     spec = replace(spec, jobs=tuple(replace(spec.jobs[0], job=job) for job in jobs))
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar("jobs", len(jobs)))

@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from rich.table import Table
+from rich.text import Text
 
+from p2pclust.cli.show.options import argument, flag, option
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.scenario.outcome import compare as outcome
+from p2pclust.lab.scenario.page.compare_page import write_comparison
 
 
 def compare(
-    results: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULT...", help="Output directories of p2pclust run, or their result.json."),
-    ],
-    differing: Annotated[bool, typer.Option("--differing", help="Leave out lines that are equal in all runs.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page with the comparison and charts.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
+    results: Annotated[list[Path], argument("RESULT...", "Output directories of p2pclust run, or their result.json.")],
+    differing: Annotated[bool, flag("--differing", "Leave out lines that are equal in all runs.")] = False,
+    out: Annotated[Path | None, option("FILE.html", "Write a page with the comparison and charts.")] = None,
+    as_json: Annotated[bool, flag("--json", "Print the comparison as one JSON object.")] = False,
 ) -> None:
     """Show two or more runs side by side: what was run, the results, the cost and the expectations.
 
@@ -31,14 +31,9 @@ def compare(
       p2pclust compare runs/one runs/other
       p2pclust compare runs/one runs/other/result.json --differing --out compared.html
     """
-    from p2pclust.lab.scenario.outcome import compare as outcome  # noqa: PLC0415
-
     runs = outcome.read_runs(results)
     lines = [line for line in outcome.compare([*runs.values()]) if line.differs or not differing]
     if out is not None:
-        from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-        from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
-
         try:
             write_comparison(out, runs, lines)
         except OSError as error:
@@ -49,8 +44,6 @@ def compare(
     if as_json:
         put_json({"runs": [*runs], "lines": [line.to_dict() for line in lines]})
         return
-    from rich.table import Table  # noqa: PLC0415 - half of all imports that --help would need
-    from rich.text import Text  # noqa: PLC0415
 
     console = stdout()
     made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")

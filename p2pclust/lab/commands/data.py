@@ -6,17 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+import numpy as np
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from p2pclust.cli.show.options import AsJson, column, columns_of, group, key_values
+from p2pclust.cli.show.options import AsJson, argument, column, columns_of, flag, group, key_values, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
+from p2pclust.data import SCHEMES, DataSet, deal, load, split_columns
+from p2pclust.data.registry import cache_in_words
 from p2pclust.errors import UsageError
-
-if TYPE_CHECKING:
-    from p2pclust.data import DataSet
-    from p2pclust.lab.data.fetch import OnProgress
+from p2pclust.lab.data.fetch import OnProgress
+from p2pclust.lab.data.fetch import fetch as fetch_one
+from p2pclust.lab.data.listing import listing
+from p2pclust.lab.data.shares import holdings, peer_names, write_shares
+from p2pclust.lab.pictures.canvas import save
+from p2pclust.lab.pictures.shares import split_figure
+from p2pclust.protocols.engine.random_streams import splitting
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -38,9 +44,6 @@ def list_(as_json: AsJson = False) -> None:
     Example:
       p2pclust data list
     """
-    from p2pclust.data.registry import cache_in_words  # noqa: PLC0415
-    from p2pclust.lab.data.listing import listing  # noqa: PLC0415 - imports NumPy
-
     found = listing()
     if as_json:
         put_json({"folder": cache_in_words(), "data": [asdict(item) for item in found]})
@@ -58,17 +61,13 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command(short_help="Download data sets and check them.")
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets of the list.")],
-    to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder; default $P2PCLUST_DATA, or the user's cache.")
-    ] = None,
+    names: Annotated[list[str], argument("NAME...", "Data sets of the list.")],
+    to: Annotated[Path | None, option("DIR", "The folder; default $P2PCLUST_DATA, or the user's cache.")] = None,
     given: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="PATH", help="A file or folder that was downloaded elsewhere: no network."),
+        Path | None, option("PATH", "A file or folder that was downloaded elsewhere: no network.", "--from")
     ] = None,
     unverified: Annotated[
-        bool,
-        typer.Option("--unverified", help="Download files without a known checksum, too; later ones must equal them."),
+        bool, flag("--unverified", "Download files without a known checksum, too; later ones must equal them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -82,8 +81,6 @@ def fetch(
       p2pclust data fetch xclara s-set1 --to data
       p2pclust data fetch femnist --from leaf/data/femnist/data/all_data
     """
-    from p2pclust.lab.data.fetch import fetch as fetch_one  # noqa: PLC0415 - imports NumPy
-
     if given is not None and len(names) > 1:
         raise UsageError(f"--from is for one data set, and {len(names)} were named")
     done = []
@@ -99,8 +96,6 @@ def fetch(
 
 @contextmanager
 def _progress() -> Iterator[OnProgress]:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
-
     console = stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
@@ -116,51 +111,32 @@ def _progress() -> Iterator[OnProgress]:
 
 @app.command(short_help="Share a data set out among peers, a file for each.")
 def split(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A data set's name, a file, or a folder of files.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="An empty or new folder.")],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the files of an earlier split there.")
-    ] = False,
+    source: Annotated[str, argument("SOURCE", "A data set's name, a file, or a folder of files.")],
+    out: Annotated[Path, option("DIR", "An empty or new folder.")],
+    overwrite: Annotated[bool, flag("--overwrite", "Replace the files of an earlier split there.")] = False,
     scheme: Annotated[
-        str,
-        typer.Option(
-            metavar="SCHEME", help="iid, dirichlet, labels, distance, by-group, by-file; or vertical: by columns."
-        ),
+        str, option("SCHEME", "iid, dirichlet, labels, distance, by-group, by-file; or vertical: by columns.")
     ] = "iid",
-    peers: Annotated[
-        int | None, typer.Option(metavar="N", help="How many; by-group and by-file: default one per group or file.")
-    ] = None,
+    peers: Annotated[int | None, option("N", "How many; by-group and by-file: default one per group or file.")] = None,
     beta: Annotated[
-        float | None, typer.Option(metavar="X", help="For dirichlet and distance: the smaller, the more peers differ.")
+        float | None, option("X", "For dirichlet and distance: the smaller, the more peers differ.")
     ] = None,
-    labels_per_peer: Annotated[int | None, typer.Option(metavar="N", help="For labels: classes of each peer.")] = None,
+    labels_per_peer: Annotated[int | None, option("N", "For labels: classes of each peer.")] = None,
     location: Annotated[
-        list[str] | None,
-        typer.Option(metavar="X,Y,...", help="For distance: the location of a peer; once per peer, default drawn."),
+        list[str] | None, option("X,Y,...", "For distance: the location of a peer; once per peer, default drawn.")
     ] = None,
-    widths: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="For vertical: columns of each peer; default even.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="The split equals that of a scenario with this seed.")] = 0,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the rows of each peer; also .svg, .pdf.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a generated data set; may be repeated.")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="For files: the features, by names or numbers from 1.")
-    ] = None,
-    label_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the labels' column.")] = None,
-    group_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the groups' column.")] = None,
-    id_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For files: the column of the rows' ids.")
-    ] = None,
+    widths: Annotated[str | None, option("N,N,...", "For vertical: columns of each peer; default even.")] = None,
+    seed: Annotated[int, option("N", "The split equals that of a scenario with this seed.")] = 0,
+    picture: Annotated[Path | None, option("FILE.png", "Draw the rows of each peer; also .svg, .pdf.")] = None,
+    option: Annotated[list[str] | None, option("KEY=VALUE", "Of a generated data set; may be repeated.")] = None,
+    columns: Annotated[str | None, option("NAME,...", "For files: the features, by names or numbers from 1.")] = None,
+    label_column: Annotated[str | None, option("NAME", "For files: the labels' column.")] = None,
+    group_column: Annotated[str | None, option("NAME", "For files: the groups' column.")] = None,
+    id_column: Annotated[str | None, option("NAME", "For files: the column of the rows' ids.")] = None,
     missing_values: Annotated[
-        str | None,
-        typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
+        str | None, option("error|drop", "For files: refuse a missing value (default), or leave its row out.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Split a data set among peers: write one NPZ file for each, a manifest, and a picture of the split.
 
@@ -171,11 +147,6 @@ def split(
       p2pclust data split gaussian-grid --option beta=0.1 --scheme by-group --out parts
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
-    from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.lab.data.shares import holdings, peer_names, write_shares  # noqa: PLC0415
-    from p2pclust.lab.pictures.canvas import save  # noqa: PLC0415
-    from p2pclust.lab.pictures.shares import split_figure  # noqa: PLC0415
-
     if picture is not None and picture.suffix.lower() not in FORMATS:
         raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
     options = key_values("--option", option, "noise=1.5")
@@ -217,11 +188,6 @@ def split(
 
 
 def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, Any], seed: int) -> Any:
-    import numpy as np  # noqa: PLC0415
-
-    from p2pclust.data import SCHEMES, deal, split_columns  # noqa: PLC0415
-    from p2pclust.protocols.engine.random_streams import splitting  # noqa: PLC0415
-
     if scheme != "vertical" and scheme not in SCHEMES:
         raise UsageError(f"--scheme {scheme}: expected {', '.join(SCHEMES)}, vertical")
     if seed < 0:

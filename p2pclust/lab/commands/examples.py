@@ -6,10 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from p2pclust.cli.show.options import AsJson, group
+from p2pclust.cli.show.options import AsJson, argument, group
 from p2pclust.cli.show.output import note, put_json, stdout, table
+from p2pclust.lab.scenario.file.examples import SCENARIOS, SWEEPS, copy_example, examples
 from p2pclust.tools.spelling import quoted
 
 app = group("""List the scenarios and sweeps that are installed with p2pclust, and copy one of them to change it.
@@ -29,8 +28,6 @@ def list_(as_json: AsJson = False) -> None:
     Example:
       p2pclust examples list
     """
-    from p2pclust.lab.scenario.file.examples import SCENARIOS, SWEEPS, examples  # noqa: PLC0415
-
     found = [("scenario", example) for example in examples(SCENARIOS)]
     found += [("sweep", example) for example in examples(SWEEPS)]
     if as_json:
@@ -45,8 +42,6 @@ def list_examples(folder: Path, what: str, command: str, *, as_json: bool) -> No
 
     Such a file is called `what`, and `command` takes one of the names.
     """
-    from p2pclust.lab.scenario.file.examples import examples  # noqa: PLC0415
-
     found = examples(folder)
     if as_json:
         put_json({f"{what}s": [asdict(example) for example in found]})
@@ -59,10 +54,8 @@ def list_examples(folder: Path, what: str, command: str, *, as_json: bool) -> No
 
 @app.command(short_help="Copy one of them here, to change it.")
 def copy(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the list.")],
-    to: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="The folder, which is made if need be; default this one.")
-    ] = Path(),
+    name: Annotated[str, argument("NAME", "A name of the list.")],
+    to: Annotated[Path, argument("[DIR]", "The folder, which is made if need be; default this one.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Copy an installed scenario or sweep, with the files that it names, into a folder. No file is replaced.
@@ -72,8 +65,6 @@ def copy(
       p2pclust examples copy quickstart
       p2pclust examples copy rice-mill mine
     """
-    from p2pclust.lab.scenario.file.examples import SCENARIOS, copy_example  # noqa: PLC0415
-
     copies = copy_example(name, to)
     verb = "p2pclust run" if (SCENARIOS / f"{name}.toml").is_file() else "p2pclust topology sweep"
     # A path that is taken for a file, not for the name of an installed one.

@@ -7,51 +7,43 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from p2pclust.cli.show.options import ResultAsJson
+from p2pclust.cli.show.options import ResultAsJson, argument, flag, option
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.cli.show.output import table as table_of
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.reproduce.frame import Measured, Plan, measure, table, table_ids
+from p2pclust.lab.reproduce.model import Claim, Table
+from p2pclust.lab.reproduce.report import comparison, plain, write_csv
+from p2pclust.lab.scenario.outcome.folder import default_directory, prepare
 from p2pclust.tools.platforms import n_cores
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from p2pclust.lab.reproduce.frame import Measured, Plan
-    from p2pclust.lab.reproduce.model import Claim, Table
 
 
 def reproduce(
-    tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Ids of tables; without any, they are listed.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All tables; shared experiments are run once.")] = False,
+    tables: Annotated[list[str] | None, argument("[TABLE]...", "Ids of tables; without any, they are listed.")] = None,
+    every: Annotated[bool, flag("--all", "All tables; shared experiments are run once.")] = False,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Some rows of each table, from fewer and smaller runs: a check that it works."),
+        bool, flag("--quick", "Some rows of each table, from fewer and smaller runs: a check that it works.")
     ] = False,
-    repeats: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Repetitions; default as in the papers, mostly ten.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of all randomness.")] = 0,
+    repeats: Annotated[int | None, option("N", "Repetitions; default as in the papers, mostly ten.", min=1)] = None,
+    seed: Annotated[int, option("N", "The seed of all randomness.", min=0)] = 0,
     backend: Annotated[
         BackendName,
-        typer.Option(
-            metavar="processes|simulated|in-process",
-            help="Where the peers run: processes on this machine, virtual time, or this process. The results are the same.",
+        option(
+            "processes|simulated|in-process",
+            "Where the peers run: processes on this machine, virtual time, or this process. The results are the same.",
         ),
     ] = BackendName.IN_PROCESS,
-    jobs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Repetitions at the same time; default one per core.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/reproduce-YYYYmmdd-HHMMSS.")
-    ] = None,
+    jobs: Annotated[int | None, option("N", "Repetitions at the same time; default one per core.", min=1)] = None,
+    out: Annotated[Path | None, option("DIR", "Output directory; default runs/reproduce-YYYYmmdd-HHMMSS.")] = None,
     as_json: ResultAsJson = False,
 ) -> None:
     """Measure a paper's table again: show the paper's numbers, mean and standard deviation, the difference, and claims.
@@ -68,17 +60,16 @@ def reproduce(
       p2pclust reproduce 002-table3 --repeats 3 --out table3
       p2pclust reproduce --all --quick
     """
-    from p2pclust.lab.reproduce.frame import Plan, table, table_ids  # noqa: PLC0415
-
     if every and tables:
         raise UsageError("--all and the names of tables: give one or the other")
     wanted = [table(name) for name in (table_ids() if every else dict.fromkeys(tables or ()))]
     if not wanted:
         listed = [table(name) for name in table_ids()]
         if as_json:
-            put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in listed]})
+            of = [{"table": item.id, "shows": item.source.shows, "time": item.source.time} for item in listed]
+            put_json({"tables": of})
             return
-        rows = ((item.id, item.time, item.shows) for item in listed)
+        rows = ((item.id, item.source.time, item.source.shows) for item in listed)
         stdout().print(table_of(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
         stdout().print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
         return
@@ -93,11 +84,6 @@ def reproduce(
 
 
 def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
-    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-    from p2pclust.lab.reproduce.frame import measure  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import plain, write_csv  # noqa: PLC0415
-    from p2pclust.lab.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
-
     # Only the name of the directory depends on the wall clock.
     directory = out or default_directory("reproduce", datetime.now())
     prepare(directory)
@@ -131,13 +117,8 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
 
 
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
-    from rich.text import Text  # noqa: PLC0415
-
-    from p2pclust.lab.reproduce.model import published  # noqa: PLC0415
-    from p2pclust.lab.reproduce.report import comparison  # noqa: PLC0415
-
-    console.print(f"{item.id}: {item.shows}", style="bold", soft_wrap=True)
-    where = f"{published(item.id).where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
+    console.print(f"{item.id}: {item.source.shows}", style="bold", soft_wrap=True)
+    where = f"{item.source.where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
     where += "; ±: 95 % confidence interval of the mean" if item.interval else ""
     where += f"; {measured.kept} found in the output directory" if measured.kept else ""
     console.print(where, style="dim", soft_wrap=True)
@@ -150,7 +131,7 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
             _number(line.paper, places) + _spread(theirs, places), _number(line.mean, places) + _spread(ours, places),
             _number(line.median, places), _number(line.difference, places, plus="+"),
         )  # fmt: skip
-        shown.add_row(line.row, item.measures.get(line.measure, line.measure), *cells)
+        shown.add_row(line.row, item.source.measures.get(line.measure, line.measure), *cells)
     console.print(shown)
     for name, why in measured.skipped.items():
         console.print(f"left out: {name}: {why}", style="yellow", soft_wrap=True)

@@ -1,25 +1,26 @@
-"""Try many seeds of the simulator, on many cores, and show the findings."""
+"""``p2pclust simulate``: test simulated fleets in virtual time, over many seeds on all cores."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import json
+import re
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+import typer
 from rich.console import Console
+from threadpoolctl import threadpool_limits
 
-from p2pclust._version import __version__
+from p2pclust.cli.show.options import AsJson, OnScheduler, flag, option
 from p2pclust.cli.show.output import put_json, stderr, stdout, table
 from p2pclust.clustering.stacks import require_torch
 from p2pclust.errors import UsageError
@@ -28,7 +29,8 @@ from p2pclust.lab.simulation.fleets.minimise import broken
 from p2pclust.lab.simulation.fleets.run import OF_ANY_KIND, explained, planned, run
 from p2pclust.lab.simulation.mixture import RECOVERIES, kind_of, least, rare
 from p2pclust.lab.simulation.swarms.bugs import BUGS, planted
-from p2pclust.lab.workers import Scheduler, in_processes
+from p2pclust.lab.workers import Scheduler, kept_in, spread
+from p2pclust.tools.platforms import n_cores
 from p2pclust.tools.spelling import command
 
 _STORIES: Final = 3
@@ -55,17 +57,97 @@ class Asked(NamedTuple):
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
 
-Task = list[Any]
-
-#: In a worker: a simulated fleet is many objects that stay, and looking at them often takes a tenth of the time.
+_DIED: Final = "run again with --jobs 1 to see why"
+#: A simulated fleet is many objects that stay, and looking at them often takes a tenth of the time.
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
-_alone = threading.Lock()
+_simulating = threading.Lock()
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
 PROTOCOLS: Final = (
     ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", "fedcref",
     "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
 )  # fmt: skip
+
+
+def simulate(
+    seeds: Annotated[str, option("A:B", "The seeds from A to B - 1.")],
+    mutant: Annotated[
+        str | None, option("NAME", "Plant this bug, to check that it is found in its swarm; a wrong name lists all.")
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        option(
+            "ID",
+            "all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
+            "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, terms, disks, "
+            "disks-core, forgers, rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; "
+            "leaderless: gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only "
+            "a majority recovers, and the others hang, flap or stay cut off; secure: secure sums; secure_groups: those of "
+            "fixed groups; verified: all check each state, and one lies; clients: several of them ask different peers, and "
+            "answers are lost; by default llf-cm or llf-fcm, as drawn.",
+        ),
+    ] = None,
+    overlay: Annotated[
+        str | None,
+        option(
+            "KIND", "sparse: lines, rings, stars and trees; moving: links appear and disappear; by default a full mesh."
+        ),
+    ] = None,
+    jobs: Annotated[int | None, option("N", "Processes at the same time; default one per core.", min=1)] = None,
+    scheduler: OnScheduler = None,
+    resume: Annotated[
+        Path | None, option("FILE", "Keep the results of seeds in this file, and run only those that it lacks.")
+    ] = None,
+    minimise: Annotated[
+        bool, flag("--minimise", "Of the first seed of any that fails: find the smallest world that fails too.")
+    ] = False,
+    seed_trace: Annotated[bool, flag("--seed-trace", "Print each seed with the hash of its trace.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
+
+    Each seed draws a fleet, its network and its faults; invariants are checked all the time. Prints how often each fault
+    happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed, or if
+    1,000 or more seeds of all swarms met a way of recovering less often than 20 times in 1,000. With --mutant all, each
+    planted bug is looked for in the swarm that should find it, and a table has the seeds.
+
+    \b
+    Examples:
+      p2pclust simulate --seeds 0:20
+      p2pclust simulate --seeds 17:18
+      p2pclust simulate --seeds 0:100 --protocol fedcref
+      p2pclust simulate --seeds 0:100 --overlay sparse
+      p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl
+      p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl --scheduler tcp://10.0.0.1:8786
+      p2pclust simulate --seeds 0:300 --mutant all
+    """
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", seeds)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise UsageError(f"--seeds {seeds}: expected A:B with A below B, such as 0:300")
+    tried = range(int(match[1]), int(match[2]))
+    if seed_trace and as_json:
+        raise UsageError("--seed-trace and --json both write to standard output: choose one")
+    if scheduler is not None and jobs is not None:
+        raise UsageError("--jobs is for this machine, --scheduler has its own workers: choose one")
+    workers = jobs or n_cores() if scheduler is None else Scheduler(scheduler)
+    if mutant == "all":
+        raise typer.Exit(_find_all_bugs(tried, workers, as_json=as_json))
+    asked = _checked(Asked(protocol, mutant, overlay))
+    if len(tried) == 1 and not as_json:
+        _show_world(tried[0], asked)
+    findings = _findings_of(tried, asked, workers, resume)
+    if seed_trace:
+        for finding in findings:
+            typer.echo(f"{finding.seed} {finding.trace}")
+    if as_json:
+        put_json(_summary(tried, asked, findings))
+    else:
+        _show(stderr() if seed_trace else stdout(), findings, asked)
+    failed = [finding for finding in findings if finding.failure]
+    if minimise and failed:
+        _show_world(failed[0].seed, asked, failed[0].failure)
+    if failed or _met_rarely(findings, asked):
+        raise typer.Exit(1)
 
 
 def asked_of(seed: int, asked: Asked) -> Asked:
@@ -102,99 +184,34 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
 
 def explore(seeds: Sequence[int], asked: Asked, workers: int | Scheduler) -> Iterator[Finding]:
     """Run seeds, in any order."""
+    texts = [json.dumps([seed, *asked]) for seed in seeds]
     advice = "--resume FILE keeps those that are finished"
-    for found in spread(_try_one, [[seed, *asked] for seed in seeds], workers, what="a seed", advice=advice):
-        yield Finding(**found)
+    for _, found in spread(_try_one, texts, workers, what="a seed", advice=advice, died=_DIED):
+        yield found
 
 
-def _try_one(task: Task) -> dict[str, Any]:
-    seed, *asked = task
-    return asdict(next(try_seeds(range(seed, seed + 1), Asked(*asked))))
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Let nothing else simulate in this process, and linear algebra have one thread.
 
-
-def spread(
-    do: Callable[[Task], Any], tasks: Sequence[Task], workers: int | Scheduler, *, what: str, advice: str
-) -> Iterator[Any]:
-    """Do tasks, in any order, and yield their results; tasks and results are plain values, and `do` is in a module.
-
-    With one worker it happens in this process, for a debugger; with more in processes, or through Dask.
+    A worker of Dask may have several threads, and a planted bug changes the modules of the whole process.
     """
-    if isinstance(workers, Scheduler):
-        where = [do.__module__, do.__name__]
-        texts = {
-            f"p2pclust-{__version__}-{do.__name__}-{json.dumps(task)}": json.dumps([*where, task]) for task in tasks
-        }
-        for _, line in workers.do(_in_dask, texts, what=what, advice=advice):
-            yield json.loads(line)
-    elif workers <= 1:
-        yield from map(do, tasks)
-    else:
-        local = partial(_in_process, do)
-        for _, found in in_processes(local, tasks, workers, advice="run again with --jobs 1 to see why"):
-            yield found
-
-
-def _in_process(do: Callable[[Task], Any], task: Task) -> Any:
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    return do(task)
-
-
-def _in_dask(text: str) -> str:
-    """Do the task that a text names, in a worker of Dask; return the result as a line of JSON.
-
-    Such a worker may have several threads, and a planted bug changes the modules of the whole process: so nothing else
-    simulates here at the same time, and linear algebra has one thread.
-    """
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - loads the libraries that it limits
-
-    module, name, task = json.loads(text)
     before = gc.get_threshold()
-    with _alone, threadpool_limits(limits=1):
+    with _simulating, threadpool_limits(limits=1):
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         try:
-            return json.dumps(getattr(import_module(module), name)(task))
+            yield
         finally:
             gc.set_threshold(*before)
 
 
-def _kept(path: Path | None, asked: Asked) -> list[Finding]:
-    """Read the results of a file, a line of JSON for each; a last line that is not whole is left out."""
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path and path.exists() else (), 1):
-        try:
-            plain = json.loads(line)
-            others, finding = plain.pop("asked"), Finding(**plain)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # a run that was stopped while it wrote
-        if others != asked._asdict():
-            raise UsageError(f"--resume {path}: line {number} is of other options: {others}")
-        found.append(finding)
-    return found
+def _try_one(text: str) -> Finding:
+    seed, *asked = json.loads(text)
+    with _alone():
+        return next(try_seeds(range(seed, seed + 1), Asked(*asked)))
 
 
-@contextlib.contextmanager
-def _keeping(path: Path | None, asked: Asked) -> Iterator[Callable[[Finding], None]]:
-    """Yield a function that adds a result to the file; without a path it does nothing."""
-    if path is None:
-        yield lambda finding: None
-        return
-    try:
-        whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
-        file = path.open("a", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--resume {path}: {error.strerror}") from error
-
-    def keep(finding: Finding) -> None:
-        file.write(json.dumps({"asked": asked._asdict(), **asdict(finding)}) + "\n")
-        file.flush()
-
-    with file:
-        if not whole:
-            file.write("\n")
-        yield keep
-
-
-def show_world(seed: int, asked: Asked, failure: str = "") -> None:
+def _show_world(seed: int, asked: Asked, failure: str = "") -> None:
     """Print the world of a seed; or of a failure, the story of the smallest one that breaks the same promise."""
     of = asked_of(seed, asked)
     console = stderr() if failure else stdout()
@@ -207,27 +224,38 @@ def show_world(seed: int, asked: Asked, failure: str = "") -> None:
         console.print(line, soft_wrap=True)
 
 
-def findings_of(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path | None) -> list[Finding]:
+def _findings_of(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path | None) -> list[Finding]:
     """Run the seeds that a file of earlier results lacks, and return all findings in the order of seeds."""
-    findings = [finding for finding in _kept(resume, asked) if finding.seed in seeds]
-    known = {finding.seed for finding in findings}
-    left = [seed for seed in seeds if seed not in known]
-    few = workers if isinstance(workers, Scheduler) else min(workers, len(left))
-    with progress_bar("seeds", len(seeds)) as advance, _keeping(resume, asked) as keep:
-        for finding in explore(left, asked, few) if left else ():
+    findings: list[Finding] = []
+
+    def read(number: int, line: dict[str, Any]) -> None:
+        others, finding = line.pop("asked"), Finding(**line)
+        if others != asked._asdict():
+            raise UsageError(f"--resume {resume}: line {number} is of other options: {others}")
+        if finding.seed in seeds:
             findings.append(finding)
-            keep(finding)
+
+    kept = (
+        kept_in(resume, read, of="simulation", option="--resume") if resume else contextlib.nullcontext(lambda _: None)
+    )
+    with progress_bar("seeds", len(seeds)) as advance, kept as keep:
+        known = {finding.seed for finding in findings}
+        left = [seed for seed in seeds if seed not in known]
+        for finding in explore(left, asked, workers) if left else ():
+            findings.append(finding)
+            keep({"asked": asked._asdict(), **asdict(finding)})
             advance(completed=len(findings))
     return sorted(findings, key=lambda finding: finding.seed)
 
 
-def find_all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> int:
+def _find_all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> int:
     """Look for each bug in the swarm that should find it, seed after seed; print where it was found; 1 if one was not."""
     found: list[BugFound] = []
-    tasks = [[name, seeds.start, seeds.stop] for name in BUGS]
-    with progress_bar("bugs", len(tasks)) as advance:
-        for one in spread(_look_for, tasks, workers, what="a planted bug", advice="try fewer seeds"):
-            found.append(BugFound(*one))
+    texts = [json.dumps([name, seeds.start, seeds.stop]) for name in BUGS]
+    what, advice = "a planted bug", "try fewer seeds"
+    with progress_bar("bugs", len(texts)) as advance:
+        for _, one in spread(_look_for, texts, workers, what=what, advice=advice, died=_DIED):
+            found.append(one)
             advance(completed=len(found))
     if as_json:
         put_json([one._asdict() for one in found])
@@ -240,7 +268,7 @@ def find_all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> i
     return int(any(one.seed is None for one in found))
 
 
-def checked(asked: Asked) -> Asked:
+def _checked(asked: Asked) -> Asked:
     """Return what is asked for; a planted bug is looked for in its own swarm, if no other is named."""
     if asked.mutant is not None and asked.mutant not in BUGS:
         raise UsageError(f"--mutant {asked.mutant}: expected all, or one of {', '.join(BUGS)}")
@@ -266,7 +294,7 @@ def _replay(seed: int, asked: Asked) -> str:
     return command("p2pclust", "simulate", "--seeds", f"{seed}:{seed + 1}", *chain(*options))
 
 
-def met_rarely(findings: list[Finding], asked: Asked) -> dict[str, int]:
+def _met_rarely(findings: list[Finding], asked: Asked) -> dict[str, int]:
     """Return the ways of recovering that the seeds of all swarms have met too rarely to prove anything."""
     return rare(_counts(findings), len(findings)) if asked.protocol == ALL and not asked.mutant else {}
 
@@ -278,7 +306,7 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def summary(seeds: range, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
+def _summary(seeds: range, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
     """Return the object of ``--json``."""
     failed = [
         {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
@@ -287,14 +315,14 @@ def summary(seeds: range, asked: Asked, findings: list[Finding]) -> dict[str, An
     ]
     return {
         "seeds": [seeds.start, seeds.stop], **asked._asdict(),
-        "counts": _counts(findings), "rare": met_rarely(findings, asked),
+        "counts": _counts(findings), "rare": _met_rarely(findings, asked),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
         "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1), "failed": failed,
     }  # fmt: skip
 
 
-def show(console: Console, findings: list[Finding], asked: Asked) -> None:
+def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
     """Print how often each fault happened, the seeds that failed, and how to repeat them."""
     n = least(len(findings)) if asked.protocol == ALL and not asked.mutant else 0
     needed = dict.fromkeys(RECOVERIES, f"{n}") if n else {}
@@ -302,7 +330,7 @@ def show(console: Console, findings: list[Finding], asked: Asked) -> None:
     rows = ((what, f"{times}", needed.get(what, "")) for what, times in sorted(counts.items()))
     headings = ("what happened", "times", "at least") if needed else ("what happened", "times")
     console.print(table(headings, (row[: len(headings)] for row in rows), right=headings[1:]))
-    for what, times in met_rarely(findings, asked).items():
+    for what, times in _met_rarely(findings, asked).items():
         console.print(f"too rare: {what}, {times} times, expected at least {needed[what]}", style="bold")
     failed = [finding for finding in findings if finding.failure]
     for finding in failed[:_STORIES]:
@@ -324,12 +352,12 @@ class BugFound(NamedTuple):
     broken: str  # the promise that it broke, and how
 
 
-def _look_for(task: Task) -> BugFound:
-
-    name, first, last = task
+def _look_for(text: str) -> BugFound:
+    name, first, last = json.loads(text)
     swarm = BUGS[name]
-    for finding in try_seeds(range(first, last), Asked(swarm or None, name)):
-        if finding.failure:
-            lines = finding.failure.splitlines()
-            return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:60])
+    with _alone():
+        for finding in try_seeds(range(first, last), Asked(swarm or None, name)):
+            if finding.failure:
+                lines = finding.failure.splitlines()
+                return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:60])
     return BugFound(name, swarm, None, "")

@@ -8,29 +8,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
-
+from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.cli.fleet.operate import client_of
-from p2pclust.cli.show.options import Serve
+from p2pclust.cli.show.options import Serve, argument, option
 from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
+from p2pclust.hosts.inventory import Inventory
+from p2pclust.lab.commands.show.live import Watch
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c, page_of
+from p2pclust.lab.live.ask import FleetFollower
+from p2pclust.lab.live.shown import FollowedRun, Replay
+from p2pclust.lab.run.scene import Scene, recorded
 from p2pclust.tools.files import expanded
-
-if TYPE_CHECKING:
-    from p2pclust.hosts.inventory import Inventory
 
 
 def replay(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The output directory of p2pclust run, or its events.jsonl.")
-    ],
+    run: Annotated[Path, argument("RUN", "The output directory of p2pclust run, or its events.jsonl.")],
     serve: Serve = None,
-    speed: Annotated[
-        float, typer.Option(metavar="X", min=0.001, max=1000.0, help="Seconds of the run in one second.")
-    ] = 1.0,
+    speed: Annotated[float, option("X", "Seconds of the run in one second.", min=0.001, max=1000.0)] = 1.0,
 ) -> None:
     """Show a run that ended, as it went on: with --serve on a page in the browser, until Ctrl-C; else on the terminal.
 
@@ -42,12 +39,8 @@ def replay(
       p2pclust replay runs/one --speed 10
       p2pclust replay runs/one --serve
     """
-    from p2pclust.lab.run.scene import recorded  # noqa: PLC0415
-
     scene, events = recorded(run)
     if serve is None:
-        from p2pclust.lab.commands.show.live import Watch  # noqa: PLC0415
-
         with Watch(stdout(), scene.title, scene.details, scene.begun(), scene.tol, clock=False) as watch:
             wait, before = threading.Event(), 0.0
             for event in events:
@@ -55,7 +48,6 @@ def replay(
                 before = max(before, event.t)
                 watch.take(event)
         return
-    from p2pclust.lab.live.shown import Replay  # noqa: PLC0415
 
     if not events:
         raise UsageError(f"{run}: nothing happened in that run")
@@ -69,16 +61,11 @@ def serve_fleet(
     inventory: Path | None,
 ) -> None:  # fmt: skip
     """Serve the page until Ctrl-C. The peers may be asked in this order: those named, then those of the inventory."""
-    from p2pclust.lab.live.ask import FleetFollower  # noqa: PLC0415
-    from p2pclust.lab.live.shown import FollowedRun  # noqa: PLC0415
-    from p2pclust.lab.run.scene import Scene  # noqa: PLC0415
 
     groups: dict[str, str] = {}
     addresses: list[str | None] = [*peers]
     title = "A fleet"
     if inventory is not None:
-        from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
-
         loaded = load_inventory(inventory, to_start=False)
         groups = {device.name: device.group for device in loaded.devices}
         found = list(_controls(loaded, with_key=bool(bundle or os.environ.get("P2PCLUST_BUNDLE"))))

@@ -7,47 +7,45 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from p2pclust.cli.show.options import OnScheduler
+from p2pclust.cli.show.options import OnScheduler, argument, flag, option
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.lab.commands.examples import list_examples
 from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.scenario.file.examples import SWEEPS, find_example
+from p2pclust.lab.sweep import Cell, Sweeping
+from p2pclust.lab.sweep.cells import check
+from p2pclust.lab.sweep.report import write_report
+from p2pclust.lab.sweep.spec import load_sweep
+from p2pclust.lab.sweep.sweeping import CELLS, Finished, sweep_to
+from p2pclust.lab.workers import Scheduler
 from p2pclust.tools.platforms import n_cores
-
-if TYPE_CHECKING:
-    from p2pclust.lab.sweep import Cell, Sweeping
-    from p2pclust.lab.sweep.pools import Finished, Pool
 
 
 def sweep(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[SWEEP.toml]",
-            help="The sweep file, or the name of one that is installed with p2pclust; without it, these are listed.",
+        argument(
+            "[SWEEP.toml]",
+            "The sweep file, or the name of one that is installed with p2pclust; without it, these are listed.",
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Output directory; default runs/sweep-NAME. An interrupted sweep continues there."
-        ),
+        Path | None, option("DIR", "Output directory; default runs/sweep-NAME. An interrupted sweep continues there.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
-    ] = None,
+    workers: Annotated[int | None, option("N", "Processes at the same time; default one per core.", min=1)] = None,
     scheduler: OnScheduler = None,
     report: Annotated[
         bool | None,
-        typer.Option(
-            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is installed."
-        ),
+        flag("--report/--no-report", "Draw the plots and write report.html; default if Matplotlib is installed."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as one JSON object.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print a summary as one JSON object.")] = False,
 ) -> None:
     """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and write the results as a table.
 
@@ -61,13 +59,6 @@ def sweep(
       p2pclust topology sweep mine.toml --workers 1 --out runs/mine
       p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
     """
-    from p2pclust.lab.commands.examples import list_examples  # noqa: PLC0415
-    from p2pclust.lab.pictures.canvas import can_draw  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.examples import SWEEPS, find_example  # noqa: PLC0415
-    from p2pclust.lab.sweep import pools  # noqa: PLC0415
-    from p2pclust.lab.sweep.cells import check  # noqa: PLC0415 - the whole agent
-    from p2pclust.lab.sweep.spec import load_sweep  # noqa: PLC0415
-
     if file is None:
         list_examples(SWEEPS, "sweep", "p2pclust topology sweep", as_json=as_json)
         return
@@ -77,17 +68,13 @@ def sweep(
     spec = load_sweep(file)
     cells = check(spec, str(file))
     directory = out or Path("runs") / f"sweep-{file.stem}"
-    if report and not can_draw():
+    if report and not canvas.can_draw():
         raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report")
-    if report is None and not can_draw():
+    if report is None and not canvas.can_draw():
         note("no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'")
-    n_workers = workers or n_cores()
-    pool = pools.here if n_workers == 1 else pools.on_cores(n_workers)
-    done = _carry_out(cells, directory, pool if scheduler is None else pools.through_dask(scheduler))
+    done = _carry_out(cells, directory, workers or n_cores() if scheduler is None else Scheduler(scheduler))
     files = list(done.files)
-    if report is not False and can_draw():
-        from p2pclust.lab.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
-
+    if report is not False and canvas.can_draw():
         files += write_report(directory, spec, cells, done.rows)
     console, kept = stderr() if as_json else stdout(), f", {done.n_kept} kept" if done.n_kept else ""
     console.print(f"{spec.title}: {done.n_run} cells run in {done.worker_seconds:.1f} s of work{kept}", soft_wrap=True)
@@ -104,9 +91,7 @@ def sweep(
         raise typer.Exit(3)
 
 
-def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
-    from p2pclust.lab.sweep.pools import CELLS, sweep_to  # noqa: PLC0415
-
+def _carry_out(cells: Sequence[Cell], directory: Path, workers: int | Scheduler) -> Sweeping:
     n_done = 0
     with ended_like_ctrl_c(), _remembered_ctrl_c() as look, progress_bar("", len(cells)) as advance:
 
@@ -127,7 +112,7 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
             look()
 
         try:
-            return sweep_to(directory, cells, pool, on_start=start, on_cell=take)
+            return sweep_to(directory, cells, workers, on_start=start, on_cell=take)
         except KeyboardInterrupt:
             complain(
                 f"{n_done} of {len(cells)} cells are in {directory / CELLS}: the same command continues from there"

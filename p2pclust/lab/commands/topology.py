@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from rich.table import Table
 
-from p2pclust.cli.show.options import AsJson, group, key_values
+from p2pclust.cli.show.options import AsJson, argument, flag, group, key_values, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.sweep import sweep
+from p2pclust.lab.data.shares import peer_names
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.pictures.overlay import overlay_figure
+from p2pclust.lab.topology import measure
+from p2pclust.overlay import Overlay, make_overlay, make_trace, write_overlay, write_trace
+from p2pclust.overlay.files import SUFFIXES
 from p2pclust.overlay.kinds import KINDS, kind_of
-
-if TYPE_CHECKING:
-    from p2pclust.overlay import Overlay
+from p2pclust.overlay.plans import write_bytes
+from p2pclust.protocols.engine.random_streams import gossiping, linking
 
 app = group("""Make overlays (which peers are linked), measure and draw them, and experiment with them.
 
@@ -33,8 +38,8 @@ _PICTURES = (".svg", ".png")
 _TRACE = ".csv"
 _GENERATED = ", ".join(kind for kind in KINDS if kind != "file")
 
-_Peers = Annotated[int | None, typer.Option(metavar="N", help="Number of peers; default 12. A file names its own.")]
-_Seed = Annotated[int, typer.Option(metavar="S", help="The overlay equals that of a scenario with this seed.")]
+_Peers = Annotated[int | None, option("N", "Number of peers; default 12. A file names its own.")]
+_Seed = Annotated[int, option("S", "The overlay equals that of a scenario with this seed.")]
 
 
 @app.command()
@@ -58,31 +63,26 @@ def kinds(as_json: AsJson = False) -> None:
     shown = table(("kind", "option", "default", "what"), wrap=("what",), gap=2)
     for name, kind in KINDS.items():
         shown.add_row(name, "", "", kind.what)
-        for option, described in kind.options.items():
-            shown.add_row("", option, described.shown_default(), described.what)
+        for key, described in kind.options.items():
+            shown.add_row("", key, described.shown_default(), described.what)
     stdout().print(shown)
 
 
 @app.command(short_help="Make or read one overlay; print and write it.")
 def show(
-    what: Annotated[str, typer.Argument(metavar="KIND|FILE", help=f"{_GENERATED}; or a file.")],
+    what: Annotated[str, argument("KIND|FILE", f"{_GENERATED}; or a file.")],
     peers: _Peers = None,
     seed: _Seed = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the kind; may be repeated.")
+        list[str] | None, option("KEY=VALUE", "An option of the kind; may be repeated.", "--set")
     ] = None,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="Write it: .svg, .png, .graphml, .edges or .adj; .csv: the trace; may be repeated.",
+        option(
+            "FILE", "Write it: .svg, .png, .graphml, .edges or .adj; .csv: the trace; may be repeated.", "-o", "--out"
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print peers, links, positions and measures as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print peers, links, positions and measures as one JSON object.")] = False,
 ) -> None:
     """Make or read one overlay, print its measures, and write its picture or file.
 
@@ -93,14 +93,6 @@ def show(
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
-    from rich.table import Table  # noqa: PLC0415
-
-    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-    from p2pclust.lab.topology import measure  # noqa: PLC0415
-    from p2pclust.overlay import make_trace, write_overlay, write_trace  # noqa: PLC0415
-    from p2pclust.overlay.files import SUFFIXES  # noqa: PLC0415
-    from p2pclust.protocols.engine.random_streams import gossiping, linking  # noqa: PLC0415 - imports NumPy
-
     for file in out or ():  # names that cannot be written are refused before the overlay is made
         if file.suffix.lower() == _TRACE and what == "mobility":
             continue
@@ -110,71 +102,53 @@ def show(
             canvas.require()
     chosen = key_values("--set", settings, "neighbours=4")
     overlay = _made(what, peers, seed, chosen)
-    measures = measure(overlay, gossiping(seed))
+    found = measure(overlay, gossiping(seed))
     for file in out or ():
         if file.suffix.lower() in _PICTURES:
-            from p2pclust.lab.pictures.overlay import overlay_figure  # noqa: PLC0415
-            from p2pclust.overlay.plans import write_bytes  # noqa: PLC0415
-
             write_bytes(file, canvas.image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
         elif file.suffix.lower() == _TRACE:
             write_trace(make_trace(what, overlay.names, linking(seed), **chosen), file)
         else:
             write_overlay(overlay, file)
+    least, most, cut = found.degree_least, found.degree_greatest, found.cut_vertices
+    more = f" and {len(cut) - 8} more" if len(cut) > 8 else ""
+    values = {
+        "peers": f"{found.peers}", "links": f"{found.links}",
+        "links of a peer": f"{least} to {most}, {found.degree_mean:.3g} on average" if least < most else f"{least}",
+        "diameter, radius": f"{found.diameter}, {found.radius}", "average path": f"{found.average_path:.4g}",
+        "clustering": f"{found.clustering:.4g}", "algebraic connectivity": f"{found.algebraic_connectivity:.4g}",
+        "second eigenvalue": f"{found.second_eigenvalue:.4g}, gap {found.spectral_gap:.4g} (Metropolis-Hastings)",
+        "edge connectivity": _number(found.edge_connectivity, "not computed"),
+        "node connectivity": _number(found.node_connectivity, "not computed"),
+        "cut vertices": f"{len(cut)}: {', '.join(cut[:8])}{more}" if cut else "none",
+        "gossip rounds": f"{found.gossip_mean:.3g} on average, 95 % within {found.gossip_95:.3g} (to 3 neighbours each; "
+                         f"log2 of the peers {found.log2_peers:.3g}, diameter {found.diameter})",
+    }  # fmt: skip
     shown = Table.grid(padding=(0, 2, 0, 0))
     shown.add_column(no_wrap=True)
-    cut = measures.cut_vertices
-    more = f" and {len(cut) - 8} more" if len(cut) > 8 else ""
-    degrees = f"{measures.degree_least} to {measures.degree_greatest}, {measures.degree_mean:.3g} on average"
-    for name, value in (
-        ("peers", str(measures.peers)),
-        ("links", str(measures.links)),
-        (
-            "links of a peer",
-            degrees if measures.degree_least < measures.degree_greatest else str(measures.degree_least),
-        ),
-        ("diameter, radius", f"{measures.diameter}, {measures.radius}"),
-        ("average path", f"{measures.average_path:.4g}"),
-        ("clustering", f"{measures.clustering:.4g}"),
-        ("algebraic connectivity", f"{measures.algebraic_connectivity:.4g}"),
-        (
-            "second eigenvalue",
-            f"{measures.second_eigenvalue:.4g}, gap {measures.spectral_gap:.4g} (Metropolis-Hastings)",
-        ),
-        ("edge connectivity", _number(measures.edge_connectivity, "not computed")),
-        ("node connectivity", _number(measures.node_connectivity, "not computed")),
-        ("cut vertices", f"{len(cut)}: {', '.join(cut[:8])}{more}" if cut else "none"),
-        (
-            "gossip rounds",
-            f"{measures.gossip_mean:.3g} on average, 95 % within {measures.gossip_95:.3g} "
-            f"(to 3 neighbours each; log2 of the peers {measures.log2_peers:.3g}, diameter {measures.diameter})",
-        ),
-    ):
-        shown.add_row(name, value)
+    for row in values.items():
+        shown.add_row(*row)
     console = stderr() if as_json else stdout()
     console.print(what, soft_wrap=True)
     console.print(shown)
     for file in out or ():
         note(f"written: {file}")
     if as_json:
-        put_json(
-            {
-                "kind": overlay.kind, "seed": seed, "options": chosen, "peers": list(overlay.names),
-                "links": [list(link) for link in overlay.links],
-                "positions": overlay.positions and {name: list(at) for name, at in overlay.positions.items()},
-                "measures": measures.to_dict(), "files": [str(file) for file in out or ()],
-            }
-        )  # fmt: skip
+        put_json({
+            "kind": overlay.kind, "seed": seed, "options": chosen, "peers": list(overlay.names),
+            "links": [list(link) for link in overlay.links],
+            "positions": overlay.positions and {name: list(at) for name, at in overlay.positions.items()},
+            "measures": found.to_dict(), "files": [str(file) for file in out or ()],
+        })  # fmt: skip
 
 
 @app.command(name="measure", short_help="Measure several overlays, side by side.")
 def measure_(
-    whats: Annotated[list[str], typer.Argument(metavar="KIND|FILE...", help=f"Any of {_GENERATED}; and files.")],
+    whats: Annotated[list[str], argument("KIND|FILE...", f"Any of {_GENERATED}; and files.")],
     peers: _Peers = None,
     seed: _Seed = 0,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option of all kinds that have it; may be repeated."),
+        list[str] | None, option("KEY=VALUE", "An option of all kinds that have it; may be repeated.", "--set")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -184,9 +158,6 @@ def measure_(
     Example:
       p2pclust topology measure ring grid regular expander --peers 64 --set neighbours=4
     """
-    from p2pclust.lab.topology import measure  # noqa: PLC0415
-    from p2pclust.protocols.engine.random_streams import gossiping  # noqa: PLC0415 - imports NumPy
-
     chosen = key_values("--set", settings, "neighbours=4")
     named = [what for what in whats if not _is_file(what)]
     known = dict.fromkeys(option for what in named for option in kind_of(what).options)
@@ -221,10 +192,6 @@ def _is_file(what: str) -> bool:
 
 
 def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -> Overlay:
-    from p2pclust.lab.data.shares import peer_names  # noqa: PLC0415 - imports NumPy
-    from p2pclust.overlay import make_overlay  # noqa: PLC0415
-    from p2pclust.protocols.engine.random_streams import linking  # noqa: PLC0415
-
     if seed < 0:
         raise UsageError(f"--seed {seed}: expected 0 or more")
     if _is_file(what):

@@ -90,7 +90,12 @@ def draw_by_class(
     seen = np.zeros(len(names), dtype=np.int64)
     peers = []
     for peer, number in enumerate(numbers):
-        chosen = _classes(places - seen, numbers[peer:], rng)
+        left = places - seen
+        chosen = rng.choice(np.flatnonzero(left > 0), size=number, replace=False)
+        if not _enough(left - np.isin(np.arange(len(left)), chosen), numbers[peer + 1 :]):
+            # Taking the classes with the most places left always leaves enough for the following peers.
+            chosen = np.argsort(-left, kind="stable")[:number]
+        chosen = np.sort(chosen)
         parts = []
         for label in chosen:
             start = common + seen[label] * own
@@ -100,18 +105,6 @@ def draw_by_class(
         labels = np.repeat(np.arange(number, dtype=np.int64), rows_per_class)
         peers.append(Drawn(np.concatenate(parts).astype(np.int64)[order], labels[order], names[chosen]))
     return tuple(peers)
-
-
-def _classes(places: Ints, numbers: Ints, rng: np.random.Generator) -> Ints:
-    """Return the classes of the next peer, ascending: `numbers` are how many it and each later peer see."""
-    left = np.flatnonzero(places > 0)
-    chosen = rng.choice(left, size=numbers[0], replace=False)
-    after = places.copy()
-    after[chosen] -= 1
-    if not _enough(after, numbers[1:]):
-        # Taking the classes with the most places left always leaves enough for the following peers.
-        chosen = np.argsort(-places, kind="stable")[: numbers[0]]
-    return np.sort(chosen).astype(np.int64)
 
 
 def _enough(places: Ints, numbers: Ints) -> bool:

@@ -162,10 +162,6 @@ def _images(parts: Sequence[NDArray[np.uint8]], *, transposed: bool = False) -> 
     return Converted(X, _numbered(np.concatenate(parts[1::2])))
 
 
-def _idx(entry: Entry, files: Sequence[Path]) -> Converted:
-    return _images([_array(gzip.decompress(file.read_bytes())) for file in files])
-
-
 def _emnist(entry: Entry, files: Sequence[Path]) -> Converted:
     names = [
         f"emnist-{entry.part}-{half}-{what}-ubyte.gz"
@@ -207,7 +203,7 @@ CONVERTERS: dict[str, Callable[[Entry, Sequence[Path]], Converted]] = {
     "comma_separated": partial(_table, delimiter=","),
     "emnist": _emnist,
     "g2": _g2,
-    "idx": _idx,
+    "idx": lambda entry, files: _images([_array(gzip.decompress(file.read_bytes())) for file in files]),
     "leaf": _leaf,
     "library": _library,
     "motes": _motes,

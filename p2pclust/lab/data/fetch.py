@@ -54,8 +54,7 @@ def fetch(
 ) -> Fetched:
     """Download a data set, convert it, and store it as ``NAME.npz``.
 
-    Raises UsageError if the data set is unknown, a checksum is not known and `unverified` is False, Pooch is missing,
-    nothing can be reached, or a server refuses, and DataError if a file has another checksum than it should have, or is
+    Raises UsageError if it cannot be downloaded, and DataError if a file has another checksum than it should have, or is
     not what the catalogue describes. What was stored before is as it was.
 
     `name` is that of the catalogue, in any spelling; `to` the folder, by default the cache directory: downloads are kept
@@ -79,12 +78,12 @@ def fetch(
         raise UsageError(f"{entry.name}: {entry.by_hand}")
     else:
         downloads = folder / "downloads" / (entry.archive or entry.name)
-        for remote in entry.files:
-            if not (unverified or _known(remote, downloads)):
-                raise UsageError(
-                    f"{entry.name}: no checksum of {remote.name} is known, so a changed file would not be noticed: download "
-                    "it all the same with --unverified, or give a file that you trust with --from"
-                )
+        unknown = [remote.name for remote in entry.files if not _known(remote, downloads)]
+        if unknown and not unverified:
+            raise UsageError(
+                f"{entry.name}: no checksum of {unknown[0]} is known, so a changed file would not be noticed: download "
+                "it all the same with --unverified, or give a file that you trust with --from"
+            )
         try:
             downloads.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -92,10 +91,8 @@ def fetch(
         files = [_download(entry, remote, downloads, on_progress) for remote in entry.files]
     arrays = convert(entry, files)
     content: dict[str, NDArray[Any]] = {"X": arrays.X, "y": arrays.y}
-    if arrays.group is not None:
-        content["group"] = arrays.group
-    if arrays.features:
-        content["features"] = np.array(arrays.features)
+    content |= {} if arrays.group is None else {"group": arrays.group}
+    content |= {"features": np.array(arrays.features)} if arrays.features else {}
     write_npz(target, content)
     return Fetched(entry.name, target, new=True)
 
@@ -172,7 +169,7 @@ def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgres
 
 
 class _DownloadError(Exception):
-    """A download that cannot be done now; the message is for people, without the address."""
+    """A download that cannot be done now."""
 
 
 class _Resumed:
@@ -275,7 +272,6 @@ class _Resumed:
         self.validator.write_text(validator, encoding="latin-1")
 
     def write(self, chunk: bytes) -> None:
-        """Take a piece of the file from Pooch."""
         self.file.write(chunk)
         if self.on_progress is not None:
             self.on_progress(self.name, self.file.tell(), self.total)

@@ -60,24 +60,19 @@ def listing() -> list[Item]:
     ['breast_cancer', 'digits', 'iris', 'wine']
     """
     files = {canonical(file.stem): file for file in cached_files()}
-    generated = [Item(name, _GENERATED[name], *_sizes(name), "generated", "") for name in sorted(GENERATORS)]
+    found = list(_BUILT_IN)
+    for name in sorted(GENERATORS):
+        data = GENERATORS[name]()
+        classes, groups = (0 if kinds is None else len(set(kinds.tolist())) for kinds in (data.y, data.group))
+        found.append(Item(name, _GENERATED[name], data.n_rows, data.n_features, classes, groups, "generated", ""))
     every = [entry for entry in ENTRIES.values() if entry.archive != "g2" or entry.name in files]  # G2 last
-    known = [_item(entry, files.get(entry.name)) for entry in every]
+    found += [_item(entry, files.get(entry.name)) for entry in every]
     title = "G2: D = 2, 4 ... 1024, SD = 10, 20 ... 100"
-    family = _item(replace(ENTRIES["g2_2_10"], name="g2_D_SD", title=title, columns=0), None)
-    own = []
+    found.append(_item(replace(ENTRIES["g2_2_10"], name="g2_D_SD", title=title, columns=0), None))
     for file in (file for name, file in files.items() if name not in ENTRIES):
         rows, columns = shape if len(shape := shape_of(file)) == 2 else (0, 0)
-        own.append(Item(file.stem, "a file of yours", rows, columns, 0, 0, "yes", size(file.stat().st_size)))
-    return [*_BUILT_IN, *generated, *known, family, *own]
-
-
-def _sizes(name: str) -> tuple[int, int, int, int]:
-    """Return rows, columns, classes and groups of a generated set with its own defaults."""
-    data = GENERATORS[name]()
-    groups = 0 if data.group is None else len(dict.fromkeys(data.group.tolist()))
-    classes = 0 if data.y is None else len(dict.fromkeys(data.y.tolist()))
-    return data.n_rows, data.n_features, classes, groups
+        found.append(Item(file.stem, "a file of yours", rows, columns, 0, 0, "yes", size(file.stat().st_size)))
+    return found
 
 
 def _item(entry: Entry, file: Path | None) -> Item:

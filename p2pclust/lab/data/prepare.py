@@ -72,11 +72,7 @@ class Prepared:
 
 
 def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepared:
-    """Apply wishes to a file; `rng` deals the rows out where no column says which device they are of.
-
-    Raises UsageError if a column is not there, or has no use in that place, and DataError if no feature, or fewer than
-    two devices with a complete row, are left.
-    """
+    """Apply wishes to a file; `rng` deals the rows out where no column says which device they are of."""
     columns = {column.name: column for column in survey(table)}
     _check_names(table.file, columns, wishes)
     notes: list[str] = []
@@ -109,13 +105,12 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
             id_column += "_"
         notes.append(f"{id_column}: names the rows: their number in the file, from 0")
     devices = _devices(table, wishes, cells, rng, notes)
-    found = Prepared(tuple(made), made, ids, id_column, devices, missing, ())
-    kept = _with_rows(found, notes)
-    if len(kept) < 2:
+    found = _with_rows(Prepared(tuple(made), made, ids, id_column, devices, missing, ()), notes)
+    if len(found.devices) < 2:
         raise DataError(
             f"{table.file}: fewer than two devices have a row without a missing value: fill in a number instead"
         )
-    return replace(found, devices=kept, notes=tuple(notes))
+    return found
 
 
 def write_device(path: Path, prepared: Prepared, rows: NDArray[np.int64]) -> None:
@@ -145,63 +140,54 @@ def _check_names(file: Path, columns: Mapping[str, ColumnSurvey], wishes: Wishes
 
 
 def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wishes, notes: list[str]) -> set[str]:
-    """Choose the features, and note why a column is not one."""
+    """Choose the features; note why a column is not one, and what is done to one."""
     apart = {wishes.split_by: "says which device a row is of", wishes.id_column: "names the rows"}
     apart |= dict.fromkeys(wishes.labels, "left out: true classes, as its name says (--columns to take it)")
     apart |= dict.fromkeys(wishes.omit, "left out as asked")
-    wanted, chosen, n_rows = set(wishes.columns or columns), set(), len(table.rows)
+    wanted, chosen, named = set(wishes.columns or columns), set(), wishes.columns is not None
     for place, column in enumerate(columns.values()):
-        if column.name not in wanted:
+        name, n_missing, n_values = column.name, column.n_missing, len(column.values)
+        if name not in wanted:
             continue
-        why = apart.get(column.name) or _why_not(column, wishes, n_rows)
-        if why and wishes.columns is not None:
-            raise UsageError(f"--columns {column.name}: it cannot be a feature ({why.removeprefix('left out: ')})")
-        if not why and column.problem:
-            raise DataError(f"{table.file}: {table.titles.where(place)}: {column.problem}")
-        notes += [f"{column.name}: {why}"] if why else _what_is_done(column, wishes, n_rows)
-        chosen |= {column.name} if not why else set()
-    return chosen
-
-
-def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
-    """Return why a column cannot be a feature; empty if it can."""
-    n_values, missing = len(column.values), f"{column.n_missing} of {n_rows} values are missing"
-    sparse = wishes.missing == "drop" and wishes.columns is None and column.n_missing > _SPARSE * n_rows
-    filled = column.n_missing and isinstance(wishes.missing, float)
-    constant = column.constant and not (filled and column.values[0] != f"{wishes.missing:g}")
-    that_have_one = " that have a value" if column.n_missing else ""
-    named = naming(column) == "surely" and wishes.columns is None
-    reasons = (
-        (column.kind == "empty", "it has no value"),
-        (constant, f"all rows{that_have_one} have the same value"),
-        (column.kind == "times", "times"),
-        (
-            column.kind == "text" and wishes.text == "omit",
-            f"text ({n_values} {'value' if n_values == 1 else 'values'})",
-        ),
-        (column.kind == "text" and n_values > MOST_VALUES, f"text with more than {MOST_VALUES} values"),
-        (named, "its numbers name something, as its name says (--columns to take it)"),
-        (column.n_missing > 0 and wishes.missing == "omit", missing),
-        (sparse, f"{missing}, more than half"),
-    )
-    return next((f"left out: {reason}" for holds, reason in reasons if holds), "")
-
-
-def _what_is_done(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> list[str]:
-    """Say what is done to a feature."""
-    done = []
-    if naming(column) and wishes.columns is None:
-        done.append(f"{column.name}: a feature, though its name may say that it names something (--omit {column.name})")
-    if column.n_odd:
-        done.append(
-            f"{column.name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing"
+        missing = f"{n_missing} of {len(table.rows)} values are missing"
+        sparse = wishes.missing == "drop" and not named and n_missing > _SPARSE * len(table.rows)
+        filled = n_missing and isinstance(wishes.missing, float) and column.values[:1] != (f"{wishes.missing:g}",)
+        of_text, texts = column.kind == "text", f"text ({n_values} {'value' if n_values == 1 else 'values'})"
+        reasons = (
+            (column.kind == "empty", "it has no value"),
+            (
+                n_values == 1 and not filled,
+                f"all rows{' that have a value' if n_missing else ''} have the same value",
+            ),
+            (column.kind == "times", "times"),
+            (of_text and wishes.text == "omit", texts),
+            (of_text and n_values > MOST_VALUES, f"text with more than {MOST_VALUES} values"),
+            (
+                naming(column) == "surely" and not named,
+                "its numbers name something, as its name says (--columns to take it)",
+            ),
+            (n_missing > 0 and wishes.missing == "omit", missing),
+            (sparse, f"{missing}, more than half"),
         )
-    if column.kind == "text":
-        done.append(f"{column.name}: text: each of its {len(column.values)} values becomes a column of 0 and 1")
-    if column.n_missing:
-        what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
-        done.append(f"{column.name}: {column.n_missing} of {n_rows} values are missing: {what}")
-    return done
+        why = apart.get(name) or next((f"left out: {reason}" for holds, reason in reasons if holds), "")
+        if why and named:
+            raise UsageError(f"--columns {name}: it cannot be a feature ({why.removeprefix('left out: ')})")
+        if why:
+            notes.append(f"{name}: {why}")
+            continue
+        if column.problem:
+            raise DataError(f"{table.file}: {table.titles.where(place)}: {column.problem}")
+        chosen.add(name)
+        if naming(column) and not named:
+            notes.append(f"{name}: a feature, though its name may say that it names something (--omit {name})")
+        if column.n_odd:
+            notes.append(f"{name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing")
+        if of_text:
+            notes.append(f"{name}: text: each of its {n_values} values becomes a column of 0 and 1")
+        if n_missing:
+            what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
+            notes.append(f"{name}: {missing}: {what}")
+    return chosen
 
 
 def _devices(
@@ -246,9 +232,8 @@ def _device_names(values: Sequence[str]) -> list[str]:
     return names
 
 
-def _with_rows(prepared: Prepared, notes: list[str]) -> dict[str, NDArray[np.int64]]:
+def _with_rows(prepared: Prepared, notes: list[str]) -> Prepared:
     """Leave out rows without any value, which would be blank lines, and devices without a complete row."""
-    kept, n_complete = {}, 0
     columns = list(prepared.cells.values())
     devices = {
         name: rows[[any(column[row] for column in columns) for row in rows.tolist()]]
@@ -257,16 +242,10 @@ def _with_rows(prepared: Prepared, notes: list[str]) -> dict[str, NDArray[np.int
     n_blank = sum(map(len, prepared.devices.values())) - sum(map(len, devices.values()))
     if n_blank:
         notes.append(f"{n_blank} rows are left out: they have no value in any feature")
-    for name, rows in devices.items():
-        complete = len(prepared.matrix(rows))
-        n_complete += complete
-        if complete:
-            kept[name] = rows
-        else:
-            notes.append(f"device {name} is left out: it has no complete row")
+    complete = {name: len(prepared.matrix(rows)) for name, rows in devices.items()}
+    notes += [f"device {name} is left out: it has no complete row" for name, n in complete.items() if not n]
     n_rows = sum(map(len, devices.values()))
-    if n_complete < n_rows:
-        notes.append(
-            f"{n_rows - n_complete} of {n_rows} rows have a missing value and are left out; {n_complete} remain"
-        )
-    return kept
+    if (n := sum(complete.values())) < n_rows:
+        notes.append(f"{n_rows - n} of {n_rows} rows have a missing value and are left out; {n} remain")
+    kept = {name: rows for name, rows in devices.items() if complete[name]}
+    return replace(prepared, devices=kept, notes=tuple(notes))

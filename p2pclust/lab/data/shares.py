@@ -48,15 +48,13 @@ def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.in
     """
     sizes = np.array([len(share) for share in shares], dtype=np.int64)
     if vertical:
-        counts = np.zeros((len(shares), data.n_features), dtype=np.int64)
-        for peer, share in enumerate(shares):
-            counts[peer, share] = 1
-        return Holdings(tuple(peers), data.feature_names, counts, sizes, "features")
+        counts = [np.bincount(share, minlength=data.n_features) for share in shares]
+        return Holdings(tuple(peers), data.feature_names, np.array(counts, dtype=np.int64), sizes, "features")
     if data.y is None:
         return Holdings(tuple(peers), (), np.zeros((len(shares), 0), dtype=np.int64), sizes)
     names, codes = np.unique(data.y, return_inverse=True)
-    rows = [np.bincount(codes.reshape(-1)[share], minlength=len(names)) for share in shares]
-    return Holdings(tuple(peers), tuple(str(name) for name in names), np.array(rows, dtype=np.int64), sizes)
+    counts = [np.bincount(codes.reshape(-1)[share], minlength=len(names)) for share in shares]
+    return Holdings(tuple(peers), tuple(map(str, names)), np.array(counts, dtype=np.int64), sizes)
 
 
 def peer_names(n_peers: int) -> tuple[str, ...]:
@@ -80,9 +78,8 @@ def write_shares(
 ) -> dict[str, Any]:
     """Write each peer's part of a data set, and the manifest last; return the manifest, which begins with `made`.
 
-    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers. Raises
-    UsageError if there is something in the folder, or with `overwrite` something that is not of an earlier split, and
-    DataError if it cannot be written.
+    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers. With
+    `overwrite` the files of an earlier split, and no others, may be in the folder.
 
     Each file has ``X``, ``features``, ``id`` (the row's own id where the source has ids, else its number in the source,
     from 0, rows that were left out counted; of a folder ``FILE:NUMBER``), and ``y`` and ``group`` where the source has

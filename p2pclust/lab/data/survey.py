@@ -42,11 +42,6 @@ class ColumnSurvey:
     how: str = ""
     problem: str = ""  # why it is unclear how to read it
 
-    @property
-    def constant(self) -> bool:
-        """Whether all rows that have a value have the same one."""
-        return len(self.values) == 1
-
 
 def read_table(file: Path) -> TextRows:
     """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
@@ -76,7 +71,7 @@ def read_table(file: Path) -> TextRows:
 def _text(value: Any) -> str:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return ""
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 def _numpy_columns(file: Path, *, named: bool) -> tuple[list[str], list[list[str]]]:
@@ -118,18 +113,15 @@ def _column(name: str, column: ReadColumn) -> ColumnSurvey:
     there = [cell for cell in column.cells if cell.lower() not in ABSENT]
     n_missing = len(column.cells) - len(there)
     if column.kind != "numbers":
-        return ColumnSurvey(
-            name, column.kind, n_missing, 0, "", tuple(dict.fromkeys(there)), column.how, column.problem
-        )
-    written = column.written
-    odd = [
-        cell for cell, number in zip(column.cells, written, strict=True) if not number and cell.lower() not in ABSENT
-    ]
+        values = tuple(dict.fromkeys(there))
+        return ColumnSurvey(name, column.kind, n_missing, 0, "", values, column.how, column.problem)
+    cells = zip(column.cells, column.written, strict=True)
+    odd = [cell for cell, number in cells if not number and cell.lower() not in ABSENT]
     different: dict[float, str] = {}
-    for number in named([number for number in written if number]):
+    for number in named([number for number in column.written if number]):
         different.setdefault(float(number), number)
-    first, values = odd[0] if odd else "", tuple(different.values())
-    return ColumnSurvey(name, "numbers", n_missing + len(odd), len(odd), first, values, column.how)
+    first = odd[0] if odd else ""
+    return ColumnSurvey(name, "numbers", n_missing + len(odd), len(odd), first, tuple(different.values()), column.how)
 
 
 def probable_split(columns: Sequence[ColumnSurvey], n_rows: int) -> str | None:

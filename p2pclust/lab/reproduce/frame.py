@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import re
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from p2pclust import __version__
 from p2pclust.data.registry import available, cache_in_words
 from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.lab.reproduce.model import Experiment, Findings, Table, Values
 from p2pclust.lab.reproduce.peers import Peers, stream
-from p2pclust.lab.reproduce.tables import fedcref_tables, federated_fcm, ffcm, fkm, lossless
-from p2pclust.lab.workers import in_processes
-from p2pclust.tools.files import replacing
+from p2pclust.lab.reproduce.tables import fedcref, federated_fcm, ffcm, fkm, lossless
+from p2pclust.lab.workers import in_processes, kept_in
 from p2pclust.tools.platforms import n_cores
 from p2pclust.tools.spelling import did_you_mean
 
@@ -61,7 +60,7 @@ class Measured:
 
 def do_task(task: Repetition, threads: int | None = None) -> Values:
     """Do one repetition in this process, by default with a thread for each core."""
-    setup = next(setup for setup in experiment(task.experiment).setups() if setup.name == task.setup)
+    setup = next(setup for setup in EXPERIMENTS[task.experiment].setups() if setup.name == task.setup)
     rng = stream(task.seed, f"{task.experiment}/{setup.draws or task.setup}", task.repetition)
     peers = Peers(task.backend, threads=threads or n_cores(), keep=Path(task.keep) if task.keep else None)
     return setup.repeat(rng, peers, quick=task.quick)
@@ -72,12 +71,7 @@ def measure(
 ) -> dict[str, Measured]:
     """Measure tables, and return the results by table; shared repetitions are done once.
 
-    `on_progress` is called with the number of repetitions done, and of all.
-
-    Raises
-    ------
-    FleetError
-        If a job or a worker failed.
+    `on_progress` is called with the number of repetitions done, and of all. Raise FleetError if a job or a worker failed.
     """
     measured = {table.id: Measured(repeats=plan.repeats_of(table)) for table in tables}
     wanted: dict[Repetition, list[str]] = {}
@@ -93,44 +87,31 @@ def measure(
                     table.experiment.id, setup.name, repetition, plan.seed, plan.backend, plan.quick, keep
                 )
                 wanted.setdefault(task, []).append(table.id)
-    there = {task: values for task in wanted if (values := _kept(task)) is not None}
-    for task, values in there.items():
-        for table_id in wanted[task]:
-            measured[table_id].found.add(task.repetition, values)
-            measured[table_id].kept += 1
-    on_progress(len(there), len(wanted))
-    to_do = tuple(task for task in wanted if task not in there)
-    for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
-        for table_id in wanted[task]:
-            measured[table_id].found.add(task.repetition, values)
-        if (file := _file(task)) is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
-            with replacing(file) as new:
-                new.write((json.dumps(document, indent=1) + "\n").encode())
-        on_progress(done, len(wanted))
+    there: dict[Repetition, Values] = {}
+
+    def read(_: int, kept: dict[str, Any]) -> None:
+        task = Repetition(**kept["task"] | {"keep": str(plan.keep)})
+        if kept["version"] == __version__ and task in wanted:
+            there[task] = kept["values"]
+
+    with contextlib.ExitStack() as stack:
+        if plan.keep is not None and any(task.keep for task in wanted):
+            plan.keep.mkdir(parents=True, exist_ok=True)
+            file = kept_in(plan.keep / "repetitions.jsonl", read, of="reproduction", option="--out")
+            add = stack.enter_context(file)
+        for task, values in there.items():
+            for table_id in wanted[task]:
+                measured[table_id].found.add(task.repetition, values)
+                measured[table_id].kept += 1
+        on_progress(len(there), len(wanted))
+        to_do = tuple(task for task in wanted if task not in there)
+        for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
+            for table_id in wanted[task]:
+                measured[table_id].found.add(task.repetition, values)
+            if task.keep:
+                add({"version": __version__, "task": asdict(task), "values": values})
+            on_progress(done, len(wanted))
     return measured
-
-
-def _kept(task: Repetition) -> Values | None:
-    """Return the result of a repetition by an earlier run of this version, or None."""
-    file = _file(task)
-    if file is None or not file.is_file():
-        return None
-    document = json.loads(file.read_text(encoding="utf-8"))
-    if (document["version"], document["task"]) != (__version__, asdict(task) | {"keep": ""}):
-        return None
-    values: Values = document["values"]
-    return values
-
-
-def _file(task: Repetition) -> Path | None:
-    """Return the file of a repetition, by seed and backend, or None if it is not kept."""
-    if not task.keep:
-        return None
-    name = re.sub(r"[^a-z0-9.]+", "-", task.setup.lower())
-    how = f"{task.seed}-{task.backend}{'-quick' if task.quick else ''}"
-    return Path(task.keep) / f"{task.experiment}-{name}-{task.repetition}-{how}.json"
 
 
 def _results(tasks: Sequence[Repetition], workers: int) -> Iterator[tuple[Repetition, Values]]:
@@ -149,9 +130,9 @@ def _do_alone(task: Repetition) -> Values:
         raise FleetError(f"{task.setup}, repetition {task.repetition}: {error}") from None
 
 
-_PAPERS = (federated_fcm, ffcm, lossless, fkm, fedcref_tables)
+_PAPERS = (federated_fcm, ffcm, lossless, fkm, fedcref)
 _TABLES: dict[str, Table] = {table.id: table for paper in _PAPERS for table in paper.TABLES}
-_EXPERIMENTS: dict[str, Experiment] = {table.experiment.id: table.experiment for table in _TABLES.values()}
+EXPERIMENTS: dict[str, Experiment] = {table.experiment.id: table.experiment for table in _TABLES.values()}
 
 
 def table_ids() -> tuple[str, ...]:
@@ -160,12 +141,7 @@ def table_ids() -> tuple[str, ...]:
 
 
 def table(table_id: str) -> Table:
-    """Return a table by its id.
-
-    Raises
-    ------
-    UsageError
-        If there is none; the message suggests the nearest.
+    """Return a table by its id; a refusal suggests the nearest.
 
     Examples
     --------
@@ -177,8 +153,3 @@ def table(table_id: str) -> Table:
         hint = did_you_mean(table_id, _TABLES, f" (known: {', '.join(_TABLES)})")
         raise UsageError(f"unknown table {table_id[:60]!r}{hint}")
     return _TABLES[table_id]
-
-
-def experiment(experiment_id: str) -> Experiment:
-    """Return an experiment by its id, which comes from a table and is known."""
-    return _EXPERIMENTS[experiment_id]

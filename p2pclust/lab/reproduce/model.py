@@ -7,7 +7,6 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from p2pclust.peer.core.structs import Struct
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,8 +26,7 @@ Value = float | list[float]
 Values = dict[str, dict[str, Value]]
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(Struct):
     """One configuration that is repeated."""
 
     name: str  # also part of the name of its random stream: a set-up draws the same numbers independently of others
@@ -39,8 +39,7 @@ class Setup:
     draws: str = ""
 
 
-@dataclass(frozen=True)
-class Experiment:
+class Experiment(Struct):
     """A source of numbers, which several tables may share."""
 
     id: str
@@ -145,11 +144,9 @@ class Findings:
         return any(isinstance(value, list) for value in self._samples[row][measure].values())
 
     def mean(self, row: str, measure: str) -> float:
-        """Return the mean over the repetitions."""
         return float(self.samples(row, measure).mean())
 
     def median(self, row: str, measure: str) -> float:
-        """Return the median over the repetitions."""
         return float(np.median(self.samples(row, measure)))
 
     def sd(self, row: str, measure: str) -> float:
@@ -166,8 +163,7 @@ def _natural(name: str) -> list[tuple[str, float]]:
     return [(text, float(number)) for text, number in zip(parts[0::2], parts[1::2], strict=True)]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct):
     """Something that must hold; with `what` alone, one whose rows were not measured."""
 
     what: str  # in one line, with the bound
@@ -176,16 +172,11 @@ class Claim:
     always: bool = False  # whether it must hold however little was measured: a quick run decides only these
 
 
-@dataclass(frozen=True)
-class Table:
-    """A published table or figure."""
+class Table(Struct):
+    """A published table or figure; what it shows, with which headings, stands beside its numbers: see `published`."""
 
     id: str
-    shows: str  # one line
-    time: str  # that a full run takes on one core
     experiment: Experiment
-    #: The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
-    measures: Mapping[str, str]
     claims: Callable[[Findings], Iterable[Claim]]
     draw: Callable[[Figure, Findings], None]
     wanted: Callable[[str], bool] = lambda name: True  # whether the table needs a set-up, by its name
@@ -197,6 +188,10 @@ class Table:
     #: Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
     #: repetition. So are those shown next to them.
     interval: bool = False
+
+    @property
+    def source(self) -> Source:
+        return published(self.id)
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:
         """Return the set-ups that the table needs; in a quick run, a part of them."""
@@ -232,8 +227,7 @@ def rising(found: Findings, what: str, rows: Sequence[str], measure: str) -> Cla
     return about_means(found, what, rows, measure, holds, digits=3, between=" < ")
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(Struct):
     """One number of a paper, and its standard deviation, or 95 % confidence interval, where that is known."""
 
     mean: float
@@ -241,17 +235,20 @@ class Printed:
     ci: float = math.nan
 
 
-@dataclass(frozen=True)
-class Source:
-    """All numbers of one table by row and measure, and where they are printed: paper and place."""
+class Source(Struct):
+    """What is known of one table."""
 
-    where: str
-    numbers: Mapping[tuple[str, str], Printed]
+    where: str  # it is printed: paper and place
+    shows: str  # one line
+    time: str  # that a full run takes on one core
+    #: The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
+    measures: Mapping[str, str]
+    numbers: Mapping[tuple[str, str], Printed]  # by row and measure
 
 
 @cache
 def published(table_id: str) -> Source:
-    """Return the published numbers of a table.
+    """Return what is known of a table, and its published numbers.
 
     A file holds blocks of one measure each, or of rows by measure: the name of a row is ``of`` (the algorithm), the key,
     and the column, with commas between. ``of`` may be a list: the number then belongs to each of these rows. Blocks
@@ -280,4 +277,5 @@ def published(table_id: str) -> Source:
                     # Where a block has no measure, its columns are the measures.
                     row = (algorithm, key, column) if measure else (algorithm, key)
                     numbers[", ".join(filter(None, row)), measure or column] = Printed(mean, sd, ci)
-    return Source(document["where"], MappingProxyType(numbers))
+    measures = MappingProxyType(document.get("measures", {}))
+    return Source(document["where"], document["shows"], document["time"], measures, MappingProxyType(numbers))

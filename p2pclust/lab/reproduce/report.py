@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.lab.reproduce.frame import Measured
-from p2pclust.lab.reproduce.model import Claim, Table, published
+from p2pclust.lab.reproduce.model import Claim, Printed, Table
 from p2pclust.tools import json_values
 
 
@@ -26,8 +26,8 @@ class TableLine:
     sd: float
     median: float
     repeats: int
-    paper_ci: float = math.nan
-    ci: float = math.nan
+    paper_ci: float
+    ci: float
 
     @property
     def difference(self) -> float:
@@ -36,21 +36,20 @@ class TableLine:
 
 def comparison(table: Table, measured: Measured) -> list[TableLine]:
     """Return the lines of a table: as the paper prints them, then what it does not print."""
-    numbers, found = published(table.id).numbers, table.summary(measured.found)
+    numbers, found = table.source.numbers, table.summary(measured.found)
     wanted = [(row, measure) for row, measure in numbers if found.has(row, measure)]
     wanted += [
         (row, measure)
-        for measure in table.measures
+        for measure in table.source.measures
         for row in found.rows
         if found.has(row, measure) and (row, measure) not in numbers and not found.is_curve(row, measure)
     ]
     lines = []
     for row, measure in wanted:
-        printed = numbers.get((row, measure))
-        paper, paper_sd, paper_ci = (printed.mean, printed.sd, printed.ci) if printed else (math.nan,) * 3
+        printed = numbers.get((row, measure), Printed(math.nan))
         repeats = found.samples(row, measure).size
         mean, sd, median, ci = (getattr(found, name)(row, measure) for name in ("mean", "sd", "median", "ci"))
-        lines.append(TableLine(row, measure, paper, paper_sd, mean, sd, median, repeats, paper_ci, ci))
+        lines.append(TableLine(row, measure, printed.mean, printed.sd, mean, sd, median, repeats, printed.ci, ci))
     return lines
 
 
@@ -83,7 +82,7 @@ def plain(table: Table, measured: Measured, claims: Sequence[Claim]) -> dict[str
     lines = [asdict(line) | {"difference": line.difference} for line in comparison(table, measured)]
     return {
         "table": table.id,
-        "source": published(table.id).where,
+        "source": table.source.where,
         "repeats": measured.repeats,
         "rows": json_values.plain(lines),
         "skipped": measured.skipped,

@@ -7,31 +7,28 @@ processes of peers add, and what `p2pclust.lab.live.ask` finds in the answers of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from p2pclust.hosts.events import Combined, read
 from p2pclust.peer.core import reports, round_reports
+from p2pclust.peer.core.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNews:
+class DeviceNews(Struct):
     """Something about a peer's process or device, which its verb names; with the reason, or the exit code."""
 
     reason: str = ""
     code: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stranger:
+class Stranger(Struct):
     """A connection with a key that is not on the fleet roster, which was refused."""
 
     print: str
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class FaultStruck:
+class FaultStruck(Struct):
     """A planned fault struck; in `phase` of a round, if it was planned for a round."""
 
     do: str
@@ -46,23 +43,20 @@ class FaultStruck:
         return f" while {self.phase} round {self.planned if self.round is None else self.round}" if self.phase else ""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkChanged:
+class LinkChanged(Struct):
     """A link appeared or vanished."""
 
     to: str
     up: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LinksKnown:
+class LinksKnown(Struct):
     """The links that a peer of a standing fleet knows of; None is a full mesh."""
 
     links: Sequence[tuple[str, str]] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct):
     """The traffic of all peers so far, and in a fleet that is not large the bytes that each peer has sent."""
 
     messages_sent: int
@@ -72,23 +66,20 @@ class Load:
     sent: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct):
     """The bytes that a peer of a standing fleet has sent."""
 
     n_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Energy:
+class Energy(Struct):
     """What devices have used so far, and the share of their batteries that is left."""
 
     used_j: Mapping[str, float]
     left: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class JobAppeared:
+class JobAppeared(Struct):
     """A job was submitted; of one that a standing fleet has, `stages` are the ids of its protocols."""
 
     job: str
@@ -96,16 +87,14 @@ class JobAppeared:
     stages: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(Struct):
     """The peers that the round of a job of a standing fleet waits for."""
 
     job: str
     peers: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class JobOver:
+class JobOver(Struct):
     """A job of a standing fleet has ended, as a peer reports it."""
 
     job: str
@@ -113,8 +102,7 @@ class JobOver:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CentersShown:
+class CentersShown(Struct):
     """The centers that a round of a job began with."""
 
     job: str
@@ -145,14 +133,11 @@ _KINDS: Final[dict[str, type[Any]]] = {
 _RENAMED: Final = {"asleep": (("reason", "why"),), "recovered": (("reason", "from"),)}
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvent:
+class RunEvent(Struct):
     """Something that happened at a second of the run, at a peer or (empty) nowhere in particular.
 
     `what` is of the class that the verb has here, or None for a verb that no reader knows.
 
-    Examples
-    --------
     >>> event = RunEvent.of({"t": 1.5, "peer": "b", "by": "a", "verb": "left-out", "job": "j", "round": 4})
     >>> event.peer, event.subject, event.what
     ('a', 'b', LeftOut(job='j', within=None, round=4, peer='b', busy=None))

@@ -25,8 +25,6 @@ class Scene:
     none. `links` are those at the start, None for a full mesh. Peers are drawn at their `places`; without any the page
     chooses. `features` are the names of the columns. Centers may be shown of a `testbed` only.
 
-    Examples
-    --------
     >>> scene = Scene("three peers", "", {"a": "meter", "b": "meter", "c": "gateway"}, [["llf-cm"]])
     >>> len(scene.begun().peers), Scene.of_event(scene.event()) == scene
     (3, True)
@@ -63,10 +61,7 @@ class Scene:
 
 
 def recorded(directory: Path) -> tuple[Scene, list[RunEvent]]:
-    """Return the scene and the events of a run, from the folder that it wrote.
-
-    Raise UsageError or DataError if the folder holds no log of a run, or one that cannot be read.
-    """
+    """Return the scene and the events of a run, from the folder that it wrote."""
     file = directory / "events.jsonl" if directory.is_dir() else directory
     if not file.is_file():
         raise UsageError(f"{directory}: no events.jsonl there: name the output directory of `p2pclust run`")

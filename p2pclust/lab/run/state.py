@@ -82,8 +82,6 @@ class RunState:
     the overlay at the start, None for a full mesh. `strangers` are not on the fleet roster. If it is `bounded`, only
     the newest rounds, marks and lines are kept, as of a fleet that is watched for days.
 
-    Examples
-    --------
     >>> run = RunState(["a", "b", "c"], [["llf-cm"]])
     >>> run.take(RunEvent(0.1, "a", "submitted", events.JobAppeared("j", ["a", "b", "c"])))
     'job 1 of 1 handed in at a: llf-cm, 3 peers'

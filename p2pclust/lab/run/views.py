@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p2pclust.hosts.events import Combined
+from p2pclust.peer.core.structs import Struct
 from p2pclust.tools.spelling import counted
 
 #: The statuses of peers that are absent.
@@ -44,8 +45,7 @@ class PeerView:
     troubled: list[Span] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class GroupView:
+class GroupView(Struct):
     """One class of devices: how many there are, and how many of them are alive, away and finished."""
 
     name: str
@@ -55,8 +55,7 @@ class GroupView:
     finished: int
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Struct):
     """An event in words. `kind` is what it is on the time line: election | fault | death | return | wait | end, or empty."""
 
     t: float
@@ -67,8 +66,7 @@ class Mark:
     do: str = ""  # of a fault
 
 
-@dataclass(frozen=True)
-class RoundView:
+class RoundView(Struct):
     """A round that was closed: `present` of the `roster` peers contributed."""
 
     t: float
@@ -97,8 +95,7 @@ class Term:
     short: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True)
-class TermEnd:
+class TermEnd(Struct):
     """One term, or several consecutive ones that no peer won."""
 
     number: str  # of the term, or of the first and the last of several

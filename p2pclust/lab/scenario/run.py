@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,15 +14,11 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.data.dataset import fills_outside
 from p2pclust.errors import FleetError
-from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.submission import request_of
-from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
 from p2pclust.lab.scenario.file import load
-from p2pclust.lab.scenario.file.availability import longest_sleep_s, make_rests
-from p2pclust.lab.scenario.file.faults import away_s, planned
-from p2pclust.lab.scenario.file.fleet_keys import LinkSpec
+from p2pclust.lab.scenario.file.plans import away_s, longest_sleep_s, make_rests, planned
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import evaluate, folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
@@ -32,11 +27,8 @@ from p2pclust.lab.scenario.outcome.measures import AuditedJob, Evidence
 from p2pclust.lab.simulation.world.traffic import summary
 from p2pclust.lab.testbed import Backend
 from p2pclust.lab.testbed import backend as backend_called
-from p2pclust.lab.testbed.faults import Fault
-from p2pclust.lab.testbed.power import Rest
 from p2pclust.lab.testbed.spec import LARGE_FLEET, FleetResult, FleetSpec, LogLine, OnEvent, PeerSpec
 from p2pclust.lab.topology.layout import lay_out
-from p2pclust.overlay import LinkChange
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.protocols.engine.compose import require_extras
@@ -44,59 +36,8 @@ from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.tools.json_values import plain
 
-_GIVE_UP_S = 120.0
-
+_GIVE_UP_S: Final = 120.0
 _MOST_PLACED: Final = 200  # peers that are laid out here: springs for more take seconds
-
-
-def carry_out(
-    scenario: Scenario, backend_name: str, *, out: Path, on_ready: Callable[[FleetSpec], None] | None = None,
-    on_event: OnEvent | None = None, on_end: Callable[[], None] | None = None, name: str = "",
-    backend: Backend | None = None, attack: Attack | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Run a scenario and write its output directory, which is made after all input was checked.
-
-    `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
-    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of
-    the scenario in the result, by default its title. `backend` replaces the backend of that name. `attack` is called
-    with the finished run; what it found is written to ``audit.json`` and shown in the report.
-
-    Return the content of ``result.json``: ``failure`` is empty if the fleet finished all jobs, and ``expectations`` has
-    what was expected and whether it held. Raise UsageError or DataError, before anything is started or written, if the
-    backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package that is not
-    installed.
-    """
-    load.check_backend(scenario, backend_name)
-    backend = backend or backend_called(backend_name)
-    run = checked_run(scenario)
-    spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
-    folder.prepare(out)
-    for stale in folder.left_by_a_run(out):  # it must not be mistaken for a file of this run
-        stale.unlink()
-    if on_ready is not None:
-        on_ready(spec)
-    left_out = evaluate.rows_left_out(scenario, run.shares)
-    first: list[LogLine] = [_scene(scenario, spec, run.features, backend_name, name).event()]
-    first += [
-        {"t": 0.0, "peer": one["device"] or "", "verb": "rows-left-out", "file": one["file"], "rows": one["rows"]}
-        for one in left_out
-    ]
-    found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
-    if on_end is not None:
-        on_end()
-    evidence = [Evidence() for _ in found.jobs]
-    title = scenario.title
-    result = {"scenario": name or title, "title": title, "backend": backend_name, "seed": scenario.seed}
-    result |= _result(run, found, evidence, events, left_out)
-    judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
-    if scenario.faults:  # a run without a planned fault has not tested what it was meant to test
-        struck = not result["unfired_faults"]
-        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
-    result |= {"expectations": judged, "output": str(out)}
-    attacked = () if attack is None else attack(run, found)
-    if attack is not None:
-        folder.write_json(out / "audit.json", {"attacks": [one for job in attacked for one in job.to_dicts()]})
-    return _write(out, run, result, found, evidence, events, attacked)
 
 
 @dataclass(frozen=True)
@@ -126,12 +67,31 @@ def checked_run(scenario: Scenario) -> CheckedRun:
     return CheckedRun(scenario, shares, jobs, load.given_centers(scenario, shares))
 
 
-def _record(
-    backend: Backend, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
-) -> tuple[FleetResult, list[RunEvent]]:
-    began = time.monotonic()
+def carry_out(
+    scenario: Scenario, backend_name: str, *, out: Path, on_event: OnEvent | None = None,
+    on_end: Callable[[], None] | None = None, name: str = "", backend: Backend | None = None,
+    attack: Attack | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run a scenario, write its output directory, and return the content of ``result.json``.
+
+    `on_event` is called with every event as it happens; `on_end` once, when the fleet is done, before its result is
+    measured and the report is drawn. `name` is the name of the scenario in the result, by default its title. `backend`
+    replaces the backend of that name. `attack` is called with the finished run; what it found is written to
+    ``audit.json`` and shown in the report.
+
+    Raise UsageError or DataError, before anything is started or written, if the backend cannot do what the scenario
+    asks for, its data cannot be used, or its protocol needs a package that is not installed.
+    """
+    load.check_backend(scenario, backend_name)
+    backend = backend or backend_called(backend_name)
+    run = checked_run(scenario)
+    spec = fleet_spec(run)
+    folder.prepare(out)
+    for stale in folder.left_by_a_run(out):  # it must not be mistaken for a file of this run
+        stale.unlink()
+    left_out = evaluate.rows_left_out(scenario, run.shares)
     events: list[RunEvent] = []
-    with folder.event_log(file) as log:
+    with folder.event_log(out / "events.jsonl") as log:
 
         def keep(event: LogLine) -> None:
             events.append(RunEvent.of(event))
@@ -139,13 +99,31 @@ def _record(
             if on_event is not None:
                 on_event(event)
 
-        for event in first:
-            keep(event)
+        keep(_scene(run, spec, backend_name, name).event())
+        for one in left_out:
+            left = {"verb": "rows-left-out", "file": one["file"], "rows": one["rows"]}
+            keep({"t": 0.0, "peer": one["device"] or "", **left})
+        began = time.monotonic()
         try:
-            return backend.carry_out(spec, keep), events
+            found = backend.carry_out(spec, keep)
         except FleetError as error:
             # The fleet did not start; the result is still written, with the reason.
-            return FleetResult((), {}, time.monotonic() - began, failure=str(error)), events
+            found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
+    if on_end is not None:
+        on_end()
+    evidence = [Evidence() for _ in found.jobs]
+    title = scenario.title
+    measured = {"scenario": name or title, "title": title, "backend": backend_name, "seed": scenario.seed}
+    measured |= _result(run, found, evidence, events, left_out)
+    judged = [item.to_dict() for item in check(scenario.expect, plain(measured))]
+    if scenario.faults:  # a run without a planned fault has not tested what it was meant to test
+        struck = not measured["unfired_faults"]
+        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
+    measured |= {"expectations": judged, "output": str(out)}
+    attacked = () if attack is None else attack(run, found)
+    if attack is not None:
+        folder.write_json(out / "audit.json", {"attacks": [one for job in attacked for one in job.to_dicts()]})
+    return _write(out, run, measured, found, evidence, events, attacked)
 
 
 def _write(
@@ -172,83 +150,47 @@ def _write(
     return result
 
 
-def fleet_spec(
-    scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence[Job],
-    given: Mapping[str, NDArray[np.float64]] | None = None,
-) -> FleetSpec:  # fmt: skip
+def fleet_spec(run: CheckedRun) -> FleetSpec:
     """Return what a backend is asked to do.
 
-    Peers are sorted by name, as every job roster is, so that all backends number them alike.
+    Peers are sorted by name, as every job roster is, so that all backends number them alike. The default of `give_up_s`
+    covers the patience with a silent peer and half of it again, for the way through others; elections; the longest time
+    that a fault or a plan keeps a peer away; and the time of the last change of links, which may join separate parts. It
+    is never short, because a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
     """
-    rests = make_rests(scenario.fleet)
-    peers = _peers(scenario, shares, given or {}, rests)
-    requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
-    faults = planned(scenario, next(iter(shares.values())).n_features)
-    moves, overlay = load.make_moves(scenario), load.starting_overlay(scenario)
-    timing = scenario.fleet.timing
-    give_up_s = scenario.fleet.give_up_s or _give_up_s(requests, faults, timing, moves, rests.values())
-    return FleetSpec(
-        peers, requests, timing=timing, seed=scenario.seed,
-        overlay=None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names},
-        partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET, trace=moves, faults=faults,
-        give_up_s=give_up_s,
-    )  # fmt: skip
-
-
-def _peers(
-    scenario: Scenario, shares: Mapping[str, DataSet], given: Mapping[str, NDArray[np.float64]],
-    rests: Mapping[str, Rest],
-) -> tuple[PeerSpec, ...]:  # fmt: skip
+    scenario, fleet, shares = run.scenario, run.scenario.fleet, run.shares
+    rests = make_rests(fleet)
+    devices = [(device.name, device.spec) for device in sorted(fleet.members, key=lambda device: device.name)]
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
-    devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     suited = {
-        device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
-        for device in devices
+        name: fitness(mains=spec.mains, cores=spec.cores, up_mbit=None if spec.link is None else spec.link.up)
+        for name, spec in devices
     }
     if len(set(suited.values())) == 1:  # the usual fitness, which peers need not publish
         suited = dict.fromkeys(suited, USUAL_FITNESS)
-    peers = []
-    for device in devices:
-        name, spec, share = device.name, device.spec, shares[device.name]
-        peers.append(
-            PeerSpec(
-                name, share.X, suited[name], _link(spec.link), ids=share.shared_ids, centers=given.get(name),
-                labels=labels.get(name), n_clusters=numbers.get(name), battery=spec.costs, rest=rests.get(name),
-                cpu_share=spec.cpu_share, memory_mb=spec.memory_mb, enrolled=spec.enrolled,
-            )
-        )  # fmt: skip
-    return tuple(peers)
-
-
-def _link(link: LinkSpec | None) -> Shape | None:
-    if link is None:
-        return None
-    up, down = _up_mbit(link) or math.inf, link.down_mbit or link.mbit or math.inf
-    return Shape.of(latency_ms=link.latency_ms, jitter_ms=link.jitter_ms, loss=link.loss, up_mbit=up, down_mbit=down)
-
-
-def _up_mbit(link: LinkSpec | None) -> float | None:
-    return None if link is None else link.up_mbit or link.mbit
-
-
-def _give_up_s(
-    requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str, moves: Sequence[LinkChange],
-    rests: Iterable[Rest] = (),
-) -> float:  # fmt: skip
-    """Return the default of `give_up_s`.
-
-    It covers the patience with a silent peer and half of it again, for the way through others; elections; the longest time
-    that a fault or a plan keeps a peer away; and the time of the last change of links, which may join separate parts. It is
-    never short, because a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
-    """
-    timing = preset(timing_name)
+    peers = tuple(
+        PeerSpec(
+            name, shares[name].X, suited[name], None if spec.link is None else spec.link.shape,
+            ids=shares[name].shared_ids, centers=run.given.get(name), labels=labels.get(name),
+            n_clusters=numbers.get(name), battery=spec.costs, rest=rests.get(name), cpu_share=spec.cpu_share,
+            memory_mb=spec.memory_mb, enrolled=spec.enrolled,
+        )
+        for name, spec in devices
+    )  # fmt: skip
+    requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, run.jobs, strict=True))
+    faults = planned(scenario, next(iter(shares.values())).n_features)
+    moves, overlay, timing = load.make_moves(scenario), load.starting_overlay(scenario), preset(fleet.timing)
     patience_s = max(request.treatment.patience_s or timing.patience_s for request in requests)
     deadline_s = max(request.treatment.deadline_s for request in requests)
-    asleep_s = max(map(longest_sleep_s, rests), default=0.0)
+    asleep_s = max(map(longest_sleep_s, rests.values()), default=0.0)
     moved_s = max((move.seconds for move in moves), default=0.0)
-    return max(
-        _GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s(faults) + asleep_s + moved_s
-    )
+    usual_s = 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s(faults) + asleep_s + moved_s
+    return FleetSpec(
+        peers, requests, timing=fleet.timing, seed=scenario.seed,
+        overlay=None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names},
+        partial_view=fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET, trace=moves, faults=faults,
+        give_up_s=fleet.give_up_s or max(_GIVE_UP_S, usual_s),
+    )  # fmt: skip
 
 
 def _result(
@@ -291,9 +233,9 @@ def _result(
     }
 
 
-def _scene(scenario: Scenario, spec: FleetSpec, features: Sequence[str], backend: str, name: str) -> Scene:
+def _scene(run: CheckedRun, spec: FleetSpec, backend: str, name: str) -> Scene:
     """Return what the log of a run begins with, so that it can be shown again by itself. It holds no value of a row."""
-    overlay = load.starting_overlay(scenario)
+    scenario, overlay = run.scenario, load.starting_overlay(run.scenario)
     groups = {device.name: device.group for device in scenario.fleet.members}
     places = {}
     if overlay is not None and overlay.n_peers <= _MOST_PLACED:
@@ -303,5 +245,5 @@ def _scene(scenario: Scenario, spec: FleetSpec, features: Sequence[str], backend
         {peer.name: groups[peer.name] for peer in spec.peers},
         [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
         [float(getattr(request.job.protocols[request.job.main], "tol", 0.0)) for request in spec.jobs],
-        None if overlay is None else list(overlay.links), places, list(features),
+        None if overlay is None else list(overlay.links), places, list(run.features),
     )  # fmt: skip

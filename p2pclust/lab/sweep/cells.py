@@ -1,7 +1,6 @@
 """A cell: one run of a sweep, described completely by plain values, and named by a digest of them.
 
-The result of a cell follows from its description, so a run on another machine or day has the same result, and a result is
-kept as long as a sweep has its cell.
+Its result follows from its description: a run on another machine or day has the same.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
@@ -59,13 +58,11 @@ class Cell:
         return {name: known[name] for name in AXES if name in known}
 
     def axis(self, name: str) -> Any:
-        """Return its value on one of the measure's axes."""
         return dict(self.axes)[name]
 
     @cached_property
-    def fixed(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = json.loads(self.settings)
-        return found
+    def fixed(self) -> Any:
+        return json.loads(self.settings)
 
     def make_overlay(self) -> Overlay:
         """Return its overlay: that of a scenario with this seed and number of peers."""
@@ -75,12 +72,10 @@ class Cell:
         return make_overlay(self.kind, peer_names(self.peers), random_streams.linking(self.seed), **options)
 
     def encode(self) -> str:
-        """Return the cell as one line of JSON, for a worker."""
         return _canonical(astuple(self))
 
     @classmethod
     def decode(cls, text: str) -> Cell:
-        """Return the cell that `encode` wrote."""
         measure, overlay, kind, options, peers, seed, axes, settings = json.loads(text)
         return cls(measure, overlay, kind, options, peers, seed, tuple((name, value) for name, value in axes), settings)
 
@@ -90,13 +85,7 @@ class Cell:
 
 
 def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
-    """Return all cells of a sweep: the last axes change fastest, the seed fastest of all.
-
-    Raises
-    ------
-    UsageError
-        If a file of the grid cannot be used.
-    """
+    """Return all cells of a sweep: the last axes change fastest, the seed fastest of all."""
     grid, own = sweep.grid, [axis for axis in MEASURES[sweep.measure].axes if axis not in ("overlay", "peers", "seed")]
     shared: dict[str, Any] = {"fleet": sweep.fleet.model_dump()}
     if sweep.data is not None:
@@ -118,10 +107,7 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
 
 
 def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
-    """Return the cells of a sweep, after all checks that are possible before a run; `where` begins each refusal.
-
-    Raise UsageError or DataError if there can be no such overlay, job, or data.
-    """
+    """Return the cells of a sweep, after all checks that are possible before a run; `where` begins each refusal."""
     try:
         cells = cells_of(sweep)
         for cell in _first_of_each(cells, lambda cell: (cell.kind, cell.options, cell.peers)):
@@ -147,10 +133,7 @@ def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
 
 
 def scenario_of(cell: Cell) -> Scenario:
-    """Return the scenario that a job's cell runs, but for the overlay, which is the cell's own.
-
-    Raise pydantic.ValidationError if there is none.
-    """
+    """Return the scenario that a job's cell runs, but for the overlay, which is the cell's own."""
     fixed, link = cell.fixed, {"latency_ms": cell.axis("latency_ms"), "loss": cell.axis("loss")}
     names = cell.make_overlay().names if cell.kind == "file" else peer_names(cell.peers)
     collect = {} if cell.axis("collect") == "default" else {"collect": cell.axis("collect")}

@@ -132,8 +132,6 @@ MEASURES: Final[Mapping[str, SweepMeasure]] = {
 def columns_of(measure: str) -> dict[str, Column]:
     """Return all columns of a measure's table, by name, in order.
 
-    Examples
-    --------
     >>> list(columns_of("mixing"))[:4]
     ['overlay', 'kind', 'peers', 'mixing']
     """

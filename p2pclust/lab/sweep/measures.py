@@ -1,19 +1,21 @@
-"""The measures of a sweep: each returns the columns of a cell."""
+"""The measures of a sweep: each returns the columns of a cell; and the peers at the places that a sweep names."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.outcome.evaluate import job_entry
-from p2pclust.lab.scenario.run import fleet_spec
+from p2pclust.lab.scenario.run import CheckedRun, fleet_spec
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
@@ -21,11 +23,11 @@ from p2pclust.lab.simulation.world.traffic import LinkTraffic
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.lab.sweep.cells import Cell, scenario_of
 from p2pclust.lab.sweep.columns import MEASURES
-from p2pclust.lab.sweep.places import peer_at
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.in_process import links_between
 from p2pclust.lab.testbed.spec import FleetResult
+from p2pclust.lab.topology import measures as of_overlays
 from p2pclust.lab.topology.matrices import betweenness, closeness, hops
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.peer.core.core import Core
@@ -48,12 +50,76 @@ _PLACES: Final = 7
 Links = Mapping[tuple[str, str], LinkTraffic]
 
 
+def peer_at(overlay: Overlay, place: str, rng: np.random.Generator) -> str:
+    """Return the peer at a place; empty if the overlay has no such place.
+
+    ``central`` and ``peripheral`` are the peers with the greatest, or least, betweenness, then closeness. ``cut-vertex`` is
+    the cut vertex with the greatest betweenness. ``betweenness:K`` and ``closeness:K`` are the K-th in falling order, or
+    the last. ``random`` is drawn by `rng`.
+
+    >>> line = Overlay(("a", "b", "c", "d", "e"), [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")])
+    >>> rng = np.random.default_rng(0)
+    >>> [peer_at(line, place, rng) for place in ("central", "peripheral", "cut-vertex", "closeness:2")]
+    ['c', 'a', 'c', 'b']
+    """
+    if place == "random":
+        return overlay.names[int(rng.integers(overlay.n_peers))]
+    through, near = betweenness(overlay), closeness(overlay)
+    # Rounded, so that peers that are equal by symmetry stay equal in any order of summation.
+    rank = {name: (round(through[name], 9), round(near[name], 9)) for name in overlay.names}
+    falling = sorted(overlay.names, key=lambda name: (-rank[name][0], -rank[name][1], name))
+    if place == "central":
+        return falling[0]
+    if place == "peripheral":
+        return min(overlay.names, key=lambda name: (*rank[name], name))
+    if place == "cut-vertex":
+        cuts = of_overlays.cut_vertices(overlay)
+        return next((name for name in falling if name in cuts), "")
+    by, _, which = place.partition(":")
+    if by == "closeness":
+        falling = sorted(overlay.names, key=lambda name: (-rank[name][1], -rank[name][0], name))
+    place_of = overlay.n_peers if which == "last" else int(which)
+    return falling[place_of - 1] if place_of <= overlay.n_peers else ""
+
+
+@lru_cache(maxsize=64)
+def measured(overlay: Overlay) -> dict[str, Any]:
+    """Return the overlay's columns of the table; not to be changed.
+
+    Rounded to 12 digits: the last bits of an eigenvalue depend on the machine's linear algebra, and tables are compared.
+    """
+    away = hops(overlay)
+    n_peers = overlay.n_peers
+    return {
+        "links": overlay.n_links,
+        "degree_mean": float(overlay.degrees.mean()),
+        "degree_greatest": int(overlay.degrees.max()),
+        "diameter": int(away.max()),
+        "average_path": float(away.sum() / (n_peers * (n_peers - 1))),
+        "spectral_gap": round(1.0 - of_overlays.second_eigenvalue(overlay), 12),
+        "cut_vertices": len(of_overlays.cut_vertices(overlay)),
+        "log2_peers": float(np.log2(n_peers)),
+    }
+
+
+def run_cell(cell: Cell) -> dict[str, Any]:
+    """Return the measure's columns of a cell, found in this process with one thread of linear algebra, as everywhere."""
+    measure = {"facts": of_facts, "mixing": of_mixing}.get(cell.measure, of_job)
+    with threadpool_limits(limits=1):
+        overlay = cell.make_overlay()
+        found = dict(measured(overlay))
+        try:
+            return found | measure(cell, overlay)
+        except FleetError:
+            return found | dict.fromkeys(MEASURES[cell.measure].columns)
+
+
 def of_job(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     """Measures "job" and "recovery": what a job on a simulated fleet cost on each link, and whether it is exact."""
     scenario = scenario_of(cell)
     shares = load_data(scenario)
     job = make_job(scenario, 0, next(iter(shares.values())).n_features)
-    spec = fleet_spec(scenario, shares, [job])
+    spec = fleet_spec(CheckedRun(scenario, shares, [job], {}))
     # Places are drawn in the order of the axes, each from its own part of one stream.
     aggregating, dying = random_streams.gossiping(cell.seed).spawn(_PLACES)[:2]
     named = "" if cell.axis("aggregator") == "elected" else peer_at(overlay, cell.axis("aggregator"), aggregating)
@@ -152,8 +218,7 @@ def _of_the_job(counts: Mapping[str, int]) -> int:
 def _crossings(links: Links, done: JobResult, job: Job) -> float | None:
     """Return how many links the contributions of a round crossed: the mean over clustering rounds in which all contributed.
 
-    Stages before clustering may have contributions that cannot be added up. None without an aggregator, where no
-    contributions cross links.
+    Stages before clustering may have contributions that cannot be added up. None without an aggregator.
     """
     if done.state is None:
         return None
@@ -193,10 +258,7 @@ class _FirstTimes(Observer):
 
 
 def of_facts(cell: Cell, overlay: Overlay) -> dict[str, Any]:
-    """Measure "facts": when each peer of an idle fleet has a fact that one of them publishes.
-
-    Raise FleetError if the peers do not find each other.
-    """
+    """Measure "facts": when each peer of an idle fleet has a fact that one of them publishes."""
     timing = preset(cell.fixed["fleet"]["timing"])
     latency_s, loss = cell.axis("latency_ms") / 1000, cell.axis("loss")
     rng = random_streams.gossiping(cell.seed)
@@ -260,8 +322,6 @@ def ticks_to_agree(links: GossipLinks, tolerance: float, rng: np.random.Generato
 
     The values at the start are drawn by `rng`. None if it takes more than a million ticks.
 
-    Examples
-    --------
     >>> ticks_to_agree(GossipLinks([[1], [0]]), 1e-9, np.random.default_rng(0))
     1
     """

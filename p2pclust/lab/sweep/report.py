@@ -16,7 +16,7 @@ from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import AXES, columns_of
 from p2pclust.lab.sweep.spec import PlotSpec, Sweep
-from p2pclust.lab.sweep.table import Row
+from p2pclust.lab.sweep.sweeping import Row
 
 _ROWS_MAX: Final = 1000
 _PICTURED_MAX: Final = 100  # peers of an overlay that is drawn
@@ -48,15 +48,12 @@ _USUAL: Final[Mapping[str, tuple[PlotSpec, ...]]] = {
 
 
 def plots_of(sweep: Sweep) -> tuple[PlotSpec, ...]:
-    """Return the plots that a sweep asks for, or its measure's usual ones."""
     return sweep.plots or _USUAL[sweep.measure]
 
 
 def file_name(plot: PlotSpec) -> str:
-    """Return what its file is called.
+    """Return the name of a plot's file.
 
-    Examples
-    --------
     >>> file_name(PlotSpec(title="Messages, by log2(N)", x="peers", y="messages"))
     'messages-by-log2-n.svg'
     """

@@ -16,12 +16,14 @@ from p2pclust.jobs.fields import TomlTable, wrong_table, wrong_value
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.scenario.file.fleet_keys import PEERS_MAX
 from p2pclust.lab.sweep.columns import AXES, MEASURES, columns_of
-from p2pclust.lab.sweep.places import PLACE, PLACES
 from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.tools.spelling import did_you_mean
 
 _CELLS_MAX = 100_000
+#: The places of peers on an overlay, and what they are in words.
+_PLACE = re.compile(r"central|peripheral|random|cut-vertex|(betweenness|closeness):(?!0$)(\d{1,4}|last)")
+_PLACES = "central, peripheral, random, cut-vertex, betweenness:K, closeness:K, where K counts from 1 or is last"
 
 
 def _listed(value: object) -> object:
@@ -50,19 +52,10 @@ def _overlays(value: object) -> object:
     return [{"kind": item} if isinstance(item, str) else item for item in items]
 
 
-def _one_of(*names: str) -> AfterValidator:
+def _one_of(*names: str, or_place: bool = False) -> AfterValidator:
     def check(value: str) -> str:
-        if value not in names:
-            raise wrong_value(f"expected {', '.join(names)}")
-        return value
-
-    return AfterValidator(check)
-
-
-def _place_or(*others: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if value not in others and not PLACE.fullmatch(value):
-            raise wrong_value(f"expected {', '.join(others)}, or {PLACES}")
+        if value not in names and not (or_place and _PLACE.fullmatch(value)):
+            raise wrong_value(f"expected {', '.join(names)}" + (f", or {_PLACES}" if or_place else ""))
         return value
 
     return AfterValidator(check)
@@ -111,11 +104,11 @@ class Grid(TomlTable):
     loss: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], *_Axis] = (0.0,)
     latency_ms: Annotated[tuple[Annotated[float, Field(ge=0, le=60_000)], ...], *_Axis] = (1.0,)
     #: Who aggregates the first term: elected, or the peer at a place on the overlay.
-    aggregator: Annotated[tuple[Annotated[str, _place_or("elected")], ...], *_Axis] = ("elected",)
+    aggregator: Annotated[tuple[Annotated[str, _one_of("elected", or_place=True)], ...], *_Axis] = ("elected",)
     #: Of mixing: by which shares peers average.
     mixing: Annotated[tuple[Annotated[str, _one_of(*MIXINGS)], ...], *_Axis] = ("push-sum",)
     #: Of recovery: the victim of the fault.
-    who: Annotated[tuple[Annotated[str, _place_or("nobody", "aggregator")], ...], *_Axis] = ("aggregator",)
+    who: Annotated[tuple[Annotated[str, _one_of("nobody", "aggregator", or_place=True)], ...], *_Axis] = ("aggregator",)
 
     @model_validator(mode="after")
     def _labels_differ(self) -> Grid:
@@ -227,11 +220,7 @@ class Sweep(TomlTable):
 def load_sweep(path: str | Path) -> Sweep:
     """Read a sweep file and check it; its jobs are checked by `p2pclust.lab.sweep.cells.check`.
 
-    Raises
-    ------
-    UsageError
-        If the file is missing, is not TOML, or has invalid values; one line for each of the first few
-        errors, with the file, the table and the key.
+    A refusal has one line for each of the first few errors, with the file, the table and the key.
     """
     file = Path(path)
     document = read_toml(file)

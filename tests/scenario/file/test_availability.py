@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.file.availability import describes_devices, make_rests, read_availability
 from p2pclust.lab.scenario.file.fleet_keys import FleetTable
+from p2pclust.lab.scenario.file.plans import describes_devices, make_rests, read_availability
 from p2pclust.lab.testbed.power import DutyCycle, Rest
 
 GROUPS = {"ship-01": "ship", "ship-02": "ship", "buoy": "buoy"}

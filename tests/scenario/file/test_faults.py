@@ -12,10 +12,9 @@ import pytest
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.data.damage import HOWS
-from p2pclust.lab.scenario.file.fault_keys import FaultSpec
-from p2pclust.lab.scenario.file.faults import away_s, planned
 from p2pclust.lab.scenario.file.load import load_scenario
-from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.scenario.file.plans import away_s, planned
+from p2pclust.lab.scenario.file.schema import FaultSpec, Scenario
 from p2pclust.lab.scenario.outcome.lines import _damaged
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.lab.testbed.faults import Do, Fault

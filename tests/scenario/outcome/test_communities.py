@@ -13,7 +13,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
 from p2pclust.lab.scenario.file.schema import ScenarioJob
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers, wrong_links
-from p2pclust.lab.scenario.run import carry_out, fleet_spec
+from p2pclust.lab.scenario.run import CheckedRun, carry_out, fleet_spec
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.models.association import Association, Clusters
 
@@ -59,7 +59,7 @@ def test_the_digits_come_by_class() -> None:
     for share in held.values():
         assert share.y is not None
         assert set(np.unique(share.y, return_counts=True)[1].tolist()) == {50}
-    spec = fleet_spec(scenario, held, [make_job(scenario, 0, 64)])
+    spec = fleet_spec(CheckedRun(scenario, held, [make_job(scenario, 0, 64)], {}))
     assert [peer.n_clusters for peer in spec.peers] == [len(np.unique(held[peer.name].y)) for peer in spec.peers]  # type: ignore[arg-type]
     assert spec.faults[0].within
 

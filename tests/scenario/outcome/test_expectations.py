@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from p2pclust.lab.scenario.file.expect_keys import ExpectSpec, ValueSpec
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.file.result_paths import wrong_path
+from p2pclust.lab.scenario.file.schema import ExpectSpec, ValueSpec
 from p2pclust.lab.scenario.outcome.expectations import Expectation, check
 from p2pclust.lab.scenario.run import carry_out
 

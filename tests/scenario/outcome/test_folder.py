@@ -14,14 +14,15 @@ from p2pclust.tools.json_values import plain
 NOW = datetime(2026, 1, 2, 3, 4, 5)
 
 
-def test_default_directories_never_collide(tmp_path: Path) -> None:
-    first = default_directory("s", NOW, tmp_path)
-    assert first == tmp_path / "runs" / "s-20260102-030405"
+def test_default_directories_never_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = default_directory("s", NOW)
+    assert first == Path("runs") / "s-20260102-030405"
     prepare(first)
-    second = default_directory("s", NOW, tmp_path)
+    second = default_directory("s", NOW)
     assert second.name == "s-20260102-030405-2"
     prepare(second)
-    assert default_directory("s", NOW, tmp_path).name == "s-20260102-030405-3"
+    assert default_directory("s", NOW).name == "s-20260102-030405-3"
 
 
 def test_a_directory_that_cannot_be(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
 from p2pclust.lab.scenario.page.community_pages import CommunityStory, sections, short_names
 from p2pclust.lab.scenario.page.story import RunStory
-from p2pclust.lab.scenario.run import carry_out, fleet_spec
+from p2pclust.lab.scenario.run import CheckedRun, carry_out, fleet_spec
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 
 TINY = """
@@ -60,7 +60,7 @@ def story(file: str, mode: str, *, labels: bool = True, number: int = 0) -> Comm
     scenario = load_scenario(file, [f"jobs.0.mode={mode}", *more])
     shares = load_data(scenario)
     job = make_job(scenario, 0, 64)
-    peers = fleet_spec(scenario, shares, [job]).peers
+    peers = fleet_spec(CheckedRun(scenario, shares, [job], {})).peers
     found = backend("in-process").carry_out(FleetSpec(peers, (JobRequest(job),)), lambda event: None)
     if not labels:
         shares = {name: DataSet(name, share.X) for name, share in shares.items()}

@@ -13,7 +13,7 @@ from p2pclust.errors import UsageError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
-from p2pclust.lab.scenario.run import fleet_spec
+from p2pclust.lab.scenario.run import CheckedRun, fleet_spec
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.lab.testbed import backend
@@ -241,7 +241,7 @@ def test_no_chunk_of_a_model_is_held_lost_on_links_that_lose_nothing(
     lost: list[str] = []
     monkeypatch.setattr(Blobs, "fire", lambda self, key: lost.append(key[1]))
     found = backend("simulated").carry_out(
-        fleet_spec(scenario, shares, [make_job(scenario, 0, 64)]), lambda event: None
+        fleet_spec(CheckedRun(scenario, shares, [make_job(scenario, 0, 64)], {})), lambda event: None
     )
     assert (found.failure, lost) == ("", [])
     assert len(found.jobs[0].digests) == 8

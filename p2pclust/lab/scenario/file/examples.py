@@ -20,7 +20,7 @@ from p2pclust.tools.spelling import did_you_mean, nearest
 SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
 SWEEPS: Final = Path(__file__).parents[2] / "sweep" / "shipped"
 """The folders of what is installed with the package."""
-_MODELS: Final = ("fedcref", "uifca")
+_MODELS: Final = frozenset(("fedcref", "uifca"))
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,19 @@ class Example:
 def examples(folder: Path) -> tuple[Example, ...]:
     """Return the files of a folder: first those that can run here at once, each group sorted by name.
 
-    Examples
-    --------
     >>> next(example.title for example in examples(SCENARIOS) if example.name == "quickstart")
     'Eight peers with at most three digits each; the aggregator is killed at round 10'
     """
-    found = []
-    for file in folder.glob("*.toml"):
-        document = read_toml(file)
-        found.append(Example(file.stem, str(document.get("title", "")), needs(document)))
+    documents = {file.stem: read_toml(file) for file in folder.glob("*.toml")}
+    found = [Example(name, str(one.get("title", "")), needs(one)) for name, one in documents.items()]
     return tuple(sorted(found, key=lambda example: (example.needs != "", example.name)))
 
 
 def find_example(given: Path, folder: Path, command: str) -> Path:
     """Return the given file, or the installed one of that name; one with a suffix or a folder is a file of the caller.
 
-    `command` takes such a name, and lists all names without one. Raise UsageError if there is neither such a file nor
-    such a name, or if a path is given for an installed name.
+    `command` takes such a name, and lists all names without one.
 
-    Examples
-    --------
     >>> find_example(Path("quickstart"), SCENARIOS, "p2pclust run").name
     'quickstart.toml'
     """
@@ -76,10 +69,8 @@ def find_example(given: Path, folder: Path, command: str) -> Path:
 def copy_example(name: str, to: Path) -> tuple[Path, ...]:
     """Copy an installed scenario or sweep, and the files that it names, into a folder; return the copies, it first.
 
-    Raise UsageError if no installed file has the name, a copy would replace a file, or cannot be written.
+    No file is replaced.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [copy.name for copy in copy_example("rice-mill", Path(folder))]
@@ -92,9 +83,8 @@ def copy_example(name: str, to: Path) -> tuple[Path, ...]:
         )
     files = [known[name].name, *_named_files(read_toml(known[name]), known[name].parent)]
     copies = tuple(to / file for file in files)
-    there = next((copy for copy in copies if copy.exists()), None)
-    if there is not None:
-        raise UsageError(f"{there}: it exists: choose another folder")
+    if there := [copy for copy in copies if copy.exists()]:
+        raise UsageError(f"{there[0]}: it exists: choose another folder")
     try:
         for file, copy in zip(files, copies, strict=True):
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +102,7 @@ def _named_files(value: Any, folder: Path) -> list[str]:
 
 
 def needs(document: Mapping[str, Any]) -> str:
-    """Return the command that installs or fetches what the document of a scenario or a sweep lacks, if anything."""
+    """Return the command that installs or fetches what a scenario or a sweep lacks, if anything."""
     from p2pclust.data.catalogue import canonical  # noqa: PLC0415 - imports NumPy
     from p2pclust.data.registry import BUILT_IN, cached  # noqa: PLC0415
 
@@ -123,10 +113,9 @@ def needs(document: Mapping[str, Any]) -> str:
         except UsageError:
             return f"p2pclust data fetch {canonical(source)}"
     named = document.get("grid", {}).get("protocol", ())  # of a sweep
-    protocols = [
-        *(job["protocol"] for job in document.get("jobs", ())),
-        *([named] if isinstance(named, str) else named),
-    ]
-    if any(name in _MODELS for name in protocols) and importlib.util.find_spec("torch") is None:
+    protocols = {job["protocol"] for job in document.get("jobs", ())} | {
+        *([named] if isinstance(named, str) else named)
+    }
+    if protocols & _MODELS and importlib.util.find_spec("torch") is None:
         return "pip install 'p2pclust[models]'"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from p2pclust.jobs import fields
 from p2pclust.jobs.data_keys import OverlaySpec
 from p2pclust.jobs.fields import TomlTable, refuse
+from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.testbed.power import Battery, DutyCycle
 
 PEERS_MAX = 1000
@@ -44,6 +46,16 @@ class LinkSpec(TomlTable):
     mbit: _Mbit | None = None
     up_mbit: _Mbit | None = None
     down_mbit: _Mbit | None = None
+
+    @property
+    def up(self) -> float | None:
+        return self.up_mbit or self.mbit
+
+    @property
+    def shape(self) -> Shape:
+        up, down = self.up or math.inf, self.down_mbit or self.mbit or math.inf
+        of_both = {"latency_ms": self.latency_ms, "jitter_ms": self.jitter_ms, "loss": self.loss}
+        return Shape.of(**of_both, up_mbit=up, down_mbit=down)
 
     @model_validator(mode="after")
     def _fits_together(self) -> LinkSpec:

@@ -18,7 +18,7 @@ from p2pclust.jobs.explain import explain
 from p2pclust.jobs.submission import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.data.by_class import draw_by_class
-from p2pclust.lab.scenario.file.availability import describes_devices
+from p2pclust.lab.scenario.file.plans import describes_devices
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.overlay import LinkChange, Overlay, make_overlay, make_trace, read_trace
@@ -40,8 +40,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
 
     `overrides` are ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value
     as TOML writes it; a value that is not TOML is text (``fleet.timing=wan``). They replace the file's values, and
-    `seed` replaces even an overridden one. Raise UsageError, with one line for each of the first few errors, if the
-    file is missing, is not TOML, or has wrong keys or values.
+    `seed` replaces even an overridden one. A refusal has one line for each of the first few errors.
     """
     file = Path(path)
     document = read_toml(file)
@@ -59,9 +58,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
 def load_data(scenario: Scenario) -> dict[str, DataSet]:
     """Load the rows of every device, by name, in the order of the file; the partition depends only on the scenario's seed.
 
-    Raise UsageError if the data set is missing, or there are too few rows, labels or groups to deal out, and DataError
-    if a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do not
-    fit the data.
+    Refuse bounds, first centers and numbers of clusters that do not fit the data.
     """
     spec = scenario.data
     names = scenario.fleet.names
@@ -125,18 +122,13 @@ def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str
     given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
     if not given:
         return {}
-    whole, start, parts = np.array(given[0], dtype=np.float64), 0, {}
-    for name, share in shares.items():
-        parts[name] = np.ascontiguousarray(whole[:, start : start + share.n_features])
-        start += share.n_features
-    return parts
+    edges = np.cumsum([share.n_features for share in shares.values()])[:-1]
+    parts = np.split(np.array(given[0], dtype=np.float64), edges, axis=1)
+    return {name: np.ascontiguousarray(part) for name, part in zip(shares, parts, strict=True)}
 
 
 def starting_overlay(scenario: Scenario) -> Overlay | None:
-    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
-
-    Raise UsageError if such an overlay of these devices is impossible, or its file cannot be used.
-    """
+    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change."""
     spec = scenario.fleet.overlay
     return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
 
@@ -157,8 +149,7 @@ def _overlay(scenario: Scenario) -> Overlay:
 def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     """Return the job document of one of the scenario's jobs, by its number from 0.
 
-    One declared pair of bounds applies to all `n_features` features. Raise UsageError if the protocol refuses a
-    parameter.
+    One declared pair of bounds applies to all `n_features` features.
     """
     spec = scenario.jobs[index]
     try:
@@ -168,11 +159,7 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
 
 
 def check_backend(scenario: Scenario, backend: str) -> None:
-    """Refuse a scenario that a backend cannot run.
-
-    Raise UsageError for links, faults and keys about devices in process; for namespaces if they cannot be made here;
-    for processes on a system without fork.
-    """
+    """Refuse a scenario that a backend cannot run, on any machine or on this one."""
     backend_called(backend).check()
     if backend == "namespaces":
         from p2pclust.lab.testbed.processes.namespaces import require  # noqa: PLC0415
@@ -210,10 +197,8 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
         return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, spec.widths)]
     rng = random_streams.splitting(scenario.seed)
     if scheme != "by-class":
-        rows = deal(
-            data, n_peers, scheme, rng, beta=spec.beta, labels_per_peer=spec.labels_per_peer, locations=spec.locations
-        )
-        return [data.take(share) for share in rows]
+        own: dict[str, Any] = {"beta": spec.beta, "labels_per_peer": spec.labels_per_peer, "locations": spec.locations}
+        return [data.take(share) for share in deal(data, n_peers, scheme, rng, **own)]
     if data.y is None:
         raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
     assert spec.rows_per_class is not None

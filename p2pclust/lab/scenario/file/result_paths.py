@@ -45,8 +45,6 @@ def look_up(result: Mapping[str, Any], path: str) -> tuple[list[Any], str]:
 
     The second is why there is no value, and where the path ends.
 
-    Examples
-    --------
     >>> result = {"peers": {"a": {"lost": False}, "b": {"lost": True}}, "jobs": [{"pooled": None}]}
     >>> look_up(result, "peers.*.lost")
     ([False, True], '')
@@ -59,7 +57,7 @@ def look_up(result: Mapping[str, Any], path: str) -> tuple[list[Any], str]:
         for where, value in here:
             parts = dict(_entries(value))
             keys = _matching(parts, step)
-            if not keys and not _is_wide(step):
+            if not keys and not is_wide(step):
                 return [], _why(where, value, step)
             following += [(f"{where}.{key}".lstrip("."), parts[key]) for key in keys]
         if not following:
@@ -71,20 +69,18 @@ def look_up(result: Mapping[str, Any], path: str) -> tuple[list[Any], str]:
 def value_at(path: str) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that returns the value at a path, or None where there is none.
 
-    Examples
-    --------
     >>> value_at("metrics.ari")({"metrics": {"ari": 0.9}}), value_at("pooled.relative_difference")({"pooled": None})
     (0.9, None)
     """
     return lambda result: next(iter(look_up(result, path)[0]), None)
 
 
-def _is_wide(step: str) -> bool:
-    return "*" in step or "?" in step
+def is_wide(path: str) -> bool:
+    return "*" in path or "?" in path
 
 
 def _matching(keys: Iterable[str], step: str) -> list[str]:
-    return [key for key in keys if (fnmatchcase(key, step) if _is_wide(step) else key == step)]
+    return [key for key in keys if (fnmatchcase(key, step) if is_wide(step) else key == step)]
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
@@ -111,8 +107,6 @@ def _why(where: str, value: Any, step: str) -> str:
 def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
     """Return why no result of a scenario with these devices and jobs can have a path, or an empty string.
 
-    Examples
-    --------
     >>> wrong_path("jobs.0.metric.ari", ["a"], 1)
     "jobs.0 has no 'metric': did you mean 'metrics'?"
     >>> wrong_path("peers.*.bytes_sent", ["a"], 1)

@@ -1,25 +1,25 @@
 """The schema of a scenario file; unknown keys are refused.
 
 The models are frozen and strict: text is never converted to a number. A check of one field is at that field, a check of
-several fields at their table. `p2pclust.jobs.explain` turns the errors into lines for people; it knows the two
-kinds of custom errors of `p2pclust.jobs.fields`.
+several fields at their table. `p2pclust.jobs.explain` turns the errors into lines for people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from p2pclust.jobs import fields
 from p2pclust.jobs.data_keys import DataSpec
-from p2pclust.jobs.fields import RandomVictims, TomlTable, refuse
+from p2pclust.jobs.fields import Names, RandomVictims, Scalar, SomeNames, TomlTable, Who, refuse
 from p2pclust.jobs.job_keys import JobSpec
-from p2pclust.lab.scenario.file.expect_keys import ExpectSpec
-from p2pclust.lab.scenario.file.fault_keys import FaultSpec
+from p2pclust.lab.data.damage import HOWS
 from p2pclust.lab.scenario.file.fleet_keys import FleetTable
 from p2pclust.lab.scenario.file.result_paths import wrong_path
+from p2pclust.lab.testbed.faults import LASTING, Do
+from p2pclust.lab.testbed.peer.lies import LIES
 from p2pclust.tools.spelling import nearest
 
 if TYPE_CHECKING:
@@ -45,6 +45,175 @@ class ScenarioJob(JobSpec):
         wrong = [] if self.protocol == "fedcref" else [key for key, given in from_labels.items() if given]
         refuse([f"protocol {self.protocol!r} takes no {key} from labels" for key in wrong])
         return self
+
+
+Phase = Literal["opening", "adopting", "combining", "closing"]
+
+#: The key that each of these faults needs; no other fault has it.
+_NEEDS = {"slow": "factor", "drop": "probability", "corrupt-data": "how", "lie": "how"}
+#: What `how` may be.
+_HOWS = {"corrupt-data": tuple(HOWS), "lie": tuple(LIES)}
+
+
+class At(TomlTable):
+    """``at = { round = 3 }``, ``{ seconds = 2.5 }``, ``{ job = 1 }`` or ``{ rate_per_minute = 2, until_s = 60 }``."""
+
+    #: When the victim reaches this round, in the first job that has it; the victim carries it out itself.
+    round: Annotated[int, Field(ge=0)] | None = None
+    phase: Phase | None = None
+    #: After the first job was submitted.
+    seconds: Annotated[float, Field(ge=0)] | None = None
+    #: Before this job is submitted; jobs count from 0.
+    job: Annotated[int, Field(ge=0)] | None = None
+    #: At instants drawn from the seed: the mean number per minute, and the span of time.
+    rate_per_minute: Annotated[float, Field(gt=0, le=6000)] | None = None
+    from_s: Annotated[float, Field(ge=0)] | None = None
+    until_s: Annotated[float, Field(gt=0, le=100_000)] | None = None
+
+    @model_validator(mode="after")
+    def _one_moment(self) -> At:
+        moments, rated = (self.round, self.seconds, self.job, self.rate_per_minute), self.rate_per_minute is not None
+        wrong = {
+            "expected one of round, seconds, job, or rate_per_minute": sum(one is not None for one in moments) != 1,
+            "phase is for a fault at a round, not at another moment": self.phase is not None and self.round is None,
+            "from_s and until_s are for rate_per_minute":
+                not rated and (self.from_s is not None or self.until_s is not None),
+            "rate_per_minute needs until_s, later than from_s (0 if it is not given)":
+                rated and (self.until_s is None or self.until_s <= (self.from_s or 0.0)),
+        }  # fmt: skip
+        refuse([problem for problem, here in wrong.items() if here][:1])
+        return self
+
+
+class FaultSpec(TomlTable):
+    """``[[faults]]``: what goes wrong, when, and at which devices."""
+
+    at: At
+    do: Do
+    #: A device, a class of devices, a list of these, "all", "aggregator", or { random = k }.
+    who: Who = "all"
+    #: Of cut and heal: the other side, by default all other devices. With one_way, only messages to `who` are lost.
+    apart_from: Annotated[Names, Field(alias="from")] = ()
+    one_way: bool = False
+    #: Whether rounds and the aggregator are those of a job within the job (FedCRef's communities).
+    within: bool = False
+    #: How long a restarted peer stays down, or another fault lasts (without it: to the end).
+    for_s: Annotated[float, Field(ge=0)] | None = None
+    #: Of slow: the factor by which computing takes longer.
+    factor: Annotated[float, Field(ge=1, le=100_000)] | None = None
+    #: Of drop: the probability that a message from or to the device is lost.
+    probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    #: Of corrupt-data: what happens to the rows; of lie: what the device sends in place of its sums.
+    how: Literal["nan", "scale", "shuffle", "constant", "corner", "inflate", "waver"] | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of a fault at a round: by default opening for the aggregator, adopting for other peers."""
+        return self.at.phase or ("opening" if self.who == "aggregator" else "adopting")
+
+    @model_validator(mode="after")
+    def _possible(self) -> FaultSpec:
+        do, at_round, of_aggregator = self.do, self.at.round is not None, self.who == "aggregator"
+        moment = "expected at = { seconds = ... }"
+        wrong = {
+            f"a peer cannot revoke itself at a round: {moment}": at_round and do == "revoke",
+            f"phase {self.phase!r} is the aggregator's: expected who = 'aggregator', or another phase":
+                at_round and self.phase != "adopting" and not of_aggregator,
+            f"a paused peer cannot resume itself at a round: {moment}": at_round and do == "resume",
+            f"a device cannot join itself at a round: {moment} or {{ job = ... }}": at_round and do == "join",
+            f"{do} at a rate has no meaning: {moment}":
+                do in ("resume", "join", "heal") and self.at.rate_per_minute is not None,
+            "there is no aggregator before a job: expected another moment, or another device":
+                of_aggregator and self.at.job is not None,
+            "key 'who' is missing": do != "heal" and "who" not in self.model_fields_set,
+            "resume needs who = a device or a group: another peer is the aggregator by then":
+                do == "resume" and (of_aggregator or isinstance(self.who, RandomVictims)),
+            f"{do} needs who = a device or a group, not the aggregator": do in ("join", "heal") and of_aggregator,
+        }  # fmt: skip
+        refuse([*self._foreign_keys(), *(problem for problem, here in wrong.items() if here)])
+        return self
+
+    def _foreign_keys(self) -> list[str]:
+        problems = []
+        if self.for_s is not None and self.do not in LASTING:
+            problems.append(f"for_s is for {', '.join(LASTING[:-1])} and {LASTING[-1]}, not {self.do}")
+        needed = _NEEDS.get(self.do)
+        for key in dict.fromkeys(_NEEDS.values()):
+            given = getattr(self, key) is not None
+            if given and needed != key:
+                of = [do for do, other in _NEEDS.items() if other == key]
+                problems.append(f"{key} is for {' and '.join(of)}, not {self.do}")
+            elif not given and needed == key:
+                problems.append(f"do = {self.do!r} needs {key}")
+        known = _HOWS.get(self.do, ())
+        if known and self.how is not None and self.how not in known:
+            problems.append(f"how = {self.how!r}: expected one of {', '.join(known)}")
+        if (self.apart_from or self.one_way) and self.do not in ("cut", "heal"):
+            problems.append(f"{'from' if self.apart_from else 'one_way'} is for cut and heal, not {self.do}")
+        return problems
+
+
+#: The keys that say how a value is compared.
+OPERATORS = ("at_least", "at_most", "above", "below", "equals")
+
+
+class ValueSpec(TomlTable):
+    """``[[expect.values]]``: any value of the result, by its path; see `p2pclust.lab.scenario.file.result_paths`."""
+
+    what: Annotated[str, Field(min_length=1)]
+    #: How several values are combined: to one number, to whether all or any of them hold, or to their count.
+    over: Literal["max", "min", "mean", "all", "any", "count"] | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    equals: Scalar | None = None
+
+    @property
+    def comparisons(self) -> list[tuple[str, float | bool | str]]:
+        """The operators that were given, with the wanted values."""
+        return [(name, wanted) for name in OPERATORS if (wanted := getattr(self, name)) is not None]
+
+    @model_validator(mode="after")
+    def _compares(self) -> ValueSpec:
+        if not self.comparisons:
+            refuse([f"what = {self.what!r}: expected one of {', '.join(OPERATORS)}"])
+        if isinstance(self.equals, bool | str) and self.over in ("max", "min", "mean", "count"):
+            refuse([f"over = {self.over!r} gives a number: expected equals to be one"])
+        return self
+
+
+class ExpectSpec(TomlTable):
+    """``[expect]``: what must hold in the end; only the keys that are set are checked."""
+
+    finished_at_least: Annotated[int, Field(ge=0)] | None = None
+    lost_at_most: Annotated[int, Field(ge=0)] | None = None
+    identical_centers: bool | None = None
+    pooled_relative_difference_below: Annotated[float, Field(gt=0)] | None = None
+    #: For protocols that are not lossless.
+    gap_below: Annotated[float, Field(gt=0)] | None = None
+    replay_identical: bool | None = None
+    ari_at_least: Annotated[float, Field(ge=-1, le=1)] | None = None
+    accuracy_at_least: Annotated[float, Field(ge=0, le=1)] | None = None
+    communities_at_least: Annotated[int, Field(ge=0)] | None = None
+    communities_at_most: Annotated[int, Field(ge=0)] | None = None
+    terms_at_least: Annotated[int, Field(ge=1)] | None = None
+    terms_at_most: Annotated[int, Field(ge=0)] | None = None
+    rounds_at_least: Annotated[int, Field(ge=1)] | None = None
+    rounds_at_most: Annotated[int, Field(ge=1)] | None = None
+    #: Devices that the record names as left out of a round or abstaining; an empty list expects no such device.
+    left_out: SomeNames | None = None
+    #: The fleet's own time: virtual if it was simulated.
+    seconds_at_most: Annotated[float, Field(gt=0)] | None = None
+    wall_seconds_at_most: Annotated[float, Field(gt=0)] | None = None
+    virtual_seconds_at_most: Annotated[float, Field(gt=0)] | None = None
+    #: Sent and received together: the largest value of a device, and the mean.
+    bytes_per_device_at_most: Annotated[float, Field(gt=0)] | None = None
+    mean_bytes_per_device_at_most: Annotated[float, Field(gt=0)] | None = None
+    #: Joules: the largest value of a device whose energy is counted.
+    energy_per_device_at_most: Annotated[float, Field(gt=0)] | None = None
+    #: Any other value of the result.
+    values: Annotated[tuple[ValueSpec, ...], Field(strict=False)] = ()
 
 
 class Scenario(TomlTable):

@@ -97,22 +97,18 @@ def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> 
     Where peers hold columns, all of them have the same labels: only the first one is asked.
     """
     assert found.state is not None
-    names = sorted(found.digests)[: 1 if job.by_columns else None]
-    locals_ = [Local(shares[name].X, ids=shares[name].shared_ids) for name in names]
-    ends = [
-        engine.conclude(job, found.state, local, found.workspace(name))
-        for name, local in zip(names, locals_, strict=True)
-    ]
+    ends = {}
+    for name in sorted(found.digests)[: 1 if job.by_columns else None]:
+        local = Local(shares[name].X, ids=shares[name].shared_ids)
+        ends[name] = engine.conclude(job, found.state, local, found.workspace(name))
     if not isinstance(job.protocols[-1], FedCRefProtocol):
-        return dict(zip(names, ends, strict=True))
-    return dict(zip(names, without_gaps(len(Agreed.of(found.state.arrays).alive), ends), strict=True))
+        return ends
+    alive = len(Agreed.of(found.state.arrays).alive)
+    return dict(zip(ends, without_gaps(alive, [*ends.values()]), strict=True))
 
 
 def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:
-    """Return the class of most rows of each cluster of the last exchange, shape (M,); None if unknown.
-
-    `truth` has the true labels of peers that finished.
-    """
+    """Return the class of most rows of each cluster of the last exchange; None if its peer has no true labels."""
     names = [found.roster[peer] for peer, _ in association.clusters.nodes]
     return [
         most_frequent(truth[name][found.notes[name]["entered"] == cluster])
@@ -131,8 +127,6 @@ def most_frequent(kinds: NDArray[Any]) -> Any:
 def wrong_links(association: Association, classes: Sequence[Any]) -> float:
     """Return the share of links between clusters of different classes, among links with known classes; 0 if there are none.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.models.association import Clusters
     >>> wrong_links(Association(Clusters((1, 1, 1)), [(0, 1), (1, 2)]), ["a", "a", "b"])
     0.5

@@ -1,7 +1,6 @@
-"""The comparison of runs: their settings, results and costs, and where they differ.
+"""The comparison of runs by their `result.json`: settings, results and costs, and where they differ.
 
-Everything is read from `result.json`, so runs of different days, machines and versions can be compared. Values that a
-result does not have are left empty.
+Runs of different days, machines and versions can be compared: values that a result does not have are left empty.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ class ComparedFigure:
 
     @property
     def differs(self) -> bool:
-        first, least = self.values[0], _ROUNDING.get(self.what, 0.0)
+        least = _ROUNDING.get(self.what, 0.0)
         if least and all(isinstance(value, int | float) and abs(value) <= least for value in self.values):
             return False
-        return any(not _same(first, value) for value in self.values[1:])
+        return any(not _same(self.values[0], value) for value in self.values[1:])
 
     @property
     def numbers(self) -> list[float]:
@@ -60,17 +59,12 @@ class ComparedFigure:
         return max(self.numbers) / min(self.numbers)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in plain values."""
         plain = {"part": self.part, "what": self.what, "values": list(self.values), "unit": self.unit}
         return plain | {"differs": self.differs, "ratio": self.ratio}
 
 
 def read_runs(paths: Sequence[Path]) -> dict[str, Result]:
-    """Read results, by name: output directories of ``p2pclust run``, or their ``result.json``.
-
-    Each is named by the shortest end of its folder's path that no other has. Raise UsageError if there are fewer than
-    two, or one, which it names, is not a result.
-    """
+    """Read two or more results, by name: output directories of ``p2pclust run``, or their ``result.json``."""
     if len(paths) < 2:
         raise UsageError(f"{len(paths)} result: expected two or more")
     files = [path / "result.json" if path.is_dir() else path for path in paths]
@@ -94,8 +88,6 @@ def _read(file: Path, given: Path) -> Result:
 def _names(files: Sequence[Path]) -> list[str]:
     """Return names for runs: the shortest ends of their folders' paths that differ, else numbered names.
 
-    Examples
-    --------
     >>> _names([Path("/x/one/result.json"), Path("/x/two/result.json")])
     ['one', 'two']
     >>> _names([Path("/a/out/result.json"), Path("/b/out/result.json")])
@@ -114,8 +106,6 @@ def _names(files: Sequence[Path]) -> list[str]:
 def compare(results: Sequence[Result]) -> list[ComparedFigure]:
     """Compare runs, in the order of a report; lines without any value are left out.
 
-    Examples
-    --------
     >>> runs = [{"jobs": [], "peers": {}, "seed": seed, "backend": "simulated"} for seed in (1, 2)]
     >>> [(line.what, line.values, line.differs) for line in compare(runs)][:2]
     [('backend', ('simulated', 'simulated'), False), ('seed', (1, 2), True)]
@@ -130,11 +120,8 @@ def compare(results: Sequence[Result]) -> list[ComparedFigure]:
         lines += _lines(f"{part}, as asked for", asked, [(key, key, "") for key in keys])
         lines += _lines(part, entries, _OF_JOB)
     lines += _lines("cost", results, _OF_COST)
-    known = [
-        [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
-        for result in results
-    ]
-    verdicts = [{item["what"]: bool(item["held"]) for item in items} for items in known]
+    judged = [[item for item in one.get("expectations") or [] if isinstance(item, dict)] for one in results]
+    verdicts = [{item["what"]: bool(item["held"]) for item in items if "held" in item} for items in judged]
     for what in dict.fromkeys(what for held in verdicts for what in held):  # of any run: they may differ
         lines.append(ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)))
     return [line for line in lines if any(value not in (None, "") for value in line.values)]
@@ -183,14 +170,12 @@ def _finished(result: Result) -> str:
 
 def _identical(entry: Result) -> bool | None:
     digests = _dict(entry, "digests")
-    return len(dict.fromkeys(digests.values())) == 1 if digests else None
+    return len(set(digests.values())) == 1 if digests else None
 
 
 def mark(line: ComparedFigure) -> str:
     """Return how much values differ: the ratio of numbers, else "yes"; empty if they are equal.
 
-    Examples
-    --------
     >>> mark(ComparedFigure("cost", "bytes", (100, 250))), mark(ComparedFigure("job", "a", ("x", "y")))
     ('× 2.5', 'yes')
     """
@@ -203,8 +188,6 @@ def mark(line: ComparedFigure) -> str:
 def shown(value: Value, unit: str = "") -> str:
     """Return a value for people.
 
-    Examples
-    --------
     >>> shown(1234567, "B"), shown(True), shown(None), shown(0.591566), shown(2.0, "s")
     ('1.2 MB', 'yes', '-', '0.592', '2 s')
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -44,9 +45,7 @@ def job_entry(
     """Return one entry of ``jobs`` in ``result.json`` for a job and the fleet's result; see scenarios/README.md.
 
     The other arguments are those of :class:`p2pclust.lab.scenario.outcome.measures.Done`, but of the whole fleet; see
-    `damage_in`. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that moved centers,
-    ``contributors`` and ``abstained`` have one item per round of any stage. If peers hold columns, ``own_centers`` has
-    what each exports; it is written to separate files.
+    `damage_in`. If peers hold columns, ``own_centers`` has what each exports; it is written to separate files.
     """
     entry = empty_entry(job) | {
         "job": found.job_id,
@@ -69,7 +68,7 @@ def job_entry(
     entry |= measured(Done(job, state, held, given or {}, damage, evidence, found.tolerance))
     entry["doubts"] += [f"not measured: {failure}" for failure in evidence.failures]
     if best := entry["best_pooled"]:
-        entry["best_pooled"] = best.to_dict()
+        entry["best_pooled"] = dataclasses.asdict(best) | {"words": best.words}
         entry["doubts"] += [best.doubt] if best.doubt else []
     if found.tolerance is not None:
         entry["replay_identical"] = None  # the replay's sums are exact, and the fleet's are right up to the tolerance
@@ -84,8 +83,8 @@ def _recorded(
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
     damaged = []
     for one in damage:
-        reasons = [record.abstained.get(roster.index(one.peer), "") for record in state.log[one.round :]]
         # Reasons about rows begin with the row, and those about lies with the word; others are about other rounds.
+        reasons = (record.abstained.get(roster.index(one.peer), "") for record in state.log[one.round :])
         named = next((reason for reason in reasons if reason.startswith(("row ", IMPLAUSIBLE))), None)
         damaged.append({"peer": one.peer, "how": one.how, "round": one.round, "named": named})
     privacy = None
@@ -155,8 +154,6 @@ def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) 
 def suspects_by_report(events: Iterable[RunEvent], job_id: str) -> list[dict[str, Any]]:
     """Return the suspects that single devices of a run reported, with the names of these devices.
 
-    Examples
-    --------
     >>> from p2pclust.peer.core.round_reports import AnswerDiffers
     >>> suspects_by_report([RunEvent(1.0, "b", "differs", AnswerDiffers("j", None, 3, "a"))], "j")[0]["found_by"]
     ['b']
@@ -187,16 +184,12 @@ def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[s
     if not isinstance(protocol, Alternating) or "centers" not in state.arrays:
         return {}
     n_clusters, n_features = state.arrays["centers"].shape
-    told = dict.fromkeys(range(len(roster)), 0)
-    for record in state.log:
-        if record.stage == job.main:
-            for peer in record.contributors:
-                told[peer] += 1
+    told = Counter(peer for record in state.log if record.stage == job.main for peer in record.contributors)
     equations = protocol.n_init * n_clusters * (n_features + 1)
     return {
         roster[peer]: f"it has {rows[roster[peer]]} rows, and the sums of {rounds} rounds are as many equations"
-        for peer, rounds in told.items()
-        if rounds and rows.get(roster[peer], 0) * n_features <= rounds * equations
+        for peer, rounds in sorted(told.items())
+        if rows.get(roster[peer], 0) * n_features <= rounds * equations
     }
 
 
@@ -205,9 +198,6 @@ def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[dic
 
     ``device`` is None if the rows of one source were dealt out: every share has the count of the whole source.
     """
-    found = [
-        {"file": share.name, "device": device, "rows": share.dropped}
-        for device, share in shares.items()
-        if share.dropped
-    ]
+    parts = [(device, share) for device, share in shares.items() if share.dropped]
+    found = [{"file": share.name, "device": device, "rows": share.dropped} for device, share in parts]
     return found if scenario.data.files is not None else [one | {"device": None} for one in found[:1]]

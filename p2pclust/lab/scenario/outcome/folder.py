@@ -29,15 +29,13 @@ _LEFT: Final = ("result.json", "audit.json", "events.jsonl", "report.html", "cen
 _NUMBERS: Final = 200_000_000  # with more values than this, labelling would take too long
 
 
-def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
-    """Return a directory that does not exist yet: ``runs/NAME-YYYYmmdd-HHMMSS`` under `base`, or the current folder.
+def default_directory(name: str, now: datetime) -> Path:
+    """Return a directory that does not exist yet, in the current one.
 
-    Examples
-    --------
-    >>> default_directory("quickstart", datetime(2026, 3, 4, 5, 6, 7), Path("/nowhere")).as_posix()
-    '/nowhere/runs/quickstart-20260304-050607'
+    >>> default_directory("quickstart", datetime(2026, 3, 4, 5, 6, 7)).as_posix()
+    'runs/quickstart-20260304-050607'
     """
-    stem = Path(base or "") / "runs" / f"{name}-{now:%Y%m%d-%H%M%S}"
+    stem = Path("runs") / f"{name}-{now:%Y%m%d-%H%M%S}"
     directory, number = stem, 2
     while directory.exists():
         directory = stem.with_name(f"{stem.name}-{number}")
@@ -51,10 +49,7 @@ def left_by_a_run(directory: Path) -> list[Path]:
 
 
 def prepare(directory: Path) -> None:
-    """Make the output directory before anything starts, so that a run does not fail when it writes its result.
-
-    Raise UsageError if it cannot be made, or not be written to.
-    """
+    """Make the output directory before anything starts, so that a run does not fail when it writes its result."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / ".probe.tmp"
@@ -104,7 +99,6 @@ def _numbered(stem: str, number: int) -> str:
 
 
 def write_table(path: Path, rows: Iterable[Iterable[object]]) -> None:
-    """Write rows as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     write_text(path, text.getvalue())

@@ -7,7 +7,7 @@ peer has whole centers either; the scenario writes each peer's own columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -84,7 +84,6 @@ class AuditedJob:
         return named + (f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else "")
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return one object of plain values for each attack."""
         return [{"job": self.number, **finding.to_dict(self.roster)} for finding in self.findings]
 
 
@@ -149,10 +148,8 @@ class Done:
 
 def measured(done: Done) -> dict[str, Any]:
     """Return the measures for the job's entry of ``jobs``."""
-    return (done.attempt(lambda: _of_columns(done)) or {}) if done.job.by_columns else _of_rows(done)
-
-
-def _of_rows(done: Done) -> dict[str, Any]:
+    if done.job.by_columns:
+        return done.attempt(lambda: _of_columns(done)) or {}
     protocol, there = runner.labelling_stage(done.job)[1], contributed(done.job, done.state)
     shares, locals_ = list(done.shares.values()), done.locals_
     entry: dict[str, Any] = {
@@ -162,19 +159,16 @@ def _of_rows(done: Done) -> dict[str, Any]:
     }
     if not isinstance(protocol, Clustering):
         return entry
-    if done.job.mu_squared:
-        # Its noise cannot be drawn again, so there is nothing to compare it with but the labels.
-        return entry | {"centers": summaries.raw_centers(done.state).tolist()}
     centers = summaries.raw_centers(done.state)
+    entry["centers"] = centers.tolist()
+    if done.job.mu_squared:
+        return entry  # its noise cannot be drawn again, so there is nothing to compare it with but the labels
     # Over all rows that were used, also the damaged ones.
     ranges = _ranges([*locals_, *(rows for _, _, rows in done.later if not rows.problem)])
-    harm = done.attempt(lambda: _harm(done, centers)) if done.later else None
-    entry |= {"centers": centers.tolist(), "harm": harm}
+    entry["harm"] = done.attempt(lambda: _harm(done, centers)) if done.later else None
     entry |= done.attempt(lambda: _against_pooling(done, centers, ranges)) or {}
-    rows = [locals_[peer] for peer in there]
-    if best := done.attempt(lambda: best_pooled(done.job, done.state, rows)):
-        entry["best_pooled"] = best
-    return entry
+    best = done.attempt(lambda: best_pooled(done.job, done.state, [locals_[peer] for peer in there]))
+    return entry | ({"best_pooled": best} if best else {})
 
 
 def _of_columns(done: Done) -> dict[str, Any]:
@@ -211,14 +205,10 @@ def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, A
         return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative, "why": why}}
     found = runner.pooled_run(job, done.locals_, log, done.later, done.groups)
     evidence.compare(centers, found.centers, ranges)
-    gap = {
-        "to": f"pooled {protocol.pooled_name}",
-        # With the best matching, because an aggregator that clusters centers may change their order.
-        "center_distance": center_distance(found.centers / ranges, centers / ranges),
-        "pooled_rounds": found.n_rounds,
-        "pooled_converged": found.converged,
-    }
-    return {"gap": gap}
+    # With the best matching, because an aggregator that clusters centers may change their order.
+    distance = center_distance(found.centers / ranges, centers / ranges)
+    rounds = {"pooled_rounds": found.n_rounds, "pooled_converged": found.converged}
+    return {"gap": {"to": f"pooled {protocol.pooled_name}", "center_distance": distance, **rounds}}
 
 
 def _why_apart(done: Done) -> str:
@@ -273,9 +263,6 @@ def _ranges(locals_: Sequence[Local]) -> Floats:
     return np.where(high > low, high - low, 1.0)
 
 
-# -- the best of ten pooled runs ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PooledStarts:
     """The comparison of the fleet's centers with the best of several pooled runs."""
@@ -284,13 +271,8 @@ class PooledStarts:
     objective: float  # of the best run, in squared working coordinates
     excess: float  # relative, of the objective of the fleet's centers over the same rows; negative if it is smaller
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, and the comparison in words."""
-        return asdict(self) | {"words": self.words}
-
     @property
     def words(self) -> str:
-        """The comparison in words: "0.35 % above the best of 10 pooled starts"."""
         of = f"the best of {self.starts} pooled starts"
         if self.excess == float("inf"):
             return f"above {of}, which is 0"
@@ -323,9 +305,8 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
     with runner.one_thread(), job.stages[stage].calling("pooled_step"):
         pool = protocol.pool(state.arrays, locals_)
-        firsts = [
-            kmeans_plusplus(pool.points, C, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)
-        ]
+        rngs = [random_streams.pooled_start(job.seed, start) for start in range(STARTS)]
+        firsts = [kmeans_plusplus(pool.points, C, rng) for rng in rngs]
         ends = [run_steps(protocol.pooled_step, pool.points, first, tol=_TOL, max_rounds=_ROUNDS) for first in firsts]
         best = min(objective(pool.points, end.centers, fuzzifier) for end in ends)
         own = objective(pool.points, state.arrays["centers"], fuzzifier)
