@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
+from p2pclust.lab.simulation.fleets.marks import votes
 from p2pclust.lab.simulation.fleets.plan import FOR_EVER, RandomFault
-from p2pclust.lab.simulation.swarms.marks import votes
 from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.transport.links import Lane
@@ -158,13 +159,13 @@ def _slow(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
 
 
 def _wrong_clock(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.run_clock(name, 0.8 + 0.4 * fault.amount)
+    fleet.world.set_clock(name, rate=0.8 + 0.4 * fault.amount)
     yield
-    fleet.world.run_clock(name, 1.0)
+    fleet.world.set_clock(name, rate=1.0)
 
 
 def _leap(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.leap_clock(name, 100.0 * fault.amount)
+    fleet.world.set_clock(name, leap_s=100.0 * fault.amount)
     yield
 
 
@@ -178,19 +179,12 @@ def _rot(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
 
 
 def _cut(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    """Cut a peer off from those that the fault names besides, or from all."""
-    others = [fleet.names[peer] for peer in fault.peers[1:]] or [one for one in fleet.names if one != name]
-    out, into = [(name, other) for other in others], [(other, name) for other in others]
-    return _closed(fleet, {"cut": out + into, "cut-out": out, "cut-in": into}[fault.kind])
-
-
-def _part(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    one = [fleet.names[peer] for peer in fault.peers]
-    other = [each for each in fleet.names if each not in one]
-    return _closed(fleet, [way for a in one for b in other for way in ((a, b), (b, a))])
-
-
-def _closed(fleet: RandomFleet, ways: list[tuple[str, str]]) -> Iterator[None]:
+    """Cut a peer off from those that the fault names besides, or from all; or part all that it names from the others."""
+    named = [fleet.names[peer] for peer in fault.peers]
+    side = named if fault.kind == "partition" else [name]
+    others = [other for other in fleet.names if other not in side] if side == named else named[1:]
+    pairs = [(one, other) for one in side for other in others]
+    ways = [*(pairs if fault.kind != "cut-in" else ()), *((b, a) for a, b in pairs if fault.kind != "cut-out")]
     for way in ways:
         fleet.network.cut(*way)
     yield
@@ -223,10 +217,10 @@ def _lossy(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
 def _large_lost(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     fleet.network.lose_large(name, _SMALL_BYTES)
     yield
-    fleet.network.pass_large(name)
+    fleet.network.lose_large(name, inf)
 
 
-def _dead_lane(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+def _bulk_lost(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     fleet.network.lose_lane(name, Lane.BULK)
     yield
     fleet.network.lose_lane(name, None)
@@ -322,7 +316,7 @@ def _ghosts(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]
 
 def _forge(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     fleet.forger.names[name] = None
-    fleet.published.forges(name)
+    fleet.published.forgers[name] = None
     yield
     fleet.forger.names.pop(name, None)
 
@@ -343,11 +337,11 @@ KINDS: Final[dict[str, FaultKind]] = {
     "cut": FaultKind(_cut, may_last=True),
     "cut-out": FaultKind(_cut, may_last=True),
     "cut-in": FaultKind(_cut, may_last=True),
-    "partition": FaultKind(_part),
+    "partition": FaultKind(_cut),
     "flapping": FaultKind(_flap, may_last=True),
     "lossy": FaultKind(_lossy, may_last=True),
     "large-lost": FaultKind(_large_lost, may_last=True),
-    "bulk-lost": FaultKind(_dead_lane, may_last=True),
+    "bulk-lost": FaultKind(_bulk_lost, may_last=True),
     "revoked": FaultKind(_revoke),
     "voter-revoked": FaultKind(_revoke_voter, only_named=True),
     "renewed": FaultKind(_renew, only_named=True),
