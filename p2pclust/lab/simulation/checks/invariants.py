@@ -1,17 +1,7 @@
-"""The invariants, watched from outside after every effect; a broken one is an `AssertionError` with the last events.
+"""The invariants S1 to S8, S10 and S11 (docs/peer/simulator.md), watched from outside after every effect.
 
-S1  at most one aggregator per job and term, elected by a majority whose votes are on disk
-S2  a peer is in the sum of a round at most once
-S3  a state that a majority adopted is an ancestor of every state that a majority adopts later
-S4  one term and round of a job is one state
-S5  finished peers hold the same bits (and, checked at the end of a run, those of the replay)
-S6  no message reveals what a crash could take back
-S7  incarnation, term and register never fall, except with a lost store
-S8  no peer finishes before a majority of intact stores holds the final state
-S10  no peer aggregates or combines with votes or answers of a peer that it knows to be revoked
-S11 a register names a state whose bytes are on the disk
-
-Queues and exceptions need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
+A broken one is an `AssertionError` with the last events. Queues and exceptions need no watcher: the heap is bounded by the
+run, and an exception of a core ends the run.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""What jobs and series promise, seen from outside and remembered across restarts and lost stores; what peers wait for.
+"""What jobs and series promise, and what peers wait for: S9, S13, S14, L5 and L7 (docs/peer/simulator.md).
 
-S9   a job begins once at a store and has one result there: a ballot or register that was deleted is never written again, no
-     deleted job is begun again, and none is deleted before a tombstone is written that says so
-S13  when a job is reported as accepted, a majority of its roster has the document on the disk
-S14  the record of a round names each peer that was asked, either as contributor or with the reason why it is not one
-L5   whatever a peer waits for, it has a timer of its own armed for it, so that a message that is lost cannot stop it
-L7   an aggregator waits for a worker that hangs once, not in one round after another
-
-Each turn of a series is one job, has one result, and begins where the one before ended.
+All is seen from outside, and remembered across restarts and lost stores. Each turn of a series is one job, has one result,
+and begins where the one before ended.
 """
 
 from __future__ import annotations

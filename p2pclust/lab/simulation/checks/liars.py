@@ -1,12 +1,4 @@
-"""What peers that lie must not bring about, and what peers do with the fleet rosters that jobs name.
-
-S12  no peer holds a fact that its owner did not publish, or a cancel that was not asked for; only a forger is named
-V1   only states of the peer that lies are refuted, and no other peer adopts a lie
-F1   a peer begins a job only if the job names a roster that the fleet has signed, with all peers of the job; and no older
-     one than the peer held before the one in force, unless it met the document earlier, or a census agreed on it
-F2   what a peer adds up, or takes its pads away for, has no peer that is not on its roster in force, or has another key
-     there
-"""
+"""What liars must not bring about, and which fleet rosters jobs may name: S12, V1, F1 and F2 (docs/peer/simulator.md)."""
 
 from __future__ import annotations
 

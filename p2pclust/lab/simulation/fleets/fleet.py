@@ -313,7 +313,7 @@ class RandomFleet:
             for table in (world.workers.hung, world.rotten):
                 table.pop(name, None)
             world.workers.slow(name, 1.0)
-            world.set_clock(name, rate=1.0)
+            world.set_clock(name, 1.0)
             if world.peers[name].core is None and name not in self.down:
                 world.at(world.now + float(self._rng.uniform(0, 1)), partial(self._restart, name))
         for fault in lasting:  # cuts were healed with all others

@@ -276,7 +276,7 @@ class World:
         self.peers[name].frozen_until = self.now
         self._go_on(self.peers[name], self.peers[name].life)
 
-    def set_clock(self, name: str, *, rate: float | None = None, leap_s: float = 0.0) -> None:
+    def set_clock(self, name: str, rate: float | None = None, *, leap_s: float = 0.0) -> None:
         """Let the clock of a device run so many times as fast as it should, or leap forward."""
         peer = self.peers[name]
         peer.clock.set(self.now, rate=rate, leap_s=leap_s)
