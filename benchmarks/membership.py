@@ -25,9 +25,8 @@ from typing import Final
 import numpy as np
 
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.reports import MemberChanged
 from p2pclust.peer.core.timing import PRESETS, Limits

@@ -8,7 +8,7 @@ import sys
 
 from tests.exhaustive.explore import Bounds, explore
 
-from p2pclust.lab.simulation.swarms.bugs import planted
+from p2pclust.lab.simulation.fleets.bugs import planted
 
 #: The last one is larger than most machines have time for: it is cut off, and says so.
 ROWS = {

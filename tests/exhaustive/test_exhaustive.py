@@ -7,7 +7,7 @@ from tests.exhaustive.__main__ import BUGS, ROWS
 from tests.exhaustive.explore import Bounds, explore
 from tests.exhaustive.fleet import NAMES, Peer, Toy
 
-from p2pclust.lab.simulation.swarms.bugs import planted
+from p2pclust.lab.simulation.fleets.bugs import planted
 from p2pclust.peer.core.events import Woken
 
 

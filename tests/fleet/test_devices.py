@@ -15,7 +15,7 @@ from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.power import Battery, DutyCycle, Rest, Use
 from p2pclust.lab.testbed.record import Record
-from p2pclust.lab.testbed.simulated.fleet import carry_out
+from p2pclust.lab.testbed.simulated import carry_out
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.runner import run_in_process

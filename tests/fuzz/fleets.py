@@ -20,9 +20,8 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.lab.simulation.world.lines import Parcel
-from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.network import Conditions, Network, Traffic
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
-from p2pclust.lab.simulation.world.traffic import Traffic
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.effects import CheckRoster, Effect

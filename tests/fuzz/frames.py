@@ -15,7 +15,7 @@ from tests.fuzz.liars import Liar
 from tests.fuzz.meter import Cost, Meter
 
 from p2pclust.errors import WireError
-from p2pclust.lab.simulation.world import world as world_module
+from p2pclust.lab.simulation.world import device
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.codec import decode
 
@@ -78,8 +78,8 @@ class Attack:
         fleet = Fleet(self.episode.kind, self.episode.seed)
         liar = Liar(fleet, np.random.default_rng([self.episode.seed, 4]))
         fleet.world.tamper, fleet.world.take = liar.tampered, partial(self._take, fleet.world)
-        perform = self.meter.measured("task", world_module.perform)
-        with mock.patch.object(world_module, "perform", perform):
+        perform = self.meter.measured("task", device.perform)
+        with mock.patch.object(device, "perform", perform):
             while self.number < n:
                 victim = str(liar.pick(HONEST))
                 frames = liar.frames(victim)

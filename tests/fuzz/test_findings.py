@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz.fleets import HONEST, LIAR, Fleet
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.lab.simulation.world import world as world_module
+from p2pclust.lab.simulation.world import device
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Arrived
@@ -103,7 +103,7 @@ def test_a_gossip_job_of_thousands_on_a_full_mesh() -> None:
 )
 def test_mathematics_that_cannot_be_looked_up_or_written(mathematics: bytes) -> None:
     """TypeError and RecursionError ended the worker, and with it every peer that the document reached."""
-    blobs = BlobAccess(lambda digest: iter(()), lambda *blob: None, lambda digest: None, Fleet("star", 3).world._limits)
+    blobs = BlobAccess(lambda digest: iter(()), lambda *blob: None, lambda digest: None, Fleet("star", 3).world.limits)
     outcome = perform(BeginJob(mathematics, 3), Local(np.ones((3, 2))), blobs)
     assert isinstance(outcome, NoResult)
     assert outcome.reason.startswith("failed: job: ")
@@ -145,7 +145,7 @@ def test_a_state_that_cannot_be_checked_is_not_checked_without_end() -> None:
         return NoResult("failed: another version")
 
     fleet = Fleet("verified", 3)
-    with mock.patch.object(world_module, "perform", unable):
+    with mock.patch.object(device, "perform", unable):
         fleet.advance(5.0)
     assert 0 < checks < 300
 

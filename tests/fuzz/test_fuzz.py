@@ -17,10 +17,9 @@ from tests.fuzz.meter import MOST_BYTES, Meter
 from tests.fuzz.mutations import Mutator
 
 from p2pclust.errors import WireError
-from p2pclust.lab.simulation.world import world as world_module
-from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world import device
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.members.verdicts import Refusals
@@ -126,7 +125,7 @@ def test_two_runs_of_an_episode_are_the_same() -> None:
         return fleet.world.trace
 
     assert trace() == trace()
-    assert world_module.perform.__module__ == "p2pclust.peer.work.tasks"
+    assert device.perform.__module__ == "p2pclust.peer.work.tasks"
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ import msgpack
 import numpy as np
 
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import device_secrets
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.events import Arrived, Submit

@@ -16,9 +16,8 @@ import pytest
 
 from p2pclust.lab.simulation.world.device import signature_of
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import FLEET, Peer, paper_roster
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.events import Arrived, Submit

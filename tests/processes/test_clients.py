@@ -15,7 +15,7 @@ from tests.soak.clients import Result, Seen, a_job
 from tests.soak.faults import Mix
 from tests.soak.run import JobLine, Options, Report, Soak, all_ended
 
-from p2pclust.lab.simulation.swarms.attempts import Attempt
+from p2pclust.lab.simulation.fleets.attempts import Attempt
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState

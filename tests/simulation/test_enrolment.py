@@ -16,9 +16,8 @@ from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
 from p2pclust.lab.simulation.fleets.run import SWARMS
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.effects import Compute, Effect, Send
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.messages import RosterCopy

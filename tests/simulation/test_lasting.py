@@ -10,12 +10,11 @@ import pytest
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
 from p2pclust.lab.simulation.fleets.drawing import draw
+from p2pclust.lab.simulation.fleets.marks import Marks
 from p2pclust.lab.simulation.fleets.run import SWARMS, live, run
-from p2pclust.lab.simulation.swarms.marks import Marks
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.round_reports import LeftOut

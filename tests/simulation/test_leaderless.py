@@ -14,9 +14,8 @@ from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.simulation.checks.invariants import Invariants
 from p2pclust.lab.simulation.fleets.run import run
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec

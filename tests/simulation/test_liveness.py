@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.swarms.marks import Marks
+from p2pclust.lab.simulation.fleets.marks import Marks
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.events import Submit

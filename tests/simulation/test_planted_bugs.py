@@ -12,7 +12,7 @@ import importlib.util
 import pytest
 
 from p2pclust.lab.commands.seeds import Asked, try_seeds
-from p2pclust.lab.simulation.swarms.bugs import BUGS
+from p2pclust.lab.simulation.fleets.bugs import BUGS
 
 #: By planted bug: a seed of its swarm that finds it, and how the failure begins.
 FOUND_BY = {

@@ -12,12 +12,11 @@ import pytest
 from swarm_seeds import counted
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.fleets.marks import Marks
 from p2pclust.lab.simulation.fleets.run import planned
-from p2pclust.lab.simulation.swarms.marks import Marks
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.effects import Compute, Effect
@@ -257,7 +256,7 @@ def test_pads_that_do_not_fit_cost_new_keys_and_no_round_is_reported(monkeypatch
     fleet = Fleet(cohort=3, keepers=2, burnt="record")
     lies: list[str] = []
     combined: list[int] = []
-    transmit, note = World.transmit, Marks._report
+    transmit, note = World.transmit, Marks.effect
 
     def lying(world: World, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
         message = decode(frames)
@@ -266,13 +265,13 @@ def test_pads_that_do_not_fit_cost_new_keys_and_no_round_is_reported(monkeypatch
             frames = encode(replace(message, payload=(b"garbage",), size_bytes=7, pads=digest_of(b"garbage")))
         return transmit(world, peer, target, frames, lane)
 
-    def noting(marks: Marks, world: World, peer: Peer, effect: Report) -> None:
-        if effect.verb == "combined":
+    def noting(marks: Marks, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Report) and effect.verb == "combined":
             combined.append(int(str(effect.fields["round"])))
         note(marks, world, peer, effect)
 
     monkeypatch.setattr(World, "transmit", lying)
-    monkeypatch.setattr(Marks, "_report", noting)
+    monkeypatch.setattr(Marks, "effect", noting)
     fleet.submit()
     assert fleet.until(fleet.finished)
     assert fleet.state().status == "done", fleet.state().reason

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.jobs import Endings
+from p2pclust.lab.simulation.checks.jobs import Promises
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect
@@ -62,7 +61,7 @@ class Fleet:
         self.turns = Turns()
         self.world = World(
             rows, Network(Conditions(), np.random.default_rng([3, 1])), replace(preset("fast"), patience_s=2.0), Limits(),
-            np.random.default_rng([3, 2]), (Invariants(), Endings(), self.turns),
+            np.random.default_rng([3, 2]), (Invariants(), Promises(), self.turns),
         )  # fmt: skip
         for name in names:
             self.world.start(name)

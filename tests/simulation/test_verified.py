@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from swarm_seeds import counted
 
-from p2pclust.lab.simulation.swarms.lies import LIES
+from p2pclust.lab.simulation.fleets.liars import LIES
 
 
 @pytest.mark.swarms

@@ -16,7 +16,7 @@ import numpy as np
 from p2pclust.errors import P2PClustError
 from p2pclust.hosts.client import Connection
 from p2pclust.lab.simulation.checks.history import ENDED, History, Operation, Outcome, violations
-from p2pclust.lab.simulation.swarms.attempts import Attempt, Chooser, Refused, Talk, conversation
+from p2pclust.lab.simulation.fleets.attempts import Attempt, Chooser, Refused, Talk, conversation
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState

@@ -23,7 +23,7 @@ from tests.soak.processor import Processor, observed
 from p2pclust.errors import P2PClustError
 from p2pclust.hosts.client import Connection
 from p2pclust.lab.simulation.checks.history import ENDED
-from p2pclust.lab.simulation.swarms.attempts import Attempt
+from p2pclust.lab.simulation.fleets.attempts import Attempt
 from p2pclust.protocols.engine.local import Local
 
 _STEP_S: Final = 0.02

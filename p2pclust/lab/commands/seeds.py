@@ -25,10 +25,9 @@ from p2pclust.cli.show.output import put_json, stderr, stdout, table
 from p2pclust.clustering.stacks import require_torch
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.bar import progress_bar
-from p2pclust.lab.simulation.fleets.minimise import broken
-from p2pclust.lab.simulation.fleets.run import OF_ANY_KIND, explained, planned, run
-from p2pclust.lab.simulation.mixture import RECOVERIES, kind_of, least, rare
-from p2pclust.lab.simulation.swarms.bugs import BUGS, planted
+from p2pclust.lab.simulation.fleets.bugs import BUGS, planted
+from p2pclust.lab.simulation.fleets.plan import broken
+from p2pclust.lab.simulation.fleets.run import OF_ANY_KIND, RECOVERIES, explained, kind_of, least, planned, rare, run
 from p2pclust.lab.workers import Scheduler, kept_in, spread
 from p2pclust.tools.platforms import n_cores
 from p2pclust.tools.spelling import command
@@ -156,7 +155,8 @@ def asked_of(seed: int, asked: Asked) -> Asked:
     >>> asked_of(3, Asked("all"))
     Asked(protocol=None, mutant=None, overlay='sparse')
     """
-    return Asked(kind_of(seed).protocol, asked.mutant, kind_of(seed).overlay) if asked.protocol == ALL else asked
+    protocol, overlay = kind_of(seed)
+    return Asked(protocol, asked.mutant, overlay) if asked.protocol == ALL else asked
 
 
 def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - immutable

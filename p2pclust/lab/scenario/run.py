@@ -24,7 +24,7 @@ from p2pclust.lab.scenario.outcome import evaluate, folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
 from p2pclust.lab.scenario.outcome.expectations import check
 from p2pclust.lab.scenario.outcome.measures import AuditedJob, Evidence
-from p2pclust.lab.simulation.world.traffic import summary
+from p2pclust.lab.simulation.world.network import traffic_summary
 from p2pclust.lab.testbed import Backend
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.spec import LARGE_FLEET, FleetResult, FleetSpec, LogLine, OnEvent, PeerSpec
@@ -225,7 +225,7 @@ def _result(
         },
         "left_out": list(left_out),
         "reading": [*dict.fromkeys(share.reading for share in shares.values() if share.reading)],
-        "traffic": summary(found.links),
+        "traffic": traffic_summary(found.links),
         "wall_seconds": found.wall_seconds,
         "virtual_seconds": found.virtual_seconds,
         "failure": found.failure or (failed[0] if failed else ""),

@@ -16,11 +16,9 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.scenario.file.load import load_data, make_job
 from p2pclust.lab.scenario.outcome.evaluate import job_entry
 from p2pclust.lab.scenario.run import CheckedRun, fleet_spec
-from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.network import Conditions, LinkTraffic, Network
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.traffic import LinkTraffic
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.lab.sweep.cells import Cell, scenario_of
 from p2pclust.lab.sweep.columns import MEASURES
 from p2pclust.lab.testbed import backend

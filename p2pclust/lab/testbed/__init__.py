@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from p2pclust.errors import FleetError, UsageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["BACKENDS", "Backend", "backend"]
 
 BACKENDS = {
-    "processes": "processes.fleet", "namespaces": "processes.namespaces", "simulated": "simulated.fleet",
+    "processes": "processes.fleet", "namespaces": "processes.namespaces", "simulated": "simulated",
     "in-process": "in_process",
 }  # fmt: skip
 
@@ -40,8 +40,7 @@ class Backend:
     def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         """Run a spec; `on_event` receives each event as it happens. Raise UsageError where this system cannot run it."""
         self.check()
-        module = importlib.import_module(f"p2pclust.lab.testbed.{BACKENDS[self.name]}")
-        found: FleetResult = module.carry_out(spec, on_event)
+        found: FleetResult = import_module(f"p2pclust.lab.testbed.{BACKENDS[self.name]}").carry_out(spec, on_event)
         return found
 
     def check(self) -> None:
@@ -83,14 +82,11 @@ class Backend:
         from p2pclust.jobs.request import JobRequest  # noqa: PLC0415
         from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec  # noqa: PLC0415
 
-        width = len(str(len(locals)))
+        width, shared = len(str(len(locals))), ("ids", "centers", "labels", "n_clusters")
         peers = tuple(
-            PeerSpec(
-                f"peer-{number:0{width}d}", local.X, ids=local.ids, centers=local.centers, labels=local.labels,
-                n_clusters=local.n_clusters,
-            )
+            PeerSpec(f"peer-{number:0{width}d}", local.X, **{name: getattr(local, name) for name in shared})
             for number, local in enumerate(locals)
-        )  # fmt: skip
+        )
         spec = FleetSpec(peers, (JobRequest(job) if treatment is None else JobRequest(job, treatment),))
         result = self.carry_out(spec, lambda event: None)
         if on_run is not None:

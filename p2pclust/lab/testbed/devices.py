@@ -23,25 +23,24 @@ class Devices:
     """Keeps the energy accounts of a fleet, and lets its devices sleep and wake."""
 
     def __init__(self, fleet: Actions) -> None:
-        peers = fleet.spec.peers
         self._fleet = fleet
-        self._batteries = {peer.name: peer.battery for peer in peers}
+        self._peers = {peer.name: peer for peer in fleet.spec.peers}
         self._began = math.inf
         self._meters: dict[str, Meter] = {}
         self._reported_j: dict[str, float] = {}
         self._reasons: dict[str, dict[str, str]] = {
-            peer.name: {} for peer in peers
-        }  # why each sleeps, by _PLAN or _BATTERY
+            name: {} for name in self._peers
+        }  # by _PLAN or _BATTERY, why it sleeps
         self._gone: dict[str, None] = {}
-        self._resting: dict[str, Rest] = {peer.name: peer.rest for peer in peers if peer.rest is not None}
         #: Devices with a battery, or whose costs are stated.
-        self.metered = tuple(peer.name for peer in peers if peer.battery is not None)
+        self.metered = tuple(name for name, peer in self._peers.items() if peer.battery is not None)
 
     def begin(self) -> None:
         """Start plans and accounts: the first job was handed in."""
         self._began = self._fleet.now
-        for name in self._resting:
-            self._follow(name)
+        for name, peer in self._peers.items():
+            if peer.rest is not None:
+                self._follow(name, peer.rest)
         if self.metered:
             self._read_all()
 
@@ -63,9 +62,9 @@ class Devices:
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
-    def _follow(self, name: str) -> None:
+    def _follow(self, name: str, rest: Rest) -> None:
         """Put a device into the state that its plan has for now, and again when that changes."""
-        rest, t = self._resting[name], self._fleet.now - self._began
+        t = self._fleet.now - self._began
         # A timer may come a moment early: what changes within a millisecond changes now.
         if (soon := rest.next_change(t)) - t < 1e-3:
             t = soon
@@ -75,7 +74,7 @@ class Devices:
         self._because(name, _PLAN, why)
         wait_s = rest.next_change(t) - (self._fleet.now - self._began)
         if wait_s < math.inf:
-            self._fleet.at(wait_s, partial(self._follow, name))
+            self._fleet.at(wait_s, partial(self._follow, name, rest))
 
     # -- batteries ----------------------------------------------------------------------------------------------------
 
@@ -93,10 +92,8 @@ class Devices:
 
     def _read_all(self) -> None:
         for name in self.metered:
-            if not self._measure(name) and self.asleep(
-                name
-            ):  # it cannot answer, and does nothing that would cost anything
-                self.idle(name)
+            if not self._measure(name) and self.asleep(name):
+                self.idle(name)  # it cannot answer, and does nothing that would cost anything
         # What devices have used, and what share of their batteries is left, where that changed enough to see.
         used_j, left = {}, {}
         for name, meter in self._meters.items():
@@ -119,7 +116,7 @@ class Devices:
 
     def read(self, name: str, use: Use, *, idle: bool = False) -> None:
         """Add what a device has done so far to its account, and act on its battery; `idle`: it was down or asleep."""
-        battery = self._batteries[name]
+        battery = self._peers[name].battery
         if battery is None or math.isinf(self._began):
             return
         meter = self._meters.get(name)
@@ -135,7 +132,7 @@ class Devices:
 
     def drain(self, name: str) -> bool:
         """Empty a device's battery and do what follows; False if it has none."""
-        battery = self._batteries[name]
+        battery = self._peers[name].battery
         if battery is None or math.isinf(battery.capacity_j):
             return False
         meter = self._meters.setdefault(name, Meter(battery, self._fleet.now, Use()))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
-from p2pclust.lab.simulation.world.traffic import LinkTraffic
+from p2pclust.lab.simulation.world.network import LinkTraffic
 from p2pclust.lab.testbed.actions import Actions
 from p2pclust.lab.testbed.devices import Devices
 from p2pclust.lab.testbed.fault_engine import FaultEngine

@@ -160,23 +160,23 @@ class FaultEngine:
             self._fleet.report(name, "recovered", {"from": fault.do})
 
     def _cut(self, fault: Fault, name: str) -> None:
-        who = fault.who or (name,)
-        if fault.do == "heal":
-            pairs = self._cuts.pairs(who, fault.apart_from, one_way=fault.one_way, within=True)
+        heals = fault.do == "heal"
+        pairs = self._cuts.pairs(fault.who or (name,), fault.apart_from, one_way=fault.one_way, within=heals)
+
+        def end() -> None:
+            self._cuts_to_end -= 1
+            self._cuts.end(pairs)
+            self._fleet.cut(self._cuts, pairs)
+            self._fleet.report(name, "recovered", {"from": "cut"})
+
+        if heals:
             self._cuts.heal(pairs)
         else:
-            pairs = self._cuts.pairs(who, fault.apart_from, one_way=fault.one_way)
             self._cuts.add(pairs)
             if fault.for_s is not None:
                 self._cuts_to_end += 1
-                self._fleet.at(fault.for_s, partial(self._end_cut, name, pairs))
+                self._fleet.at(fault.for_s, end)
         self._fleet.cut(self._cuts, pairs)
-
-    def _end_cut(self, name: str, pairs: Sequence[tuple[str, str]]) -> None:
-        self._cuts_to_end -= 1
-        self._cuts.end(pairs)
-        self._fleet.cut(self._cuts, pairs)
-        self._fleet.report(name, "recovered", {"from": "cut"})
 
     def _revoke(self, name: str) -> None:
         self._revoked[name] = None

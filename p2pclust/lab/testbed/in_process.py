@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from p2pclust.jobs.request import JobRequest, JobResult
-from p2pclust.lab.testbed.peer.centers import centers_in
+from p2pclust.lab.testbed.peer.round_views import centers_in
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.protocols.engine import engine

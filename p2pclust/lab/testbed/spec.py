@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.jobs.request import JobRequest, JobResult
 from p2pclust.lab.links.shaping import Shape
-from p2pclust.lab.simulation.world.traffic import LinkTraffic
+from p2pclust.lab.simulation.world.network import LinkTraffic
 from p2pclust.lab.testbed.faults import Damage, Do, Fault
 from p2pclust.lab.testbed.power import Battery, Rest
 from p2pclust.overlay.traces import LinkChange

@@ -25,8 +25,6 @@ def lay_out(overlay: Overlay) -> Floats:
     Positions as given; else a circle for a ring, a small world and a full mesh, rows for a grid and a line, levels for a
     tree and for gateways, and for all others springs. They have no unit; x is to the right, y upwards.
 
-    Examples
-    --------
     >>> lay_out(Overlay(("a", "b"), [("a", "b")], kind="line")).tolist()
     [[0.0, 0.0], [1.0, 0.0]]
     """

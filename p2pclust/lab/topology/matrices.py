@@ -15,8 +15,6 @@ Floats = NDArray[np.float64]
 def adjacency(overlay: Overlay) -> Floats:
     """Return 1 where two peers are linked, shape (N, N).
 
-    Examples
-    --------
     >>> adjacency(Overlay(("a", "b", "c"), [("a", "c")])).tolist()
     [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
@@ -64,8 +62,6 @@ def sparse(overlay: Overlay, dtype: Any = np.float64) -> Any:
 def hops(overlay: Overlay) -> Floats:
     """Return the number of links on a shortest way from each peer to each other, shape (N, N); infinite if there is none.
 
-    Examples
-    --------
     >>> hops(Overlay(("a", "b", "c"), [("a", "b")])).tolist()
     [[0.0, 1.0, inf], [1.0, 0.0, inf], [inf, inf, 0.0]]
     """

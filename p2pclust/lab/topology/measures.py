@@ -53,13 +53,7 @@ class Measures:
 
 
 def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
-    """Measure an overlay.
-
-    Parameters
-    ----------
-    overlay : Overlay
-    rng : numpy.random.Generator
-        For the tries of gossip; all else is without chance.
+    """Measure an overlay; `rng` is for the tries of gossip, all else is without chance.
 
     Raises
     ------
@@ -101,8 +95,6 @@ def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
 def cut_vertices(overlay: Overlay) -> tuple[str, ...]:
     """Return the peers without which the others of their part fall into parts, in the overlay's order.
 
-    Examples
-    --------
     >>> cut_vertices(Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")]))
     ('b',)
     """
@@ -115,8 +107,6 @@ def cut_vertices(overlay: Overlay) -> tuple[str, ...]:
 def second_eigenvalue(overlay: Overlay) -> float:
     """Return the factor by which a round of averaging shrinks the differences between peers, in the long run.
 
-    Examples
-    --------
     >>> round(second_eigenvalue(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")])), 12)
     0.333333333333
     """
@@ -131,8 +121,6 @@ def edge_connectivity(overlay: Overlay) -> int | None:
 
     A smallest cut parts the first peer from some other: the least of the largest flows between these.
 
-    Examples
-    --------
     >>> edge_connectivity(Overlay(("a", "b", "c"), [("a", "b"), ("b", "c"), ("a", "c")]))
     2
     """
@@ -157,8 +145,6 @@ def node_connectivity(overlay: Overlay) -> int | None:
     A smallest cut either leaves a peer with the fewest neighbours, and parts it from one that it is not linked to, or takes
     it away, and then parts two of its neighbours. None if all these flows would take minutes.
 
-    Examples
-    --------
     >>> node_connectivity(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]))
     2
     """

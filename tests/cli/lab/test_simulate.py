@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 from p2pclust.lab.commands.seeds import PROTOCOLS, Finding
-from p2pclust.lab.simulation.swarms.bugs import BUGS
+from p2pclust.lab.simulation.fleets.bugs import BUGS
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.lab.testbed.peer import round_views
-from p2pclust.lab.testbed.peer.centers import centers_in
+from p2pclust.lab.testbed.peer.round_views import centers_in
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
 

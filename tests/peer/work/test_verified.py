@@ -10,7 +10,7 @@ import pytest
 from tests.peer.work.test_secure_tasks import Workers
 from tests.protocols.secure_fleet import FLEET, JOB
 
-from p2pclust.lab.simulation.swarms.lies import LIES, Made, falsified
+from p2pclust.lab.simulation.fleets.liars import LIES, Made, falsified
 from p2pclust.peer.core.tasks import (
     AddUp,
     BeginJob,

@@ -13,8 +13,7 @@ import pytest
 
 from p2pclust.lab.simulation.checks.agreement import Agreement
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
-from p2pclust.lab.simulation.checks.timers import Waits
+from p2pclust.lab.simulation.checks.jobs import Promises, Waits
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
@@ -290,7 +289,7 @@ def test_l5_a_submission_and_a_roster_that_are_asked_for(stage: Stage) -> None:
 
 
 def test_s13_a_job_is_accepted_that_one_peer_has(stage: Stage) -> None:
-    accepted, data = Accepted(), stage.world.peers["a"].disk.read("job", stage.job)
+    accepted, data = Promises(), stage.world.peers["a"].disk.read("job", stage.job)
     assert data is not None
 
     def stored(name: str, store: str = "") -> None:
@@ -318,12 +317,12 @@ def test_s14_a_record_that_does_not_name_a_peer(stage: Stage) -> None:
     assert peer.core is not None
     job = peer.core.jobs.jobs[stage.job]
     assert job.ledger.register.ref is not None
-    Named().effect(stage.world, peer, JobFinished(stage.job, None, 1, 1, ""))
+    Promises().effect(stage.world, peer, JobFinished(stage.job, None, 1, 1, ""))
     state = JobState.decode(job.ledger.register.ref.payload or b"")
     short = replace(state, log=(*state.log[:-1], RoundRecord(state.stage, (0,), {2: "left out: dead"})))
     job.ledger.register = replace(job.ledger.register, ref=Ref(ONE, 1, short.encode()))
     with pytest.raises(AssertionError, match=r"^S14: round \d+ of job-.* does not say what b did"):
-        Named().effect(stage.world, peer, JobFinished(stage.job, None, 1, 1, ""))
+        Promises().effect(stage.world, peer, JobFinished(stage.job, None, 1, 1, ""))
 
 
 def test_s2_and_s10_of_padded_sums_and_of_rounds_that_another_aggregator_began(stage: Stage) -> None:
@@ -380,7 +379,7 @@ def test_s11_a_register_that_names_a_blob_which_is_not_here(stage: Stage) -> Non
 
 
 def test_s9_what_a_store_deleted_is_not_written_again(stage: Stage) -> None:
-    endings, peer = Endings(), stage.world.peers["a"]
+    endings, peer = Promises(), stage.world.peers["a"]
     endings.effect(stage.world, peer, JobBegun(stage.job, None, ["a", "b", "c"]))
     with pytest.raises(AssertionError, match=r"^S9: a deletes the ballot of .* unburied"):
         endings.effect(stage.world, peer, Persist("ballot", stage.job, None))

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from swarm_seeds import counted
 
+from p2pclust.lab.simulation.checks.jobs import SeriesSeen
 from p2pclust.lab.simulation.checks.liars import Published
-from p2pclust.lab.simulation.checks.turns import SeriesSeen
 from p2pclust.lab.simulation.fleets.drawing import Bounds, draw
-from p2pclust.lab.simulation.fleets.drawn import DrawnSeries
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
-from p2pclust.lab.simulation.fleets.minimise import broken, minimised
-from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
+from p2pclust.lab.simulation.fleets.jobs import DrawnSeries
+from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault, broken, minimised
 from p2pclust.lab.simulation.fleets.run import SWARMS, live, planned, run
 from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.lab.simulation.world.peer import Peer
@@ -187,5 +186,5 @@ def test_a_fact_that_was_not_published_is_noticed(fact: Fact, flaw: str) -> None
         published.stepped(world, world.peers["p0"])
     delta = FactDelta(fact.owner, 0, (fact.key,), (fact.version,), (fact.value,))
     published.effect(world, Peer(Identity(fact.owner, "", ()), Local(np.zeros((1, 1))), Disk("s")), Send("p2", delta))
-    published.cancelled("job-1")
+    published.cancelled["job-1"] = None
     published.compare(world)

@@ -8,9 +8,8 @@ import pytest
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.simulation.world.lines import Lines, Parcel
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.local import Local

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.jobs.request import JobRequest
-from p2pclust.lab.simulation.world.traffic import LinkTraffic, Traffic, summary
+from p2pclust.lab.simulation.world.network import LinkTraffic, Traffic, traffic_summary
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.codec import encode
@@ -67,10 +67,10 @@ class TestCounting:
 
 def test_of_equally_hot_links_the_first_is_told() -> None:
     one = LinkTraffic({"ping": 1}, {"ping": 5})
-    assert summary({("b", "a"): one, ("a", "b"): one}) == {
+    assert traffic_summary({("b", "a"): one, ("a", "b"): one}) == {
         "messages": 2, "bytes": 10, "hottest_link": {"from": "a", "to": "b", "bytes": 5},
     }  # fmt: skip
-    assert summary({}) is None
+    assert traffic_summary({}) is None
 
 
 @cache

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
-from p2pclust.peer.core.effects import Effect, Persist, Send
+from p2pclust.lab.simulation.world.world import Observer, World
+from p2pclust.peer.core.effects import CheckLink, Effect, Persist, Send
 from p2pclust.peer.core.events import Arrived, Event, Submit
 from p2pclust.peer.core.messages import BlobMissing
 from p2pclust.peer.core.reports import Report
@@ -312,7 +311,7 @@ class TestLinks:
 
     def test_a_port_behind_a_link_that_is_gone_refuses_nothing(self, line: World, diary: Diary) -> None:
         line.crash("a")
-        line.check_link(line.peers["b"], "a")
+        line.peers["b"].performer.perform(CheckLink("a"))
         line.relink("a", "b", up=False)
         line.run_until(line.now + 0.5)
         core = line.peers["b"].core

@@ -18,17 +18,9 @@ class Agreement:
     """What intact stores of one job's roster have promised so far.
 
     Each method takes one thing that happened, and returns how it breaks a rule, or an empty string. A store that is lost
-    later counts for no majority any longer, so its promises before that still meet every later majority.
+    later counts for no majority any longer, so its promises before that still meet every later majority. `parents` leads
+    from the digest of a state to that of the state which it follows from.
 
-    Parameters
-    ----------
-    n_peers : int
-        Of the job's roster.
-    parents : mapping of bytes to bytes
-        From the digest of a state to that of the state which it follows from.
-
-    Examples
-    --------
     >>> agreement = Agreement(3, {})
     >>> agreement.voted(1, "a", "a"), agreement.voted(1, "a", "b"), agreement.elected(1, "a")
     ('', '', '')

@@ -36,42 +36,21 @@ _AT_ONCE: Final = 32  # jobs that may reach peers in another order than they are
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a client at a peer.
-
-    Parameters
-    ----------
-    client, peer : str
-    verb : {"submit", "cancel", "result", "status", "assign"}
-    invoked_at, completed_at : float
-        In seconds; never completed: infinity.
-    outcome : {"ok", "failed", "unknown"}
-        A submission is ok if it was accepted, a cancel if its job's end was answered.
-    request : str
-        The request id of a submission; of a result, the one of its job, where that is known.
-    job : str
-        As far as it was answered.
-    roster : tuple of str
-        Of the job, as far as it was answered.
-    phases : mapping of str to str
-        How the peer saw each job that the answer is about: one job, or for ``status`` all that the peer knows.
-    digest : str
-        Of the bits of the result that was read, or that rows were labelled with.
-    labels : tuple of int
-        Of the rows that were labelled.
-    """
+    """One operation of a client at a peer."""
 
     client: str
     peer: str
-    verb: str
+    verb: str  # submit | cancel | result | status | assign
     invoked_at: float
-    completed_at: float
-    outcome: Outcome
-    request: str = ""
-    job: str = ""
-    roster: tuple[str, ...] = ()
+    completed_at: float  # in seconds; never completed: infinity
+    outcome: Outcome  # a submission is ok if it was accepted, a cancel if its job's end was answered
+    request: str = ""  # the request id of a submission; of a result, the one of its job, where that is known
+    job: str = ""  # as far as it was answered
+    roster: tuple[str, ...] = ()  # of the job, as far as it was answered
+    #: How the peer saw each job that the answer is about: one job, or for ``status`` all that the peer knows.
     phases: Mapping[str, str] = field(default_factory=dict)
-    digest: str = ""
-    labels: tuple[int, ...] = ()
+    digest: str = ""  # of the bits of the result that was read, or that rows were labelled with
+    labels: tuple[int, ...] = ()  # of the rows that were labelled
 
     def phase_of(self, job: str) -> str:
         """Return how the peer saw a job, or an empty string if the answer is not about it."""
@@ -101,8 +80,7 @@ class History:
 
     def jobs(self) -> list[str]:
         """Return all jobs that any client heard of, in the order in which they were first named."""
-        named = (job for op in self.operations for job in (op.job, *op.phases) if job)
-        return list(dict.fromkeys(named))
+        return list(dict.fromkeys(job for op in self.operations for job in (op.job, *op.phases) if job))
 
     def reads(self) -> dict[str, list[Operation]]:
         """Return for each job the operations whose answer shows how a peer saw it, in the order of their beginning."""
@@ -118,20 +96,14 @@ class History:
         return not any(name == peer and since <= at <= until for name, at in self.stores_lost)
 
 
-#: The labels that the centers of a result give to a peer's rows: from the digest of the result, and the peer.
+#: The labels that the centers of a result give to a peer's rows, from the digest of the result, and the peer.
 ExpectedLabels = Callable[[str, str], tuple[int, ...]]
 
 
 def violations(history: History, expected_labels: ExpectedLabels, kept: int = _MOST_KEPT) -> list[str]:
     """Return each promise that the history breaks, with the operations that show it; nothing if all is well.
 
-    Parameters
-    ----------
-    history : History
-    expected_labels : callable
-        From the digest of a result and a peer: the labels of its rows. Called only for results that were labelled with.
-    kept : int
-        How many ended jobs a peer keeps.
+    `expected_labels` is called only for results that rows were labelled with; `kept` is how many ended jobs a peer keeps.
     """
     accepted = {op.job: op for op in history.operations if op.verb == "submit" and op.outcome == "ok"}
     reads = history.reads()
@@ -139,13 +111,15 @@ def violations(history: History, expected_labels: ExpectedLabels, kept: int = _M
     oldest = dict.fromkeys(list(reads)[: len(reads) - kept + _AT_ONCE] if len(reads) > kept else ())
     found: list[str] = []
     for job, seen in reads.items():  # what explains most comes first
-        found += _cancel_stands(job, seen)
-        found += _one_result(job, seen)
+        found += _ends(job, seen)
         if job in accepted:
             found += _must_end(history, accepted[job], seen, deleted=job in oldest)
         found += _goes_back(history, job, seen, deletes=job in oldest)
     found += _twice(history, oldest)
-    found += _mislabelled(history, expected_labels)
+    for op in history.operations:  # that the digest is the one of the job's result is H2
+        if op.verb == "assign" and op.digest and op.labels != expected_labels(op.digest, op.peer):
+            labels = f"the labels of {op.peer}'s rows"
+            found.append(_shown("H5", f"{labels} are not those of the centers of {op.job}", op))
     return found
 
 
@@ -163,29 +137,29 @@ def _must_end(history: History, accepted: Operation, reads: list[Operation], *, 
             yield _shown("H1", f"{job} was accepted, and has not ended at {peer}", accepted, *last[-1:])
 
 
-def _one_result(job: str, reads: list[Operation]) -> Iterator[str]:
+def _ends(job: str, reads: list[Operation]) -> Iterator[str]:
+    """Yield how a job's cancel did not stand (H3), and how it has two results (H2)."""
     ends = [op for op in reads if op.phase_of(job) in ENDED]
-    for op in ends:
-        if op.phase_of(job) != ends[0].phase_of(job):
-            yield _shown("H2", f"{job} ended in two ways", ends[0], op)
-            return
+    cancelled = next((op for op in ends if op.verb == "cancel" and op.phase_of(job) == "cancelled"), None)
+    late = next((op for op in ends if op.phase_of(job) != "cancelled"), None)
+    if cancelled is not None and late is not None:
+        yield _shown("H3", f"{job} has a result after its cancel was answered", cancelled, late)
     bits = [op for op in ends if op.digest]
-    for op in bits:
-        if op.digest != bits[0].digest:
-            yield _shown("H2", f"{job} has two results", bits[0], op)
-            return
-
-
-def _cancel_stands(job: str, reads: list[Operation]) -> Iterator[str]:
-    answered = [op for op in reads if op.verb == "cancel" and op.phase_of(job) == "cancelled"]
-    for op in reads:
-        if answered and op.phase_of(job) in ENDED and op.phase_of(job) != "cancelled":
-            yield _shown("H3", f"{job} has a result after its cancel was answered", answered[0], op)
-            return
+    other = next((op for op in ends if op.phase_of(job) != ends[0].phase_of(job)), None)
+    another = next((op for op in bits if op.digest != bits[0].digest), None)
+    if other is not None:
+        yield _shown("H2", f"{job} ended in two ways", ends[0], other)
+    elif another is not None:
+        yield _shown("H2", f"{job} has two results", bits[0], another)
 
 
 def _goes_back(history: History, job: str, reads: list[Operation], *, deletes: bool) -> Iterator[str]:
-    for at_one_store in _by_store(history, reads):
+    by_store: dict[tuple[str, int], list[Operation]] = {}  # the reads at each peer as long as it had one store
+    for op in reads:
+        if history.kept_store(op.peer, op.invoked_at, op.completed_at):
+            lost = sum(peer == op.peer and at < op.invoked_at for peer, at in history.stores_lost)
+            by_store.setdefault((op.peer, lost), []).append(op)
+    for at_one_store in by_store.values():
         ended = deque(sorted(at_one_store, key=lambda op: op.completed_at))
         before: Operation | None = None  # of those that had ended, the one that saw most
         for later in at_one_store:
@@ -200,16 +174,6 @@ def _goes_back(history: History, job: str, reads: list[Operation], *, deletes: b
             return
 
 
-def _by_store(history: History, reads: list[Operation]) -> Iterator[list[Operation]]:
-    """Yield the reads at each peer as long as it had one store."""
-    found: dict[tuple[str, int], list[Operation]] = {}
-    for op in reads:
-        if history.kept_store(op.peer, op.invoked_at, op.completed_at):
-            lost = sum(peer == op.peer and at < op.invoked_at for peer, at in history.stores_lost)
-            found.setdefault((op.peer, lost), []).append(op)
-    yield from found.values()
-
-
 def _rank(op: Operation, job: str) -> int:
     return _RANK.get(op.phase_of(job), 2)
 
@@ -220,45 +184,23 @@ def _twice(history: History, oldest: Mapping[str, None]) -> Iterator[str]:
         if op.verb == "submit" and op.request and op.job not in oldest:
             asked.setdefault(op.request, []).append(op)
     for request, submissions in asked.items():
-        found = list(_two_answers(history, submissions)) or list(_too_many(history, request, submissions, oldest))
-        yield from (_shown("H4", f"request {request} {what}", *ops) for what, ops in found[:1])
-
-
-_Found = tuple[str, tuple[Operation, ...]]
-
-
-def _two_answers(history: History, submissions: list[Operation]) -> Iterator[_Found]:
-    """Yield pairs of answers to the same request, at the same store, that name two jobs."""
-    answered = [op for op in submissions if op.job]
-    for number, later in enumerate(answered):
-        for earlier in answered[:number]:
-            if earlier.job == later.job or earlier.peer != later.peer:
-                continue
-            between = sorted((earlier.invoked_at, later.invoked_at))
-            if history.kept_store(later.peer, *between):
-                yield f"is two jobs at {later.peer}", (earlier, later)
-
-
-def _too_many(
-    history: History, request: str, submissions: list[Operation], oldest: Mapping[str, None]
-) -> Iterator[_Found]:  # fmt: skip
-    """Yield the jobs of a request if they are more than the stores at which it may have been submitted."""
-    seen: dict[str, Operation] = {}
-    for op in history.operations:
-        if op.request == request and op.job and op.job not in oldest:
-            seen.setdefault(op.job, op)
-    stores = {
-        (op.peer, sum(peer == op.peer and at <= instant for peer, at in history.stores_lost))
-        for op in submissions
-        if op.outcome != "failed"
-        for instant in (op.invoked_at, op.completed_at)
-    }
-    if len(seen) > len(stores):
-        yield f"was submitted at {len(stores)} stores, and is {len(seen)} jobs", (*submissions, *seen.values())
-
-
-def _mislabelled(history: History, expected_labels: ExpectedLabels) -> Iterator[str]:
-    """Yield wrong labels; that the digest is the one of the job's result is H2."""
-    for op in history.operations:
-        if op.verb == "assign" and op.digest and op.labels != expected_labels(op.digest, op.peer):
-            yield _shown("H5", f"the labels of {op.peer}'s rows are not those of the centers of {op.job}", op)
+        answered = [op for op in submissions if op.job]
+        pairs = ((earlier, later) for number, later in enumerate(answered) for earlier in answered[:number])
+        at_one_store = (
+            (one, other) for one, other in pairs if one.job != other.job and one.peer == other.peer
+            and history.kept_store(one.peer, *sorted((one.invoked_at, other.invoked_at)))
+        )  # fmt: skip
+        if two := next(at_one_store, None):
+            yield _shown("H4", f"request {request} is two jobs at {two[0].peer}", *two)
+            continue
+        seen: dict[str, Operation] = {}
+        for op in history.operations:
+            if op.request == request and op.job and op.job not in oldest:
+                seen.setdefault(op.job, op)
+        stores = {  # at which it may have been submitted
+            (op.peer, sum(peer == op.peer and at <= instant for peer, at in history.stores_lost))
+            for op in submissions if op.outcome != "failed" for instant in (op.invoked_at, op.completed_at)
+        }  # fmt: skip
+        if len(seen) > len(stores):
+            what = f"was submitted at {len(stores)} stores, and is {len(seen)} jobs"
+            yield _shown("H4", f"request {request} {what}", *submissions, *seen.values())

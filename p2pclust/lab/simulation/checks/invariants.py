@@ -1,61 +1,32 @@
-"""The invariants, watched from outside after every effect; a broken one is an `AssertionError` with the last events.
+"""The invariants S1 to S8, S10 and S11 (docs/peer/simulator.md), watched from outside after every effect.
 
-S1  at most one aggregator per job and term, elected by a majority whose votes are on disk
-S2  a peer is in the sum of a round at most once
-S3  a state that a majority adopted is an ancestor of every state that a majority adopts later
-S4  one term and round of a job is one state
-S5  finished peers hold the same bits (and, checked at the end of a run, those of the replay)
-S6  no message reveals what a crash could take back
-S7  incarnation, term and register never fall, except with a lost store
-S8  no peer finishes before a majority of intact stores holds the final state
-S10  no peer aggregates or combines with votes or answers of a peer that it knows to be revoked
-S11 a register names a state whose bytes are on the disk
-
-Queues and exceptions need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
+A broken one is an `AssertionError` with the last events. Queues and exceptions need no watcher: the heap is bounded by the
+run, and an exception of a core ends the run.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from typing import NoReturn
 
 import msgpack
 
 from p2pclust.lab.simulation.checks.agreement import Agreement, majority
 from p2pclust.lab.simulation.checks.revealed import Revealed
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
+from p2pclust.peer.core import tasks
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.tasks import (
-    CancelJob,
-    CloseGossipRound,
-    CombineRound,
-    FinishRound,
-    JobToken,
-    RenewKeys,
-    SumPadded,
-    TermToken,
-)
 from p2pclust.tools.bit_sets import members_of
 
+_Sum = tasks.CombineRound | tasks.SumPadded
+_Step = _Sum | tasks.FinishRound | tasks.RenewKeys
+_Makes = tasks.CombineRound | tasks.RenewKeys | tasks.FinishRound | tasks.CancelJob | tasks.CloseGossipRound
 _STORY = 40
 #: The reports that are checked.
 _CHECKED = frozenset(("submitted", "job", "catches-up", "elected", "finished"))
-
-
-def _shown(what: str | Report) -> str:
-    """Return something that happened in words."""
-    if isinstance(what, str):
-        return what
-    return f"{what.verb} " + " ".join(f"{k}={v}" for k, v in what.fields.items() if k not in ("job", "roster"))
-
-
-def _repeated(peers: list[int]) -> list[int]:
-    return [index for index, times in Counter(peers).items() if times > 1]
 
 
 class Invariants(Observer):
@@ -68,7 +39,7 @@ class Invariants(Observer):
         self._agreements: dict[str, Agreement] = {}
         self._documents: dict[str, Document] = {}
         self._unsynced: dict[str, list[tuple[str, int, bytes]]] = {}
-        self._learns: dict[tuple[str, str], None] = {}  # who takes over the register of another peer in this step
+        self._learns: dict[tuple[str, str], bool] = {}  # who takes over the register of another peer in this step
         self._incarnations: dict[tuple[str, str], int] = {}
         self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._terms: dict[tuple[str, str, str], int] = {}
@@ -78,24 +49,26 @@ class Invariants(Observer):
     @property
     def story(self) -> list[str]:
         """The last things that happened, oldest first."""
-        return [f"{now:9.3f} {peer} {_shown(what)}" for now, peer, what in self._happened]
+        told = []
+        for now, peer, what in self._happened:
+            fields = what.fields.items() if isinstance(what, Report) else ()
+            shown = " ".join(f"{k}={v}" for k, v in fields if k not in ("job", "roster"))
+            told.append(f"{now:9.3f} {peer} {f'{what.verb} {shown}' if isinstance(what, Report) else what}")
+        return told
 
-    def tell(self, now: float, what: str) -> None:
-        """Add something that happened to the fleet to the story."""
-        self._happened.append((now, "", what))
+    def tell(self, now: float, what: str | Report, peer: str = "") -> None:
+        """Add something that happened to the story; without a peer, to the fleet."""
+        self._happened.append((now, peer, what))
 
     def started(self, world: World, peer: Peer) -> None:
-        """A restarted peer knows at least what it knew (S7)."""
-        self._happened.append((world.now, peer.name, f"starts life {peer.life}, {peer.disk.store_id}"))
+        self.tell(world.now, f"starts life {peer.life}, {peer.disk.store_id}", peer.name)
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
-        """What was not synced was never adopted."""
-        self._unsynced.pop(peer.name, None)
-        self._happened.append((world.now, peer.name, f"crashes, {lost_writes} unsynced rows lost"))
+        self._unsynced.pop(peer.name, None)  # was never adopted
+        self.tell(world.now, f"crashes, {lost_writes} unsynced rows lost", peer.name)
 
     def restored(self, world: World, peer: Peer) -> None:
-        """What was on the disk may be there no more."""
-        self._happened.append((world.now, peer.name, "gets an older store back"))
+        self.tell(world.now, "gets an older store back", peer.name)
         of = (peer.name, peer.disk.store_id)
         self._incarnations.pop(of, None)
         for known in (self._positions, self._terms):
@@ -103,174 +76,135 @@ class Invariants(Observer):
                 del known[key]
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """Check what this effect touches."""
         match effect:
             case Send():
-                if flaw := self._revealed.flaw_of(peer, effect):
-                    self._broken("S6", flaw)
-            case Persist():
-                self._persist(peer, effect)
-            case Compute(TermToken() as token, CombineRound() | SumPadded() | FinishRound() | RenewKeys() as task):
+                flaw = self._revealed.flaw_of(peer, effect)
+                self._assert(not flaw, "S6", flaw)
+            case Persist(value=bytes() as row):
+                self._persist(peer, effect, row)
+            case Compute(tasks.TermToken() as token, task) if isinstance(task, _Step):
                 self._goes_on(peer, token, task)
             case Report():
-                self._report(world, peer, effect)
+                if effect.verb not in ("member", "combined"):
+                    self.tell(world.now, effect, peer.name)
+                if effect.verb in _CHECKED:
+                    self._report(peer, effect)
 
     # -- checks -----------------------------------------------------------------------------------------------------
 
     def _assert(self, holds: bool, name: str, what: str) -> None:
         if not holds:
-            self._broken(name, what)
+            raise AssertionError("\n".join([f"{name}: {what}", *self.story]))
 
     def _holds(self, name: str, job: str, flaw: str) -> None:
-        if flaw:
-            self._broken(name, f"{job}: {flaw}")
+        self._assert(not flaw, name, f"{job}: {flaw}")
 
     def _agreement(self, job: str) -> Agreement:
         if job not in self._agreements:
-            self._agreements[job] = Agreement(
-                len(self._documents[job].roster), self._parents.setdefault(job, {})
-            )  # fmt: skip
+            n_peers, parents = len(self._documents[job].roster), self._parents.setdefault(job, {})
+            self._agreements[job] = Agreement(n_peers, parents)
         return self._agreements[job]
 
-    def _broken(self, name: str, what: str) -> NoReturn:
-        raise AssertionError(f"{name}: {what}\n" + "\n".join(self.story))
-
-    def _persist(self, peer: Peer, effect: Persist) -> None:
+    def _persist(self, peer: Peer, effect: Persist, row: bytes) -> None:
         key = (peer.name, peer.disk.store_id, effect.key)
-        if (effect.table, effect.key) == ("self", "incarnation") and effect.value is not None:
-            value = int(effect.value)
+        if (effect.table, effect.key) == ("self", "incarnation"):
+            value = int(row)
             self._assert(value >= self._incarnations.get(key[:2], 0), "S7", f"{peer.name}: incarnation fell to {value}")
             self._incarnations[key[:2]] = value
-        elif effect.table == "ballot" and effect.value is not None:
-            term, voted_for = msgpack.unpackb(effect.value)
+        elif effect.table == "ballot":
+            term, voted_for = msgpack.unpackb(row)
             if voted_for and self._intact(peer, effect.key):
                 # An older store that was put back may vote again: what counts is that no two peers are elected.
                 self._agreement(effect.key).voted(term, voted_for, peer.name)
             self._assert(term >= self._terms.get(key, 0), "S7", f"{peer.name}: term fell to {term}")
             self._terms[key] = term
-        elif effect.table == "register" and effect.value is not None:
-            self._register(peer, effect)
+        elif effect.table == "register":
+            self._register(peer, effect.key, key, row)
 
-    def _register(self, peer: Peer, effect: Persist) -> None:
-        assert effect.value is not None
-        term, round_, digest, _, payload, final, finished = msgpack.unpackb(effect.value)
+    def _register(self, peer: Peer, job: str, key: tuple[str, str, str], row: bytes) -> None:
+        term, round_, digest, _, payload, final, finished = msgpack.unpackb(row)
         if payload is None:
             held = hashlib.blake2b(b"".join(peer.disk.synced_blob(digest)), digest_size=32).digest()
             self._assert(held == digest, "S11", f"{peer.name} adopts a state whose blob is not here, or is another")
-        key = (peer.name, peer.disk.store_id, effect.key)
         if finished:
             return  # the end may be learnt from a peer of any term
         # Where each peer goes on from a model of its own, the final state only is one.
-        own = bool(self._documents[effect.key].treatment.ticks) and not final
+        own = bool(self._documents[job].treatment.ticks) and not final
         # Taking over another peer's register as a candidate in a later term is not an adoption.
-        learns = (peer.name, effect.key) in self._learns
-        self._learns.pop((peer.name, effect.key), None)
-        past = learns and term < self._terms.get(key, 0)
+        learns = self._learns.pop((peer.name, job), False)
+        newest_term = self._terms.get(key, 0)
+        past = learns and term < newest_term
         if not own and not past:
-            self._unsynced.setdefault(peer.name, []).append((effect.key, term, digest))
+            self._unsynced.setdefault(peer.name, []).append((job, term, digest))
         position = (term, round_)
         self._assert(position >= self._positions.get(key, (0, 0)), "S7", f"{peer.name}: register fell to {position}")
         self._positions[key] = position
-        self._assert(
-            past or term >= self._terms.get(key, 0),
-            "S7",
-            f"{peer.name} adopts in term {term} after term {self._terms.get(key)}",
-        )
-        agreement = self._agreement(effect.key)
-        self._assert(
-            not learns or agreement.is_open(*position),
-            "S4",
-            f"{peer.name} takes over a state of term {term} round {round_} that was never opened",
-        )
+        fell = f"{peer.name} adopts in term {term} after term {newest_term}"
+        self._assert(past or term >= newest_term, "S7", fell)
+        agreement = self._agreement(job)
+        invented = f"{peer.name} takes over a state of term {term} round {round_} that was never opened"
+        self._assert(not learns or agreement.is_open(*position), "S4", invented)
         if not own:
-            self._holds("S4", effect.key, agreement.opened(*position, digest))
+            self._holds("S4", job, agreement.opened(*position, digest))
 
-    def _goes_on(
-        self, peer: Peer, token: TermToken, task: CombineRound | SumPadded | FinishRound | RenewKeys
-    ) -> None:  # fmt: skip
+    def _goes_on(self, peer: Peer, token: tasks.TermToken, task: _Step) -> None:
         """S2 and S10, where an aggregator makes a sum, or the state after a round."""
+        assert peer.core is not None
         state, added = task.state.digest, [index for index, _ in getattr(task, "removed", ())]
-        if isinstance(task, CombineRound | SumPadded):
+        if isinstance(task, _Sum):
             peers = [index for indices, _ in task.contributions for index in indices]
         else:
-            peers = list(members_of(task.members)) if isinstance(task, FinishRound) else []
-        twice = [*_repeated(peers), *_repeated(added)]
+            peers = list(members_of(task.members)) if isinstance(task, tasks.FinishRound) else []
+        twice = [index for indices in (peers, added) for index, times in Counter(indices).items() if times > 1]
         self._assert(not twice, "S2", f"{token}: a peer is counted twice: {twice}")
-        self._brought(peer, token, peers)
-        agreement = self._agreement(token.job_id)
-        opened = agreement.was_adopted(token.term, state)
-        if isinstance(task, CombineRound | SumPadded) or opened:
-            self._rests_on_a_majority(peer, token, state)
-        elif isinstance(task, FinishRound):
-            # The round of an aggregator before: it had a majority in its own term.
-            enough = agreement.most_holders(state) >= majority(len(self._documents[token.job_id].roster))
-            self._assert(enough, "S10", f"{peer.name} finishes a round whose state no majority has held in one term")
-
-    def _brought(self, peer: Peer, token: TermToken, contributors: list[int]) -> None:
-        assert peer.core is not None
-        barred, roster = peer.core.barred, self._documents[token.job_id].roster
-        revoked = [roster[index] for index in contributors if roster[index] in barred]
+        roster, barred = self._documents[token.job_id].roster, peer.core.barred
+        revoked = [roster[index] for index in peers if roster[index] in barred]
         self._assert(not revoked, "S10", f"{peer.name} combines what {', '.join(revoked)} brought, which was revoked")
+        agreement, enough = self._agreement(token.job_id), majority(len(roster))
+        if isinstance(task, _Sum) or agreement.was_adopted(token.term, state):
+            held = len([name for name in agreement.holders(token.term, state) if name not in barred])
+            self._assert(
+                held >= enough, "S10", f"{peer.name} combines what {held} intact stores hold that are not revoked"
+            )
+        elif isinstance(task, tasks.FinishRound):
+            # The round of an aggregator before: it had a majority in its own term.
+            unheld = f"{peer.name} finishes a round whose state no majority has held in one term"
+            self._assert(agreement.most_holders(state) >= enough, "S10", unheld)
 
-    def _rests_on_a_majority(self, peer: Peer, token: TermToken, state: bytes) -> None:
-        assert peer.core is not None
-        holders = self._agreement(token.job_id).holders(token.term, state)
-        held = len([name for name in holders if name not in peer.core.barred])
-        enough = held >= majority(len(self._documents[token.job_id].roster))
-        self._assert(enough, "S10", f"{peer.name} combines what {held} intact stores hold that are not revoked")
-
-    def _count(self, peer: Peer, job: str, term: int, digest: bytes) -> None:
-        """S3, of adoptions on intact stores."""
-        agreement = self._agreement(job)
-        self._holds("S3", job, agreement.adopted(term, digest, peer.name if self._intact(peer, job) else ""))
-
-    def _report(self, world: World, peer: Peer, effect: Report) -> None:
-        if effect.verb not in ("member", "combined"):
-            self._happened.append((world.now, peer.name, effect))
-        if effect.verb not in _CHECKED:
-            return
-        fields = effect.fields
-        if effect.verb in ("submitted", "job") and peer.core is not None:
-            job = peer.core.jobs.jobs.get(str(fields["job"]))
-            if job is not None:
-                self._documents[job.id] = job.document
-        elif effect.verb == "catches-up":
-            self._learns[peer.name, str(fields["job"])] = None
-        elif effect.verb == "elected":
-            self._elected(peer, str(fields["job"]), int(fields["term"]))
-        elif effect.verb == "finished":
-            self._finished(peer, str(fields["job"]), bytes.fromhex(str(fields["digest"])))
-
-    def _elected(self, peer: Peer, job: str, term: int) -> None:
-        assert peer.core is not None
-        document, agreement = self._documents[job], self._agreement(job)
-        named = term == 1 and document.treatment.aggregator == peer.name
-        self._holds("S1", job, agreement.elected(term, peer.name, named=named))
-        if not named:
-            votes = len([name for name in agreement.voters(term, peer.name) if name not in peer.core.barred])
-            enough = votes >= majority(len(document.roster))
-            self._assert(enough, "S10", f"{peer.name} is elected in term {term} by {votes} votes that are not revoked")
-
-    def _finished(self, peer: Peer, job: str, digest: bytes) -> None:
-        agreement = self._agreement(job)
-        self._holds("S5", job, agreement.ended(digest, peer.name))
-        row = peer.disk.read_synced("register", job)
-        self._assert(
-            row is not None and msgpack.unpackb(row)[6], "S6", f"{peer.name} reports an end that is not synced"
-        )
-        self._holds("S8", job, agreement.ended_early(digest, peer.name))
+    def _report(self, peer: Peer, effect: Report) -> None:
+        fields, job = effect.fields, str(effect.fields["job"])
+        match effect.verb:
+            case "submitted" | "job":
+                if peer.core is not None and job in peer.core.jobs.jobs:
+                    self._documents[job] = peer.core.jobs.jobs[job].document
+            case "catches-up":
+                self._learns[peer.name, job] = True
+            case "elected":
+                assert peer.core is not None
+                term, document, agreement = int(fields["term"]), self._documents[job], self._agreement(job)
+                named = term == 1 and document.treatment.aggregator == peer.name
+                self._holds("S1", job, agreement.elected(term, peer.name, named=named))
+                votes = len([name for name in agreement.voters(term, peer.name) if name not in peer.core.barred])
+                few = f"{peer.name} is elected in term {term} by {votes} votes that are not revoked"
+                self._assert(named or votes >= majority(len(document.roster)), "S10", few)
+            case "finished":
+                digest, agreement = bytes.fromhex(str(fields["digest"])), self._agreement(job)
+                self._holds("S5", job, agreement.ended(digest, peer.name))
+                row = peer.disk.read_synced("register", job)
+                kept = row is not None and msgpack.unpackb(row)[6]
+                self._assert(kept, "S6", f"{peer.name} reports an end that is not synced")
+                self._holds("S8", job, agreement.ended_early(digest, peer.name))
 
     # -- what the world did -----------------------------------------------------------------------------------------
 
     def synced(self, world: World, peer: Peer) -> None:
-        """Everything that the peer wrote is on its disk."""
-        for adoption in self._unsynced.pop(peer.name, []):
-            self._count(peer, *adoption)
+        for job, term, digest in self._unsynced.pop(peer.name, []):
+            name = peer.name if self._intact(peer, job) else ""
+            self._holds("S3", job, self._agreement(job).adopted(term, digest, name))
 
     def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
-        """A state came out of another."""
-        if isinstance(effect.task, CombineRound | RenewKeys | FinishRound | CancelJob | CloseGossipRound):
-            assert isinstance(effect.token, JobToken)
+        if isinstance(effect.task, _Makes):
+            assert isinstance(effect.token, tasks.JobToken)
             self._parents.setdefault(effect.token.job_id, {})[digest] = effect.task.state.digest
 
     def _intact(self, peer: Peer, job: str) -> bool:

@@ -1,25 +1,24 @@
-"""What peers that lie must not bring about.
-
-S12  no peer holds a fact that its owner did not publish, or a cancel that was not asked for; only a forger is named
-V1   only states of the peer that lies are refuted, and no other peer adopts a lie
-"""
+"""What liars must not bring about, and which fleet rosters jobs may name: S12, V1, F1 and F2 (docs/peer/simulator.md)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import hashlib
+from collections.abc import Iterable
+from typing import Final
 
-from p2pclust.lab.simulation.world.observer import Observer
-from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
-from p2pclust.peer.core.effects import Effect, Send
+from p2pclust.lab.simulation.world.peer import Peer, read_paper
+from p2pclust.lab.simulation.world.world import Observer, World
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Compute, Effect, Send
+from p2pclust.peer.core.enrolment import BEFORE, CURRENT, TABLE
+from p2pclust.peer.core.fleet_roster import RosterName
+from p2pclust.peer.core.job_messages import Pads
 from p2pclust.peer.core.messages import FactDelta
-from p2pclust.peer.core.reports import ForgedFact
+from p2pclust.peer.core.reports import DocumentHeld, ForgedFact, JobBegun
 from p2pclust.peer.core.round_reports import RefutesState
-from p2pclust.peer.core.spread.facts import CANCEL, Fact, facts_of
-
-if TYPE_CHECKING:
-    from p2pclust.lab.simulation.world.world import World
-
+from p2pclust.peer.core.spread.facts import CANCEL, facts_of
+from p2pclust.peer.core.tasks import CombineRound
+from p2pclust.tools.bit_sets import members_of, unpacked
 
 #: All facts of all peers are compared so often, in virtual seconds.
 _EVERY_S: Final = 0.5
@@ -32,22 +31,13 @@ class Published(Observer):
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, int], bytes] = {}  # by owner, key and version
-        self._cancelled: dict[str, None] = {}
-        self._forgers: dict[str, None] = {}
+        self.cancelled: dict[str, None] = {}  # jobs whose cancel a person asked for
+        self.forgers: dict[str, None] = {}  # peers that forge facts
         self._next = 0.0
 
-    def cancelled(self, job_id: str) -> None:
-        """Note a job whose cancel a person asked for."""
-        self._cancelled[job_id] = None
-
-    def forges(self, name: str) -> None:
-        """Note a peer that forges facts."""
-        self._forgers[name] = None
-
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """Note a peer's own facts, and check which peers it calls forgers."""
         if isinstance(effect, ForgedFact):
-            assert effect.peer in self._forgers, (
+            assert effect.peer in self.forgers, (
                 f"S12: {peer.name} calls {effect.peer} a forger, which it is not: {effect}"
             )
         if isinstance(effect, Send) and isinstance(effect.message, FactDelta) and effect.message.owner == peer.name:
@@ -55,7 +45,6 @@ class Published(Observer):
                 self._values[fact.owner, fact.key, fact.version] = fact.value
 
     def stepped(self, world: World, peer: Peer) -> None:
-        """Compare, now and then."""
         if world.now >= self._next:
             self._next = world.now + _EVERY_S
             self.compare(world)
@@ -64,15 +53,12 @@ class Published(Observer):
         """Compare what all peers hold with what was published."""
         for name, peer in world.peers.items():
             for fact in [] if peer.core is None else peer.core.facts.everything():
-                flaw = self._flaw(fact, name)
+                flaw = ""
+                if fact.owner != name and self._values.get((fact.owner, fact.key, fact.version)) != fact.value:
+                    flaw = "which its owner did not publish"
+                elif fact.key.startswith(CANCEL) and fact.key.removeprefix(CANCEL) not in self.cancelled:
+                    flaw = "a cancel that was not asked for"
                 assert not flaw, f"S12: {name} holds {fact.key} {fact.version} of {fact.owner}, {flaw}"
-
-    def _flaw(self, fact: Fact, holder: str) -> str:
-        if fact.owner != holder and self._values.get((fact.owner, fact.key, fact.version)) != fact.value:
-            return "which its owner did not publish"
-        if fact.key.startswith(CANCEL) and fact.key.removeprefix(CANCEL) not in self._cancelled:
-            return "a cancel that was not asked for"
-        return ""
 
 
 class Refutations(Observer):
@@ -86,18 +72,75 @@ class Refutations(Observer):
         self.lies: dict[tuple[str, bytes], str] = {}
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """Look at what peers report."""
-        if isinstance(effect, RefutesState):
-            assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
-            core = peer.core
-            named = [] if core is None else [one for job in core.jobs.jobs.values() for one in job.suspicions]
-            assert core is None or self.liar in named, f"V1: {peer.name} refutes a state and suspects no peer"
+        assert isinstance(effect, RefutesState)
+        assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
+        core = peer.core
+        named = [] if core is None else [one for job in core.jobs.jobs.values() for one in job.suspicions]
+        assert core is None or self.liar in named, f"V1: {peer.name} refutes a state and suspects no peer"
 
     def stepped(self, world: World, peer: Peer) -> None:
-        """Look at the registers of a peer."""
         if peer.core is None or peer.name == self.liar:
             return
         for job in peer.core.jobs.jobs.values():
             ref = job.ledger.register.ref
             lie = "" if ref is None else self.lies.get((job.document.id, ref.digest), "")
             assert not lie, f"V1: {peer.name} has adopted a lie: {lie}"
+
+
+class NamedRosters(Observer):
+    """Watches a fleet with keys; it is given every roster that the fleet signs."""
+
+    watches = (JobBegun, DocumentHeld, Compute, Send)
+
+    def __init__(self) -> None:
+        self._texts: dict[RosterName, dict[str, str]] = {}  # by roster: a text for each key
+        self._met: dict[tuple[str, str], None] = {}  # by peer and job: the documents that waited
+
+    def signed(self, paper: bytes) -> None:
+        """Note a roster that the fleet signed."""
+        read = read_paper("", paper)
+        self._texts[RosterName(read.serial, hashlib.sha256(paper).digest())] = dict(read.peers)
+
+    def older_than(self, serial: int, names: Iterable[str]) -> list[RosterName]:
+        """Return the rosters with these peers that have a lower serial."""
+        return [name for name, texts in self._texts.items() if name.serial < serial and texts.keys() >= set(names)]
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        core = peer.core
+        if core is None:
+            return
+        if isinstance(effect, DocumentHeld):
+            self._met[peer.name, effect.job] = None
+        elif isinstance(effect, JobBegun):
+            self._begins(peer, core.jobs.table.documents[effect.job])
+        elif isinstance(effect, Compute) and isinstance(effect.task, CombineRound):
+            document = core.jobs.jobs[effect.token.job_id].document  # type: ignore[attr-defined]
+            self._uses(peer, document, (index for peers, _ in effect.task.contributions for index in peers))
+        elif isinstance(effect, Send) and isinstance(effect.message, Pads) and not effect.message.refusal:
+            document = core.jobs.jobs[effect.message.job].document
+            self._uses(peer, document, members_of(unpacked(effect.message.members)))
+
+    def _begins(self, peer: Peer, document: Document) -> None:
+        named = document.fleet_roster
+        assert named is not None, f"F1: {peer.name} begins {document.id}, which names no fleet roster"
+        assert named in self._texts, f"F1: {peer.name} begins {document.id}, whose fleet roster was never signed"
+        strange = [name for name in document.roster if name not in self._texts[named]]
+        assert not strange, f"F1: {peer.name} begins {document.id} with {strange}, which its fleet roster does not have"
+        if (peer.name, document.id) not in self._met and document.turn is None and not document.parent:
+            oldest = self._at(peer, BEFORE).serial or self._at(peer, CURRENT).serial - 1
+            assert named.serial >= oldest, (
+                f"F1: {peer.name} begins {document.id}, which names the old roster {named.serial}"
+            )
+
+    def _at(self, peer: Peer, key: str) -> RosterName:
+        """Return the roster in force at a peer, or the one before; if there is none, one with serial 0."""
+        digits = (peer.disk.read(TABLE, key) or b"").decode()
+        return next((name for name in self._texts if name.digest.hex() == digits), RosterName(0, b""))
+
+    def _uses(self, peer: Peer, document: Document, indices: Iterable[int]) -> None:
+        assert document.fleet_roster is not None
+        now, then = self._texts[self._at(peer, CURRENT)], self._texts[document.fleet_roster]
+        for name in (document.roster[index] for index in indices):
+            assert now.get(name) == then[name], (
+                f"F2: {peer.name} uses what {name} brought, which is barred from the job"
+            )

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from itertools import islice
+from typing import Final
 
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import FLEET, Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, Pads, Unpad
@@ -35,7 +35,6 @@ from p2pclust.peer.core.tasks import Contribute
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.secure_rounds import SecuredState, Terms
 from p2pclust.protocols.secure.classes import parted
@@ -62,15 +61,13 @@ class Secrecy(Observer):
         self._noted: dict[tuple[str, bytes], int] = {}  # by store and state: the set
         self._asked: dict[bytes, dict[int, None]] = {}  # by state: the sets that keepers were asked about, with the sum
         self._public: dict[bytes, bytes] = {}  # by public key: the state that asked for it
-        self._released: dict[
-            bytes, dict[str, int]
-        ] = {}  # by state: the keepers that sent their pads, and for which set
+        #: By state: the keepers that sent their pads, and for which set.
+        self._released: dict[bytes, dict[str, int]] = {}
         self._windows: dict[bytes, str] = {}  # pieces of single contributions, and whose they are
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """Check what this effect touches."""
         match effect:
             case Persist() if effect.value is not None:
                 self._written(peer, effect.table, effect.value)
@@ -133,22 +130,20 @@ class Secrecy(Observer):
         state = self._states.get(task.state.digest)
         if state is None or state.secured is None or state.secured.wants_keys or state.status != "running":
             return
-        numbers = self._numbers(state, peer.local, task.me)
-        if numbers is None:
+        try:
+            contribution = engine.contribution(self._job, state, peer.local, task.me, len(self._roster))
+        except Abstain:
             return
+        numbers = np.concatenate([np.asarray(array, dtype=np.int64).ravel() for array in contribution.values()])
         context = secure_rounds.context_of(self._terms, task.state.digest)
         plain = task.state.digest + numbers.tobytes()
         known = self._padded.setdefault((peer.name, peer.life, context), plain)
         assert known == plain, f"P1: {peer.name} pads two vectors in one context"
-        if not layout_of(self._job, state).whether:
-            self._windows.update(dict.fromkeys(_pieces(numbers), peer.name))
-
-    def _numbers(self, state: JobState, local: Local, me: int) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-        try:
-            contribution = engine.contribution(self._job, state, local, me, len(self._roster))
-        except Abstain:
-            return None
-        return np.concatenate([np.asarray(array, dtype=np.int64).ravel() for array in contribution.values()])
+        if layout_of(self._job, state).whether:
+            return
+        pieces = (numbers[at : at + 3] for at in range(len(numbers) - 2))
+        telling = (one for one in pieces if np.count_nonzero(np.abs(one) > _LARGE) >= 2 and len(np.unique(one)) == 3)
+        self._windows.update((piece.tobytes(), peer.name) for piece in islice(telling, _MOST_WINDOWS))
 
     def _seek(self, parts: Iterable[bytes], where: str) -> None:
         """P3."""
@@ -168,10 +163,19 @@ class Secrecy(Observer):
         assert part is not None, "P4: the last state has no secured part"
         if self._terms is None:
             return
-        reported = {name: self._reported(peer) for name, peer in world.peers.items()}
+        reported: dict[str, list[int]] = {}  # by peer: the sets that it reports, as others get them
+        for name, peer in world.peers.items():
+            fact = None if peer.core is None else peer.core.facts.get(name, SETS + self._terms.job_id)
+            reported[name] = [] if fact is None else [unpacked(mask) for mask in msgpack.unpackb(fact.value)]
         told = {*part.revealed, *(one for sets in reported.values() for one in sets if self.hides)}
         unknown = as_mask(member for mask in part.unknown for member in members_of(mask))
-        self._judge_reports(world, {*part.revealed}, unknown, reported)
+        for digest, keepers in self._released.items():
+            for name, members in keepers.items():
+                for own in SecuredState(self._job, self._states[digest], self._terms).segments(members):
+                    covered = self._is_told(own, {*part.revealed}) or not own & ~unknown
+                    covered |= own in reported[name] or world.peers[name].wiped
+                    assert covered, f"P6: {name} released pads for {own:b}, and neither the result nor it says so"
+        assert not self.keys_left(world), f"P7: keys of the job are left at {', '.join(self.keys_left(world))}"
         by_step: dict[tuple[int, int], list[int]] = {}
         for digest, members in self._readable():
             state = self._states[digest]
@@ -196,28 +200,10 @@ class Secrecy(Observer):
         assert self._terms is not None
         return own in named or all(part in named for part in parted(own, self._terms.groups))
 
-    def _judge_reports(
-        self, world: World, named: set[int], unknown: int, reported: dict[str, tuple[int, ...]]
-    ) -> None:  # fmt: skip
-        assert self._terms is not None
-        for digest, keepers in self._released.items():
-            for name, members in keepers.items():
-                for own in SecuredState(self._job, self._states[digest], self._terms).segments(members):
-                    covered = self._is_told(own, named) or not own & ~unknown
-                    covered |= own in reported[name] or world.peers[name].wiped
-                    assert covered, f"P6: {name} released pads for {own:b}, and neither the result nor it says so"
-        assert not self.keys_left(world), f"P7: keys of the job are left at {', '.join(self.keys_left(world))}"
-
     def keys_left(self, world: World) -> list[str]:
         """Return the peers that have a key of a job."""
         lives = {name: peer.working.secrets for name, peer in world.peers.items()}
         return [name for name, own in lives.items() if own and any(one.pair for one in own._jobs.values())]
-
-    def _reported(self, peer: Peer) -> tuple[int, ...]:
-        """Return what a peer reports, as others get it."""
-        assert self._terms is not None
-        fact = None if peer.core is None else peer.core.facts.get(peer.name, SETS + self._terms.job_id)
-        return () if fact is None else tuple(unpacked(mask) for mask in msgpack.unpackb(fact.value))
 
     def _readable(self) -> Iterable[tuple[bytes, int]]:
         """Yield the sets that colluders can read: of a state with its maker, where so few pads are missing."""
@@ -241,13 +227,3 @@ class Secrecy(Observer):
         signs = [tuple(mask >> peer & 1 for mask in sets) for peer in width]
         sizes = Counter(signs)
         return as_mask(p for p in width if any(signs[p]) and sizes[signs[p]] < self._terms.secure.cohort)
-
-
-def _pieces(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
-    """Return a few pieces of a contribution that are no accident wherever they are found."""
-    found = []
-    for at in range(len(numbers) - 2):
-        piece = numbers[at : at + 3]
-        if np.count_nonzero(np.abs(piece) > _LARGE) >= 2 and len(np.unique(piece)) == 3:
-            found.append(piece.tobytes())
-    return found[:_MOST_WINDOWS]

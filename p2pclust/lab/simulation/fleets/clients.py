@@ -2,9 +2,9 @@
 
 Clients submit jobs, cancel them, ask for their results and status, and label rows, each at a random peer. A client may hear
 nothing of what it asked for: its question is lost, or the answer is, or its peer crashes a few effects after the question.
-Then it asks again, often with the same request id. What all clients saw is one history
-(`p2pclust.lab.simulation.checks.history`), which is checked when everything has healed and all peers have been asked once
-more.
+Then it asks again, often with the same request id. The code that answers operators on devices answers them
+(`p2pclust.peer.operate`); only the socket and the shell around the core are replaced. What all clients saw is one history
+(`p2pclust.lab.simulation.checks.history`), which is checked when everything has healed and all peers have been asked again.
 """
 
 from __future__ import annotations
@@ -12,27 +12,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import msgpack
 import numpy as np
 
 from p2pclust.lab.simulation.checks.history import History, Outcome, violations
-from p2pclust.lab.simulation.fleets.drawn import DrawnJob
+from p2pclust.lab.simulation.fleets.attempts import Attempt, Chooser, Question, Refused, conversation
 from p2pclust.lab.simulation.fleets.fleet import RandomFleet
-from p2pclust.lab.simulation.fleets.jobs import KINDS, same_bits
+from p2pclust.lab.simulation.fleets.jobs import KINDS, DrawnJob, same_bits
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
-from p2pclust.lab.simulation.swarms.attempts import Attempt, Chooser, Question, Refused, conversation
-from p2pclust.lab.simulation.swarms.control import ControlAddresses, answer_in
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
+from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document, majority
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.core.reports import JobBegun
+from p2pclust.peer.core.events import Event
+from p2pclust.peer.core.reports import JobBegun, Report
+from p2pclust.peer.operate.questions import Questions
+from p2pclust.peer.operate.server import HERE, Caller, read_question
+from p2pclust.peer.shell.compute import DataStatus
+from p2pclust.peer.shell.logs import Watch
+from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.summaries import raw_centers
+from p2pclust.transport.links import Counters
+from p2pclust.transport.wire import pack, unpack
 
 _TRIP_S: Final = (0.0005, 0.01)  # of a question or an answer
 _THINK_S: Final = (0.05, 1.5)
@@ -41,6 +48,79 @@ _GONE: Final = 0.15  # the share of connections that end before the last answer
 _STRUCK: Final = 0.12  # the share of questions whose peer crashes soon after it arrived
 _EFFECTS: Final = 14  # within so many effects
 _LAST_S: Final = 20.0  # how long the last questions may take
+
+
+class _Shell:
+    """What the control address uses of a shell, around one life of a simulated peer."""
+
+    def __init__(self, world: World, peer: Peer) -> None:
+        assert peer.core is not None
+        self._world, self._peer = world, peer
+        self.core: Core = peer.core
+        self.store = SimpleNamespace(
+            blobs=SimpleNamespace(chunk=peer.disk.chunk, read=lambda digest: iter(peer.disk.blob(digest)))
+        )
+        rows, columns = peer.local.X.shape
+        self.worker = SimpleNamespace(features=(), data=DataStatus(rows, columns, ""), floor=Floor())
+        self.links = SimpleNamespace(
+            roster=SimpleNamespace(fleet_id="simulated", serial=1), counters=Counters(), trouble=lambda name: ""
+        )
+        self.allow_list = SimpleNamespace(outdated={})
+        self.heard: dict[str, float] = {}
+        self.outcomes: dict[str, Any] = {}
+        self.version, self.began_at = "simulated", world.now
+        self.listeners: list[Watch] = []
+
+    @property
+    def now(self) -> float:
+        return self._peer.clock.read(self._world.now)
+
+    def listen(self, listener: Watch) -> None:
+        self.listeners.append(listener)
+
+    def step(self, event: Event) -> None:
+        if self._peer.core is self.core:  # else this life is over
+            self._world.step(self._peer, event)
+
+
+class _ControlAddresses(Observer):
+    """The control addresses of all peers of one world."""
+
+    watches = (Report,)
+
+    def __init__(self) -> None:
+        self._here: dict[str, tuple[_Shell, Questions]] = {}
+
+    def started(self, world: World, peer: Peer) -> None:
+        shell = _Shell(world, peer)
+        self._here[peer.name] = (shell, Questions(shell))  # type: ignore[arg-type]
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        self._here.pop(peer.name, None)  # clients that wait for an answer wait in vain
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Report) and peer.name in self._here:
+            for listener in self._here[peer.name][0].listeners:
+                listener(effect.verb, effect.fields)
+
+    def ask(self, peer: Peer, number: int, asked: Question, heard: Callable[[dict[str, Any] | Refused], None]) -> None:
+        """A question arrives at a peer that runs and is not stopped; `heard` receives each answer when it is sent."""
+        question = pack("ask", {"number": number, "verb": asked.verb}, [msgpack.packb(dict(asked.fields))])
+        _, verb, fields = read_question(question)
+
+        def send(frames: list[bytes]) -> bool:
+            kind, _, rest = unpack(frames)
+            if kind == "refused":
+                heard(Refused(rest[0].decode()))
+                return True
+            answer = dict(msgpack.unpackb(b"".join(rest), raw=False, strict_map_key=False))
+            if kind == "answer" and (verb == "submit" or (verb == "cancel" and "by" in answer)):
+                kept = peer.disk.read_synced("job" if verb == "submit" else "cancel", answer["job"]) is not None
+                assert kept, f"S6: {peer.name} answers a {verb} of {answer['job']} that is not on its disk"
+            heard(answer)
+            return True
+
+        self._here[peer.name][1].take(Caller(send, number, HERE), verb, fields)
 
 
 class _Documents(Observer):
@@ -114,26 +194,23 @@ class _Client:
             if not self.calm and asked.verb in ("submit", "cancel") and self._rng.random() < _STRUCK:
                 self._fleet.struck[peer.name] = int(self._rng.integers(_EFFECTS))
             if asked.verb == "cancel":
-                self._fleet.published.cancelled(asked.fields["job"])
+                self._fleet.published.cancelled[asked.fields["job"]] = None
             self._fleet.addresses.ask(peer, number, asked, partial(self._sent, number))
 
-    def _sent(self, number: int, frames: list[bytes]) -> None:
+    def _sent(self, number: int, answer: dict[str, Any] | Refused) -> None:
         """The peer answers; the answer is lost if the connection ended."""
         if number == self._number and self._answers_left:
             self._answers_left -= 1
             trip_s = float(self._rng.uniform(*_TRIP_S))
             self._last_heard = max(self._last_heard, self._fleet.world.now + trip_s)  # a connection keeps the order
-            self._fleet.world.at(self._last_heard, partial(self._hear, number, frames))
+            self._fleet.world.at(self._last_heard, partial(self._hear, number, answer))
 
-    def _hear(self, number: int, frames: list[bytes]) -> None:
-        if number != self._number or self.attempt is None:
-            return
-        kind, fields, _ = answer_in(frames)
-        if kind == "refused":
-            reason = str(fields["reason"])
-            self._go_on(number, lambda: self._talk.throw(Refused(reason)))
-        else:
-            self._go_on(number, lambda: self._talk.send(fields))
+    def _hear(self, number: int, answer: dict[str, Any] | Refused) -> None:
+        if number == self._number and self.attempt is not None:
+            if isinstance(answer, Refused):
+                self._go_on(number, partial(self._talk.throw, answer))
+            else:
+                self._go_on(number, partial(self._talk.send, answer))
 
     def _end(self, number: int, outcome: Outcome) -> None:
         if number != self._number or self.attempt is None:
@@ -153,7 +230,7 @@ class ClientFleet(RandomFleet):
         super().__init__(replace(plan, jobs=()))
         (self._model,) = plan.jobs
         self.history = History()
-        self.addresses, self._documents = ControlAddresses(), _Documents()
+        self.addresses, self._documents = _ControlAddresses(), _Documents()
         self.world.watch(self.addresses, self._documents)
         rng = np.random.default_rng([plan.seed, 61])
         self.struck: dict[str, int] = {}  # peers that crash after so many more effects
@@ -250,24 +327,21 @@ class ClientFleet(RandomFleet):
     def _judge(self) -> None:
         story = "\n".join(self.invariants.story)
         for document in self._documents.known.values():
-            self._judge_bits(document)
+            for peer in self.world.peers.values():
+                job = None if peer.core is None else peer.core.jobs.jobs.get(document.id)
+                ref = None if job is None or not job.ledger.finished else job.ledger.register.ref
+                if ref is None or ref.digest.hex() in self._states:
+                    continue
+                state = self._states[ref.digest.hex()] = JobState.decode(peer.bytes_of(ref))
+                self.marks.counts["job done" if state.status == "done" else "job cancelled"] += 1
+                right = state.status == "done" or state.reason.startswith(CANCELLED)
+                assert right, f"the job failed: {state.reason} ({document.id})"
+                mathematics = Job.from_dict(msgpack.unpackb(document.mathematics))
+                same_bits(self, DrawnJob(self._model, mathematics, document.id, document.roster), state)
         found = violations(self.history, self._labels)
         assert not found, "\n".join([*found, story])
         self.marks.counts["jobs"] += len(self._documents.known)
         self.marks.counts["operations"] += len(self.history.operations)
-
-    def _judge_bits(self, document: Document) -> None:
-        for peer in self.world.peers.values():
-            job = None if peer.core is None else peer.core.jobs.jobs.get(document.id)
-            ref = None if job is None or not job.ledger.finished else job.ledger.register.ref
-            if ref is None or ref.digest.hex() in self._states:
-                continue
-            state = self._states[ref.digest.hex()] = JobState.decode(peer.bytes_of(ref))
-            self.marks.counts["job done" if state.status == "done" else "job cancelled"] += 1
-            right = state.status == "done" or state.reason.startswith(CANCELLED)
-            assert right, f"the job failed: {state.reason} ({document.id})"
-            mathematics = Job.from_dict(msgpack.unpackb(document.mathematics))
-            same_bits(self, DrawnJob(self._model, mathematics, document.id, document.roster), state)
 
     def _labels(self, digest: str, name: str) -> tuple[int, ...]:
         """Return the nearest center of each row, without the code that labels."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -74,25 +74,18 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
         at_s = float(rng.uniform(0.0, 3.0))
         for peer in sorted(set(range(n)) - set(core)):
             if lasting:
-                faults.append(replace(_fault(rng, n, str(rng.choice(lasting)), lasts_s), at_s=at_s, for_s=FOR_EVER))
-                faults[-1] = replace(faults[-1], peers=(peer, *[one for one in faults[-1].peers if one != peer]))
+                fault = _fault(rng, n, str(rng.choice(lasting)), lasts_s)
+                others = [one for one in fault.peers if one != peer]
+                faults.append(replace(fault, at_s=at_s, for_s=FOR_EVER, peers=(peer, *others)))
+    longest_s = swarm.longest_task_s or ((0.01, 0.3, 1.5) if heals == "all" else (0.01, 0.3))
     plan = FleetPlan(
-        seed=seed,
-        n_peers=n,
-        timing=str(rng.choice(["fast", "fast", "default"])),
+        seed=seed, n_peers=n, timing=str(rng.choice(["fast", "fast", "default"])),
         patience_s=float(rng.choice([1.0, 4.0, 8.0] if heals == "all" else [1.0, 4.0])),
         limits=Limits(inline_bytes=300, chunk_bytes=128) if rng.random() < 0.3 or swarm.blobs else Limits(),
-        conditions=_around_elections(rng) if swarm.elections else _conditions(rng, n),
-        compute_s=(0.001, _longest_task_s(rng, swarm, heals)),
-        links=links,
-        known=bool(rng.random() < 0.5),
-        jobs=jobs,
-        faults=tuple(faults),
-        phase_crashes=_phase_crashes(rng, swarm),
-        core=core,
-        lasts_s=lasts_s,
-        keyed=swarm.keyed,
-    )
+        conditions=_conditions(rng, n, around_elections=bool(swarm.elections)),
+        compute_s=(0.001, float(rng.choice(longest_s))), links=links, known=bool(rng.random() < 0.5), jobs=jobs,
+        faults=tuple(faults), phase_crashes=_phase_crashes(rng, swarm), core=core, lasts_s=lasts_s, keyed=swarm.keyed,
+    )  # fmt: skip
     return _with_liars(_with_changes(plan, swarm), swarm)
 
 
@@ -114,9 +107,8 @@ def _with_changes(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
     """Draw links that change, a fault of the whole fleet that lasts, and what a single job has besides."""
     rng, n = np.random.default_rng([plan.seed, 37]), plan.n_peers
     if swarm.overlay == "moving" and plan.links:
-        last = (
-            plan.links if not plan.all_heal or rng.random() < 0.3 else connected(rng, n)
-        )  # a core is connected by its own
+        same = not plan.all_heal or rng.random() < 0.3  # a core is connected by its own links
+        last = plan.links if same else connected(rng, n)
         plan = replace(plan, last_links=last, faults=(*plan.faults, *_moves(rng, n, plan.lasts_s)))
     of_all = [kind for kind in swarm.faults if FAULTS[kind].of_all]
     if of_all and rng.random() < _SLOW_FLEETS:
@@ -129,17 +121,16 @@ def _with_changes(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
     if swarm.shares:
         jobs = tuple(replace(job, participation=float(rng.choice(swarm.shares))) for job in jobs)
     if swarm.secrets:
-        jobs = tuple(replace(job, **_secrets(rng)) for job in jobs)
+        jobs = tuple(
+            replace(
+                job, keepers=int(rng.integers(2, 5)), cohort=int(rng.choice([3, 3, 4])), n_init=int(rng.integers(1, 3)),
+                burnt=str(rng.choice(["groups", "record"])), leave=str(rng.choice(["alone", "alone", "groups"])),
+            )
+            for job in jobs
+        )  # fmt: skip
     if swarm.cancels:
         jobs = tuple(replace(job, cancels=_cancels(rng, n)) for job in jobs)
     return replace(plan, jobs=jobs, lasts_s=float(rng.uniform(0.0, _BRIEF_S)) if swarm.brief else plan.lasts_s)
-
-
-def _secrets(rng: np.random.Generator) -> dict[str, Any]:
-    return {
-        "keepers": int(rng.integers(2, 5)), "cohort": int(rng.choice([3, 3, 4])), "n_init": int(rng.integers(1, 3)),
-        "burnt": str(rng.choice(["groups", "record"])), "leave": str(rng.choice(["alone", "alone", "groups"])),
-    }  # fmt: skip
 
 
 def _cancels(rng: np.random.Generator, n: int) -> tuple[tuple[float, int], ...]:
@@ -191,24 +182,15 @@ def _faults(rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, l
     return [replace(fault, aimed=bool(rng.random() < swarm.aimed)) for fault in faults]
 
 
-def _longest_task_s(rng: np.random.Generator, swarm: Bounds, heals: str) -> float:
-    if swarm.longest_task_s:
-        return float(rng.choice(swarm.longest_task_s))
-    return float(rng.choice([0.01, 0.3, 1.5] if heals == "all" else [0.01, 0.3]))
-
-
 def _core(rng: np.random.Generator, n: int, links: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """Draw a majority that is connected without the other peers."""
     order = rng.permutation(n).tolist()
     found = [order[0]]
     while len(found) < majority(n):
-        near = [peer for peer in order if peer not in found and (not links or _linked(peer, found, links))]
-        found.append(near[0])
+        outside = (peer for peer in order if peer not in found)
+        ends = {end for a, b in links for end, other in ((a, b), (b, a)) if other in found}
+        found.append(next(peer for peer in outside if not links or peer in ends))
     return tuple(sorted(found))
-
-
-def _linked(peer: int, others: list[int], links: tuple[tuple[int, int], ...]) -> bool:
-    return any((min(peer, other), max(peer, other)) in links for other in others)
 
 
 def _size(rng: np.random.Generator, most: int) -> int:
@@ -219,23 +201,22 @@ def _size(rng: np.random.Generator, most: int) -> int:
     return min(most, int(rng.choice([1, 2, 3, 3, 4, 5, 5, 6, 7, 9])))
 
 
-def _conditions(rng: np.random.Generator, n: int) -> Conditions:
+def _conditions(rng: np.random.Generator, n: int, *, around_elections: bool) -> Conditions:
+    delays_s: tuple[float, ...] = (0.005, 0.05, 0.2)
+    tails: tuple[float, ...] = (0.0, 0.0, 0.02, 0.1)
+    losses: tuple[float, ...] = (0.0, 0.0, 0.05, 0.15, 0.3)
+    duplicates: tuple[float, ...] = (0.0, 0.1, 0.5)
+    if (
+        around_elections
+    ):  # delays far below or around the length of an election: then aggregators meet, or votes come late
+        quick = rng.random() < 0.5
+        delays_s, tails = ((0.005, 0.05), (0.0, 0.02)) if quick else ((0.2, 0.5, 1.0), (0.1, 0.3))
+        losses, duplicates = (0.0, 0.1) if quick else (0.0, 0.1, 0.3), (0.0, 0.5)
     return Conditions(
-        delay_s=(0.001, float(rng.choice([0.005, 0.05, 0.2]))),
-        tail_probability=float(rng.choice([0.0, 0.0, 0.02, 0.1])),
-        loss=float(rng.choice([0.0, 0.0, 0.05, 0.15, 0.3])) if n < 50 else 0.05,
-        duplicates=float(rng.choice([0.0, 0.1, 0.5])),
-    )
-
-
-def _around_elections(rng: np.random.Generator) -> Conditions:
-    """Draw delays far below or around the length of an election: then aggregators meet, or votes come late."""
-    quick = rng.random() < 0.5
-    return Conditions(
-        delay_s=(0.001, float(rng.choice([0.005, 0.05] if quick else [0.2, 0.5, 1.0]))),
-        tail_probability=float(rng.choice([0.0, 0.02] if quick else [0.1, 0.3])),
-        loss=float(rng.choice([0.0, 0.1] if quick else [0.0, 0.1, 0.3])),
-        duplicates=float(rng.choice([0.0, 0.5])),
+        delay_s=(0.001, float(rng.choice(delays_s))),
+        tail_probability=float(rng.choice(tails)),
+        loss=float(rng.choice(losses)) if n < 50 or around_elections else 0.05,
+        duplicates=float(rng.choice(duplicates)),
     )
 
 
@@ -250,21 +231,15 @@ def _jobs(
         kind = str(rng.choice(fitting))
         missing = str(rng.choice(["wait", "wait", "all", "drop"]))
         possible = JOBS[kind].missing or (missing,)
-        jobs.append(
-            JobPlan(
-                kind,
-                at_s,
-                int(rng.integers(n)),
-                missing if missing in possible else possible[0],
-                protocol=str(rng.choice(["llf-cm", "llf-fcm"])),
-                named=int(rng.integers(n)) if rng.random() < 0.2 else -1,
-                deadline_s=2.0,
-                collect=str(rng.choice(["star", "tree"])) if sparse else "star",
-                cancels=()
-                if JOBS[kind].repeated or rng.random() < 0.9
-                else ((at_s + float(rng.uniform(0.0, 5.0)), 0),),
-            )
-        )
+        job = JobPlan(
+            kind, at_s, int(rng.integers(n)), missing if missing in possible else possible[0],
+            protocol=str(rng.choice(["llf-cm", "llf-fcm"])),
+            named=int(rng.integers(n)) if rng.random() < 0.2 else -1,
+            collect=str(rng.choice(["star", "tree"])) if sparse else "star",
+        )  # fmt: skip
+        if not JOBS[kind].repeated and rng.random() >= 0.9:
+            job = replace(job, cancels=((at_s + float(rng.uniform(0.0, 5.0)), 0),))
+        jobs.append(job)
         at_s += float(rng.choice([0.0, 0.3, 2.0])) if lasts_s < _LONG_S else lasts_s / 12
     return tuple(jobs)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
 
+from p2pclust.lab.simulation.fleets.marks import votes
 from p2pclust.lab.simulation.fleets.plan import FOR_EVER, RandomFault
-from p2pclust.lab.simulation.swarms.marks import votes
 from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.transport.links import Lane
@@ -59,25 +60,61 @@ def break_(fleet: RandomFleet, fault: RandomFault) -> None:
         fleet.world.at(fleet.world.now + fault.for_s, lambda: next(course, None))
 
 
-# -- processes and devices -----------------------------------------------------------------------------------------------
-
-
 def _away(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    (fleet.world.leave if fault.kind == "leave" else fleet.world.crash)(name)
-    if fault.for_s == FOR_EVER:
-        fleet.down[name] = None
-    yield
-    fleet.start(name)
-
-
-def _wiped(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.crash(name)
-    if fleet.may_lose(name):
+    """Let a peer leave or crash, without its store where that is wiped; or let all crash."""
+    names = fleet.names if fault.kind == "blackout" else [name]
+    for each in names:
+        (fleet.world.leave if fault.kind == "leave" else fleet.world.crash)(each)
+    if fault.kind == "wiped" and fleet.may_lose(name):
         fleet.marks.counts["wiped store"] += 1
         fleet.world.wipe(name)
         fleet.lose(name)
+    if fault.for_s == FOR_EVER:
+        fleet.down[name] = None
     yield
-    fleet.start(name)
+    for each in names:
+        fleet.start(each)
+
+
+def _impaired(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Impair a device or its link in one respect."""
+    slowness = 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount)
+    kinds: dict[str, tuple[Callable[[str, Any], None], Any, Any]] = {
+        "slow-worker": (fleet.world.workers.slow, slowness, 1.0),
+        "wrong-clock": (fleet.world.set_clock, 0.8 + 0.4 * fault.amount, 1.0),
+        "lossy": (fleet.network.lose, 0.3 + 0.69 * fault.amount, 0.0),
+        "large-lost": (fleet.network.lose_large, _SMALL_BYTES, inf),
+        "bulk-lost": (fleet.network.lose_lane, Lane.BULK, None),
+    }
+    change, impaired, usual = kinds[fault.kind]
+    change(name, impaired)
+    yield
+    change(name, usual)
+
+
+def _at_once(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
+    """Do something that is not undone, or ends by itself."""
+    match fault.kind:
+        case "pause":
+            fleet.world.freeze(name, min(fault.for_s, 1e6))
+        case "clock-leap":
+            fleet.world.set_clock(name, leap_s=100.0 * fault.amount)
+        case "messages-late":
+            fleet.network.conditions = Conditions(delay_s=_LATE_S)
+        case "link" if not fleet.healed:  # it vanishes if it is there, or else appears
+            other = fleet.names[fault.peers[1]]
+            fleet.relink(name, other, up=not fleet.world.overlay.linked(name, other))
+        case "revoked" if fleet.may_lose(name) and not fleet.plan.links:  # others might be connected by this peer alone
+            fleet.lose(name)
+            fleet.revoke(name)
+        case "renewed" if fleet.may_lose(name):  # it contributes to none of the jobs that know the keys before
+            fleet.lose(name)
+            fleet.renew(name)
+        case "enrolled":
+            fleet.enrol(name)
+        case "ghosts":
+            fleet.ghosts.begin(fleet, name, fault.for_s)
+    yield
 
 
 def _stale(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
@@ -108,14 +145,6 @@ def _stale(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     yield
 
 
-def _blackout(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    for each in fleet.names:
-        fleet.world.crash(each)
-    yield
-    for each in fleet.names:
-        fleet.start(each)
-
-
 def _look_in(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """Leave politely, come back over a link that loses, long enough to hear of a job and too short to take part; leave."""
     visit_s, loss = 0.1 + 0.5 * fault.amount, (0.0, 0.5, 0.95)[int(3 * fault.amount)]
@@ -137,11 +166,6 @@ def _look_in(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None
     fleet.network.lose(name, 0.0)
 
 
-def _pause(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.freeze(name, min(fault.for_s, 1e6))
-    yield
-
-
 def _hang(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """Hang until a supervisor restarts the process, with which the tasks are lost."""
     fleet.world.workers.hung[name] = None
@@ -151,46 +175,19 @@ def _hang(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     fleet.start(name)
 
 
-def _slow(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.workers.slow(name, 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount))
-    yield
-    fleet.world.workers.slow(name, 1.0)
-
-
-def _wrong_clock(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.run_clock(name, 0.8 + 0.4 * fault.amount)
-    yield
-    fleet.world.run_clock(name, 1.0)
-
-
-def _leap(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.world.leap_clock(name, 100.0 * fault.amount)
-    yield
-
-
 def _rot(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     fleet.world.rotten[name] = None
     yield
     fleet.world.rotten.pop(name, None)
 
 
-# -- the network -----------------------------------------------------------------------------------------------------------
-
-
 def _cut(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    """Cut a peer off from those that the fault names besides, or from all."""
-    others = [fleet.names[peer] for peer in fault.peers[1:]] or [one for one in fleet.names if one != name]
-    out, into = [(name, other) for other in others], [(other, name) for other in others]
-    return _closed(fleet, {"cut": out + into, "cut-out": out, "cut-in": into}[fault.kind])
-
-
-def _part(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    one = [fleet.names[peer] for peer in fault.peers]
-    other = [each for each in fleet.names if each not in one]
-    return _closed(fleet, [way for a in one for b in other for way in ((a, b), (b, a))])
-
-
-def _closed(fleet: RandomFleet, ways: list[tuple[str, str]]) -> Iterator[None]:
+    """Cut a peer off from those that the fault names besides, or from all; or part all that it names from the others."""
+    named = [fleet.names[peer] for peer in fault.peers]
+    side = named if fault.kind == "partition" else [name]
+    others = [other for other in fleet.names if other not in side] if side == named else named[1:]
+    pairs = [(one, other) for one in side for other in others]
+    ways = [*(pairs if fault.kind != "cut-in" else ()), *((b, a) for a, b in pairs if fault.kind != "cut-out")]
     for way in ways:
         fleet.network.cut(*way)
     yield
@@ -214,30 +211,6 @@ def _flap(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     yield
 
 
-def _lossy(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.network.lose(name, 0.3 + 0.69 * fault.amount)
-    yield
-    fleet.network.lose(name, 0.0)
-
-
-def _large_lost(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.network.lose_large(name, _SMALL_BYTES)
-    yield
-    fleet.network.pass_large(name)
-
-
-def _dead_lane(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.network.lose_lane(name, Lane.BULK)
-    yield
-    fleet.network.lose_lane(name, None)
-
-
-def _late(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    """Let each message take longer than an election with the timing `fast`."""
-    fleet.network.conditions = Conditions(delay_s=_LATE_S)
-    yield
-
-
 def _starve(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """Leave a tenth of a processor to each peer, until the end: most of the time its process is stopped."""
     period_s = 0.5 + 1.5 * fault.amount
@@ -254,14 +227,6 @@ def starve(world: World, name: str, on_s: float, off_s: float) -> None:
     world.at(world.now + off_s + on_s, partial(starve, world, name, on_s, off_s))
 
 
-def _relink(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    """Let a link vanish if it is there, or else appear."""
-    other = fleet.names[fault.peers[1]]
-    if not fleet.healed:
-        fleet.relink(name, other, up=not fleet.world.overlay.linked(name, other))
-    yield
-
-
 def _walk(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     """Go out of range of all peers, and come into the range of another."""
     for other in () if fleet.healed else fleet.world.overlay.neighbours(name):
@@ -269,16 +234,6 @@ def _walk(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     yield
     if not fleet.healed:
         fleet.relink(name, fleet.names[fault.peers[1]], up=True)
-
-
-# -- the fleet roster ----------------------------------------------------------------------------------------------------
-
-
-def _revoke(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    if fleet.may_lose(name) and not fleet.plan.links:  # others might be connected by this peer alone
-        fleet.lose(name)
-        fleet.revoke(name)
-    yield
 
 
 def _revoke_voter(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
@@ -302,27 +257,9 @@ def _revoke_voter(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator
     yield
 
 
-def _enrol(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.enrol(name)
-    yield
-
-
-def _renew(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    """A person gives a peer new keys: it contributes to none of the jobs that know the keys before."""
-    if fleet.may_lose(name):
-        fleet.lose(name)
-        fleet.renew(name)
-    yield
-
-
-def _ghosts(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
-    fleet.ghosts.begin(fleet, name, fault.for_s)
-    yield
-
-
 def _forge(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
     fleet.forger.names[name] = None
-    fleet.published.forges(name)
+    fleet.published.forgers[name] = None
     yield
     fleet.forger.names.pop(name, None)
 
@@ -330,33 +267,33 @@ def _forge(fleet: RandomFleet, fault: RandomFault, name: str) -> Iterator[None]:
 #: By name. A fault that may last is one that a majority survives without its end.
 KINDS: Final[dict[str, FaultKind]] = {
     "crash": FaultKind(_away, may_last=True),
-    "wiped": FaultKind(_wiped),
+    "wiped": FaultKind(_away),
     "stale-store": FaultKind(_stale),
-    "blackout": FaultKind(_blackout),
+    "blackout": FaultKind(_away),
     "leave": FaultKind(_away, may_last=True),
-    "pause": FaultKind(_pause, may_last=True),
+    "pause": FaultKind(_at_once, may_last=True),
     "hung-worker": FaultKind(_hang, may_last=True),
-    "slow-worker": FaultKind(_slow, may_last=True),
-    "wrong-clock": FaultKind(_wrong_clock),
-    "clock-leap": FaultKind(_leap),
+    "slow-worker": FaultKind(_impaired, may_last=True),
+    "wrong-clock": FaultKind(_impaired),
+    "clock-leap": FaultKind(_at_once),
     "corrupt-chunks": FaultKind(_rot, may_last=True),
     "cut": FaultKind(_cut, may_last=True),
     "cut-out": FaultKind(_cut, may_last=True),
     "cut-in": FaultKind(_cut, may_last=True),
-    "partition": FaultKind(_part),
+    "partition": FaultKind(_cut),
     "flapping": FaultKind(_flap, may_last=True),
-    "lossy": FaultKind(_lossy, may_last=True),
-    "large-lost": FaultKind(_large_lost, may_last=True),
-    "bulk-lost": FaultKind(_dead_lane, may_last=True),
-    "revoked": FaultKind(_revoke),
+    "lossy": FaultKind(_impaired, may_last=True),
+    "large-lost": FaultKind(_impaired, may_last=True),
+    "bulk-lost": FaultKind(_impaired, may_last=True),
+    "revoked": FaultKind(_at_once),
     "voter-revoked": FaultKind(_revoke_voter, only_named=True),
-    "renewed": FaultKind(_renew, only_named=True),
-    "ghosts": FaultKind(_ghosts, only_named=True),
-    "enrolled": FaultKind(_enrol),  # no fault, but as disturbing; until then the peer is not on the roster
+    "renewed": FaultKind(_at_once, only_named=True),
+    "ghosts": FaultKind(_at_once, only_named=True),
+    "enrolled": FaultKind(_at_once),  # no fault, but as disturbing; until then the peer is not on the roster
     "forged-facts": FaultKind(_forge, only_named=True),
     "looks-in": FaultKind(_look_in, only_named=True),
-    "link": FaultKind(_relink, only_named=True),  # this and the next one are drawn where links change
+    "link": FaultKind(_at_once, only_named=True),  # this and the next one are drawn where links change
     "walk": FaultKind(_walk, only_named=True),
-    "messages-late": FaultKind(_late, only_named=True, of_all=True),
+    "messages-late": FaultKind(_at_once, only_named=True, of_all=True),
     "starved": FaultKind(_starve, only_named=True, of_all=True),
 }

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.checks.fleet_rosters import NamedRosters
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.jobs import Accepted, Endings, Named
-from p2pclust.lab.simulation.checks.liars import Published, Refutations
+from p2pclust.lab.simulation.checks.jobs import Promises, Turns, Waits, WaitsOnce
+from p2pclust.lab.simulation.checks.liars import NamedRosters, Published, Refutations
 from p2pclust.lab.simulation.checks.secrecy import Secrecy
-from p2pclust.lab.simulation.checks.timers import Waits, WaitsOnce
-from p2pclust.lab.simulation.checks.turns import Turns
-from p2pclust.lab.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.faults import break_
-from p2pclust.lab.simulation.fleets.jobs import KINDS, N_FEATURES
-from p2pclust.lab.simulation.fleets.liars import Forger, Ghosts, let_them_lie
+from p2pclust.lab.simulation.fleets.jobs import KINDS, N_FEATURES, DrawnJob, DrawnSeries, JobsSeen
+from p2pclust.lab.simulation.fleets.liars import LIES, Forger, Ghosts, let_them_lie
+from p2pclust.lab.simulation.fleets.marks import Marks, PhaseCrashes, aggregates
+from p2pclust.lab.simulation.fleets.out_of_turn import speak_out_of_turn
 from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan
-from p2pclust.lab.simulation.swarms.lies import LIES
-from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
-from p2pclust.lab.simulation.swarms.out_of_turn import speak_out_of_turn
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
 from p2pclust.lab.simulation.world.world import World
-from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.timing import preset
@@ -71,22 +65,27 @@ class RandomFleet:
         width = len(str(plan.n_peers - 1))
         self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
         turns = Turns()
-        self.jobs = [
-            drawn(job, KINDS[job.kind].job(job, plan.seed + number), turns) for number, job in enumerate(plan.jobs)
-        ]
+        self.jobs: list[DrawnJob] = []
+        for number, planned in enumerate(plan.jobs):
+            kind = KINDS[planned.kind]
+            job = kind.job(planned, plan.seed + number)
+            self.jobs.append(DrawnSeries(planned, job, turns=turns) if kind.repeated else DrawnJob(planned, job))
         seen = (JobsSeen(self.jobs), turns) if self.jobs else ()
         rng = np.random.default_rng([plan.seed, 21])
-        self.locals = self._locals(rng)
+        self.locals = _rows({KINDS[job.kind].data for job in plan.jobs}, self.names, rng)
+        ends = [(self.names[a], self.names[b]) for link in plan.links for a, b in (link, link[::-1])]
+        near = {name: tuple(sorted(b for a, b in ends if a == name)) for name in self.names} if ends else None
         self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
         self.marks, self.invariants = Marks(), Invariants()
         self.published, self.forger = Published(), Forger(np.random.default_rng([plan.seed, 24]))
-        limit_s = 4 * self._standing_limit_s(plan.timing)
-        timing = replace(preset(plan.timing), patience_s=plan.patience_s, compute_limit_s=limit_s)
+        timing = preset(plan.timing)
+        limit_s = 4 * (2 * plan.patience_s + timing.election_max_s + timing.quiet_s)
+        timing = replace(timing, patience_s=plan.patience_s, compute_limit_s=limit_s)
         self.world = World(
             self.locals, self.network, timing, plan.limits,
             np.random.default_rng([plan.seed, 23]),
-            (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, *seen),
-            {name: float(rng.random()) for name in self.names}, neighbours_by(self.names, plan.links),
+            (self.invariants, Promises(), Waits(), self.marks, *seen),
+            {name: float(rng.random()) for name in self.names}, near,
             known=plan.known, keyed=plan.keyed, signs_facts=plan.signs_facts,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
@@ -96,7 +95,7 @@ class RandomFleet:
         if plan.keyed:  # without keys, jobs name no fleet rosters, and a peer that lies is believed
             self.world.watch(self.named_rosters, self.refutations)
         if self.jobs and all(KINDS[job.plan.kind].repeated for job in self.jobs):
-            self.world.reload = self._grown
+            self.world.reload = _grown
         secret = [job.job for job in self.jobs if job.plan.keepers]
         self.secrecy = Secrecy(secret[0]) if secret else None
         if self.secrecy is not None:
@@ -110,7 +109,10 @@ class RandomFleet:
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
         self.revoked: dict[str, None] = {}
         self.renewed: dict[str, str] = {}  # peers with new keys: a text for each key
-        self.strangers = dict.fromkeys(self._enrolled_later())  # peers that are not on the roster yet
+        # Peers that are enrolled while the fleet runs: on a full mesh, and none that must end the jobs alone.
+        named = dict.fromkeys(fault.peers[0] for fault in plan.faults if fault.kind == "enrolled")
+        free = [] if plan.links else [peer for peer in named if plan.all_heal or peer not in plan.core]
+        self.strangers = {self.names[peer]: None for peer in free[: plan.n_peers // 2]}  # not on the roster yet
         # A majority of peers that have intact stores, and open no wrong states, must be left.
         self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2 - (plan.lie in LIES)
         self.down: dict[str, None] = {}  # peers that stay down
@@ -118,28 +120,6 @@ class RandomFleet:
         self._last_late: tuple[str, DrawnJob] | None = None  # a peer, and a job that it had not ended
         self.serial = 1  # of the newest roster
         self._rng = rng
-
-    def _enrolled_later(self) -> list[str]:
-        """Return the peers that are enrolled while the fleet runs: on a full mesh, and none that must end the jobs alone."""
-        plan = self.plan
-        named = dict.fromkeys(fault.peers[0] for fault in plan.faults if fault.kind == "enrolled")
-        free = [peer for peer in named if plan.all_heal or peer not in plan.core]
-        return [] if plan.links else [self.names[peer] for peer in free[: plan.n_peers // 2]]
-
-    def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
-        needed = {KINDS[job.kind].data for job in self.plan.jobs}
-        if "labelled" in needed:
-            return labelled(self.names, rng)
-        if "columns" in needed:
-            truth, ids = rng.integers(0, 2, 30), np.arange(30)
-            return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in self.names}
-        return three_groups(self.names, rng)
-
-    @staticmethod
-    def _grown(peer: Peer) -> Local:
-        """Return more rows of the same kind, up to a limit."""
-        rows = peer.local.X
-        return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + 0.5]))
 
     # -- what faults ask for ----------------------------------------------------------------------------------------------
 
@@ -167,7 +147,7 @@ class RandomFleet:
         return peers
 
     def lose(self, name: str) -> None:
-        """Note a peer that has lost its store, or its place on the roster."""
+        """Note that a peer has lost its store, or its place on the roster."""
         self.lost[name] = None
 
     def revoke(self, name: str, *hearers: str) -> None:
@@ -219,7 +199,6 @@ class RandomFleet:
         return bool(running)
 
     def _roster(self) -> bytes:
-        """Return the newest roster."""
         roster = paper_roster(self.serial, self.on_roster(), renewed=self.renewed)
         self.named_rosters.signed(roster)
         return roster
@@ -286,18 +265,15 @@ class RandomFleet:
             peer = self.world.peers[name]
             if peer.core is not None and name not in self.revoked and self.world.now >= peer.frozen_until:
                 job.at = (name, peer.life)
-                self.world.step(peer, self._request(number, peer.core))
+                roster = () if KINDS[job.plan.kind].repeated else tuple(self.on_roster())
+                treatment = KINDS[job.plan.kind].treatment(job.plan, n)
+                named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
+                if named in roster:
+                    treatment = replace(treatment, aggregator=named)
+                mathematics = bytes(msgpack.packb(job.job.to_dict()))
+                self.world.step(peer, Submit(mathematics, roster, treatment, str(number)))
                 break
         self.world.at(self.world.now + _RETRY_S, partial(self._submit, number))
-
-    def _request(self, number: int, core: Core) -> Submit:
-        job = self.jobs[number]
-        roster = () if KINDS[job.plan.kind].repeated else tuple(self.on_roster())
-        treatment = KINDS[job.plan.kind].treatment(job.plan, self.plan.n_peers)
-        named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
-        if named in roster:
-            treatment = replace(treatment, aggregator=named)
-        return Submit(bytes(msgpack.packb(job.job.to_dict())), roster, treatment, str(number))
 
     def _cancel(self, number: int, by: int) -> None:
         job = self.jobs[number]
@@ -305,7 +281,7 @@ class RandomFleet:
             peer = self.world.peers[name]
             if job.id and peer.core is not None and job.known(peer.core) and name not in self.revoked:
                 self.marks.counts["cancel asked for"] += 1
-                self.published.cancelled(job.id)
+                self.published.cancelled[job.id] = None
                 self.world.step(peer, Cancel(job.id, f"admin-{name}"))
                 return
 
@@ -339,7 +315,7 @@ class RandomFleet:
             for table in (world.workers.hung, world.rotten):
                 table.pop(name, None)
             world.workers.slow(name, 1.0)
-            world.run_clock(name, 1.0)
+            world.set_clock(name, 1.0)
             if world.peers[name].core is None and name not in self.down:
                 world.at(world.now + float(self._rng.uniform(0, 1)), partial(self._restart, name))
         for fault in lasting:  # cuts were healed with all others
@@ -348,7 +324,9 @@ class RandomFleet:
         limit_s = max((KINDS[job.plan.kind].deadline_s for job in self.jobs), default=self.deadline_s)
         if lasting:
             # Outside the core, peers may aggregate in vain one after another: as slow as elections of this timing are.
-            limit_s *= self._standing_limit_s(plan.timing) / self._standing_limit_s("fast")
+            timings = (preset(plan.timing), preset("fast"))
+            wait_s, fast_s = (2 * plan.patience_s + one.election_max_s + one.quiet_s for one in timings)
+            limit_s *= wait_s / fast_s
         if any(FAULTS[fault.kind].of_all for fault in lasting):
             limit_s *= _SLOWER
         if plan.compute_s[1] > _LONG_TASK_S:
@@ -367,11 +345,6 @@ class RandomFleet:
             for other in self.world.overlay.neighbours(name):
                 if (name, other) not in last and (other, name) not in last:
                     self.relink(name, other, up=False)
-
-    def _standing_limit_s(self, timing: str) -> float:
-        """Return for how long a first term may make no progress."""
-        chosen = preset(timing)
-        return 2 * self.plan.patience_s + chosen.election_max_s + chosen.quiet_s
 
     def core(self) -> list[str]:
         """Return the peers that must end the jobs: those that are healed, and on the roster."""
@@ -431,8 +404,8 @@ class RandomFleet:
             assert not late, f"L3: {', '.join(late)} have not ended the {job.plan.kind} {job.id} in time\n{story}"
             job.judge(self)
         if self.plan.last_links and self.plan.all_heal:
-            self.world.run_until(self.world.now + _LINKS_KNOWN_S, self._all_know_the_links)
-            assert self._all_know_the_links(), "L4: not all peers know the present links"
+            known = self.world.run_until(self.world.now + _LINKS_KNOWN_S, self._all_know_the_links)
+            assert known, "L4: not all peers know the present links"
 
     def _all_know_the_links(self) -> bool:
         now = {name: self.world.overlay.neighbours(name) for name in self.names}
@@ -440,31 +413,29 @@ class RandomFleet:
         return all(core.routing.neighbours_of(name) == near for core in peers for name, near in now.items())
 
 
-def three_groups(names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
-    """Draw some rows of three groups for each peer."""
-    centers = rng.uniform(0, 100, (3, 2))
+def _rows(kinds: set[str], names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
+    """Draw what each peer holds for kinds of jobs, see `JobKind.data`."""
     made = {}
-    for name in names:
-        n_rows = int(rng.integers(6, 14))
-        made[name] = Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
+    if "labelled" in kinds:  # three kinds of rows, two of them at each peer; one label in ten is wrong
+        middles = rng.random((3, N_FEATURES))
+        for name in names:
+            truth = np.repeat(rng.choice(3, 2, replace=False), rng.integers(8, 14, 2))
+            X = np.clip(middles[truth] + rng.normal(0, 0.05, (len(truth), N_FEATURES)), 0, 1)
+            wrong = rng.random(len(truth)) < 0.1
+            labels = np.unique(truth, return_inverse=True)[1]
+            made[name] = Local(X, labels=np.where(wrong, 1 - labels, labels), n_clusters=2)
+    elif "columns" in kinds:
+        truth, ids = rng.integers(0, 2, 30), np.arange(30)
+        made = {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in names}
+    else:
+        centers = rng.uniform(0, 100, (3, 2))
+        for name in names:
+            n_rows = int(rng.integers(6, 14))
+            made[name] = Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
     return made
 
 
-def labelled(names: Iterable[str], rng: np.random.Generator) -> dict[str, Local]:
-    """Draw three kinds of rows, two of them at each peer; one label in ten is wrong."""
-    kinds = rng.random((3, N_FEATURES))
-    made = {}
-    for name in names:
-        truth = np.repeat(rng.choice(3, 2, replace=False), rng.integers(8, 14, 2))
-        X = np.clip(kinds[truth] + rng.normal(0, 0.05, (len(truth), N_FEATURES)), 0, 1)
-        wrong = rng.random(len(truth)) < 0.1
-        labels = np.unique(truth, return_inverse=True)[1]
-        made[name] = Local(X, labels=np.where(wrong, 1 - labels, labels), n_clusters=2)
-    return made
-
-
-def neighbours_by(names: Sequence[str], links: tuple[tuple[int, int], ...]) -> dict[str, tuple[str, ...]] | None:
-    """Return each peer's neighbours; None without links, on a full mesh."""
-    ends = [(names[a], names[b]) for a, b in links]
-    both = [*ends, *((b, a) for a, b in ends)]
-    return {name: tuple(sorted(b for a, b in both if a == name)) for name in names} if ends else None
+def _grown(peer: Peer) -> Local:
+    """Return more rows of the same kind, up to a limit."""
+    rows = peer.local.X
+    return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + 0.5]))

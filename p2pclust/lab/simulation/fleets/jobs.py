@@ -1,27 +1,35 @@
-"""The kinds of jobs of a random fleet: how each is submitted, and what its end must be."""
+"""The jobs of a random fleet: the kinds of jobs, how each runs, when it has ended, and whether its end is right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from p2pclust.lab.simulation.checks.groups import judge_labels, judge_leftovers
+from p2pclust.lab.simulation.checks.jobs import SeriesSeen, Turns
 from p2pclust.lab.simulation.fleets.plan import JobPlan
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import Observer, World
+from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.enrolment import TABLE as ROSTER
+from p2pclust.peer.core.events import Cancel
+from p2pclust.peer.core.reports import JobAccepted, JobGone, JobRefused, JobSubmitted
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.reasons import CANCELLED, LEFT_OUT, NEW_KEYS
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.wire import decode_state
+from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 
 if TYPE_CHECKING:
-    from p2pclust.lab.simulation.fleets.drawn import DrawnJob
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 
 _MANY: Final = 10**6
@@ -32,6 +40,11 @@ _GROUPS: Final = 3
 #: After all peers have ended a FedCRef job, the last of them has by then dropped what it need not keep.
 _SETTLE_S: Final = 5.0
 N_FEATURES: Final = 6
+#: A job that drops peers waits so long for the answers of a round.
+_DEADLINE_S: Final = 2.0
+#: After everything healed, a series goes on for so many turns; after its cancel, none begins for so long.
+_MORE_TURNS: Final = 2
+_QUIET_S: Final = 12.0
 #: Workers forget the keys of a job that has ended, and compare the result with what their peers know.
 _KEYS_FORGOTTEN_S: Final = 120.0
 
@@ -103,8 +116,7 @@ def _fedcref_job(plan: JobPlan, seed: int) -> Job:
 
 
 def _plain(plan: JobPlan, n: int) -> Treatment:
-    deadline_s = plan.deadline_s if plan.missing == "drop" else 0.0
-    return Treatment(plan.missing, deadline_s=deadline_s, collect=plan.collect)
+    return Treatment(plan.missing, 0.0, _DEADLINE_S if plan.missing == "drop" else 0.0, collect=plan.collect)
 
 
 def _secured(plan: JobPlan, n: int) -> Treatment:
@@ -114,43 +126,15 @@ def _secured(plan: JobPlan, n: int) -> Treatment:
     )  # fmt: skip
 
 
-def _grouped(plan: JobPlan, n: int) -> Treatment:
-    return replace(_secured(plan, n), groups=_GROUPS, cohort=3, collect="star")
-
-
 def _secured_waits(plan: JobPlan, n: int, healed: int) -> bool:
     """With groups, a peer of a set that was revealed is waited for by name."""
     treatment = _secured(plan, n)
     return treatment.burnt == "groups" or healed < max(treatment.cohort, treatment.keepers + 1)
 
 
-def _needs_all(plan: JobPlan, n: int, healed: int) -> bool:
-    return True
-
-
-def _verified(plan: JobPlan, n: int) -> Treatment:
-    return replace(_plain(plan, n), verify="all", collect="star")
-
-
-def _verified_secured(plan: JobPlan, n: int) -> Treatment:
-    return replace(_secured(plan, n), verify="all", collect="star")
-
-
 def _gossip(plan: JobPlan, n: int) -> Treatment:
     mixing = MIXINGS[plan.by % len(MIXINGS)]
     return Treatment(plan.missing, collect="gossip", gossip_tolerance=1e-9, mixing=mixing)
-
-
-def _fedcref(plan: JobPlan, n: int) -> Treatment:
-    return replace(_plain(plan, n), deadline_s=20.0 if plan.missing == "drop" else 0.0, collect="star")
-
-
-def _series(plan: JobPlan, n: int) -> Treatment:
-    return replace(_plain(plan, n), every_s=_EVERY_S)
-
-
-def _gossip_series(plan: JobPlan, n: int) -> Treatment:
-    return replace(_gossip(plan, n), every_s=_EVERY_S)
 
 
 # -- verdicts ------------------------------------------------------------------------------------------------------------
@@ -159,10 +143,8 @@ def _gossip_series(plan: JobPlan, n: int) -> Treatment:
 def _replayed(fleet: RandomFleet, job: DrawnJob, state: JobState) -> JobState:
     """Return what the rounds of a state come to in one process."""
     part = state.secured
-    if (
-        part is not None and part.columns == 0
-    ):  # they are agreed on with the keys, and a replay knows them from the start
-        again = engine.begin(job.job)
+    if part is not None and part.columns == 0:
+        again = engine.begin(job.job)  # columns are agreed on with the keys, and a replay knows them from the start
     else:
         rows = [fleet.locals[name] for name in job.roster]
         again = replay(job.job, rows, state.log, (), () if part is None else part.groups)
@@ -196,11 +178,15 @@ def _nearly(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
 
 
 def _groups(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
-    """Judge FedCRef: which groups have a model depends on who was present in a job within, and no log has that."""
+    """Judge FedCRef: labels name groups of the state, and nothing of the jobs within is left (L6).
+
+    Which groups have a model depends on who was present in a job within, and no log has that.
+    """
     if state.status != "done":
         return
     decode_state(job.job, state.encode())  # raises if others could not read it
-    n_groups = Agreed.of(state.arrays).n_groups
+    agreed = Agreed.of(state.arrays)
+    n_groups = agreed.n_groups
     fleet.marks.counts["groups"] += n_groups
     fleet.marks.counts["groups without a model"] += n_groups - len(engine.results(job.job, state))
     fleet.world.run_until(fleet.world.now + _SETTLE_S)
@@ -208,46 +194,205 @@ def _groups(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
     for name in fleet.core():
         peer = fleet.world.peers[name]
         if not any(one.plan.kind == "series" for one in fleet.jobs):
-            judge_leftovers(peer, wanted)
+            assert peer.core is not None
+            left = [one for one in peer.core.jobs.jobs if one not in wanted]
+            assert not left, f"L6: {name} keeps jobs that are not needed: {left}"
+            tables = peer.disk.load().tables.items()
+            rows = {table: [key for key in keys if key not in wanted] for table, keys in tables if table != ROSTER}
+            assert not any(rows.values()), f"L6: {name} has rows on disk that are not needed: {rows}"
         if name in job.roster:
-            judge_labels(fleet.world, peer, job.id, job.job, state, job.roster)
+            _judge_labels(fleet, job, state, agreed, peer)
 
 
-def failure_is_right(fleet: RandomFleet, job: DrawnJob, state: JobState) -> bool:
-    """Return whether a job may have ended without a result."""
-    if state.reason.startswith(CANCELLED):
-        by = state.reason.removeprefix(CANCELLED)
-        asked = bool(fleet.marks.counts["cancel asked for"]) and by.startswith("admin-")
-        return asked or by.startswith("the revocation of ")
-    lost = [name for name in job.roster if name in fleet.lost]
-    return KINDS[job.plan.kind].judge is _secret and state.reason.startswith("secure sums: ") and bool(lost)
+def _judge_labels(fleet: RandomFleet, job: DrawnJob, state: JobState, agreed: Agreed, peer: Peer) -> None:
+    """Check that a peer's labels name groups of the state, or clusters of its own that belong to none."""
+
+    def blob(digest: bytes) -> bytes | None:
+        """Return a blob from the disk of any peer that has it."""
+        found = (b"".join(other.disk.blob(digest)) for other in fleet.world.peers.values())
+        return next((data for data in found if digest_of(data) == digest), None)
+
+    assert peer.core is not None
+    note, index = peer.core.jobs.jobs[job.id].workspace.note, job.roster.index(peer.name)
+    workspace = Workspace(index, Arrays.decode(note) if note else Arrays(), blob)
+    labels = engine.conclude(job.job, state, peer.local, workspace)["labels"]
+    first, total = len(agreed.alive), int(agreed.alone.sum())
+    begin = int(agreed.alone[:index].sum())
+    own = range(begin, begin + int(agreed.alone[index : index + 1].sum()))
+    assert labels.shape == (peer.local.n_samples,), f"{peer.name} has labels of {labels.shape}"
+    alone = [label - first for label in np.unique(labels).tolist() if first <= label < first + total]
+    assert labels.min() >= -1, f"{peer.name} has labels that mean nothing"
+    assert set(alone) <= set(own), f"{peer.name} has rows in clusters of others: {alone} of {own}"
 
 
 _SECURED: Final = JobKind(
     _secured_job, _secured, _secret, least_peers=4, most_peers=25, deadline_s=480.0, waits=_secured_waits
 )
-_GOSSIP: Final = JobKind(_plain_job, _gossip, _nearly, missing=("wait", "all"), most_peers=9, waits=_needs_all)
 _SERIES: Final = JobKind(
-    _plain_job, _series, same_bits, missing=("wait", "drop"), most_peers=25, deadline_s=300.0, repeated=True
-)
+    _plain_job, lambda plan, n: replace(_plain(plan, n), every_s=_EVERY_S), same_bits, missing=("wait", "drop"),
+    most_peers=25, deadline_s=300.0, repeated=True,
+)  # fmt: skip
 KINDS: Final[dict[str, JobKind]] = {
     "plain": JobKind(_plain_job, _plain, same_bits),
     "secured": _SECURED,
-    "verified": JobKind(_plain_job, _verified, same_bits, most_peers=25, deadline_s=600.0),
-    "gossip": _GOSSIP,
-    "vertical": JobKind(
-        _vertical_job,
-        _plain,
-        same_bits,
-        least_peers=2,
-        most_peers=9,
-        missing=("all",),
-        waits=_needs_all,
-        data="columns",
+    "verified": JobKind(
+        _plain_job, lambda plan, n: replace(_plain(plan, n), verify="all", collect="star"), same_bits, most_peers=25,
+        deadline_s=600.0,
     ),
-    "fedcref": JobKind(_fedcref_job, _fedcref, _groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled"),
+    "gossip": JobKind(
+        _plain_job, _gossip, _nearly, missing=("wait", "all"), most_peers=9, waits=lambda plan, n, healed: True
+    ),
+    "vertical": JobKind(
+        _vertical_job, _plain, same_bits, least_peers=2, most_peers=9, missing=("all",), data="columns",
+        waits=lambda plan, n, healed: True,
+    ),
+    "fedcref": JobKind(
+        _fedcref_job, lambda plan, n: replace(
+            _plain(plan, n), deadline_s=20.0 if plan.missing == "drop" else 0.0, collect="star"
+        ), _groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled",
+    ),
     "series": _SERIES,
-    "gossip-series": replace(_SERIES, treatment=_gossip_series, missing=("wait",), most_peers=9, only_named=True),
-    "grouped": replace(_SECURED, job=_grouped_job, treatment=_grouped, least_peers=9, only_named=True),
-    "verified-secured": replace(_SECURED, treatment=_verified_secured, deadline_s=600.0, only_named=True),
-}
+    "gossip-series": replace(
+        _SERIES, treatment=lambda plan, n: replace(_gossip(plan, n), every_s=_EVERY_S), missing=("wait",), most_peers=9,
+        only_named=True,
+    ),
+    "grouped": replace(
+        _SECURED, job=_grouped_job, least_peers=9, only_named=True,
+        treatment=lambda plan, n: replace(_secured(plan, n), groups=_GROUPS, cohort=3, collect="star"),
+    ),
+    "verified-secured": replace(
+        _SECURED, treatment=lambda plan, n: replace(_secured(plan, n), verify="all", collect="star"), deadline_s=600.0,
+        only_named=True,
+    ),
+}  # fmt: skip
+
+
+# -- as they run ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class DrawnJob:
+    """A job that was submitted: its plan, its mathematics, and what is known of it from outside."""
+
+    plan: JobPlan
+    job: Job
+    id: str = ""
+    roster: tuple[str, ...] = ()
+    accepted: bool = False
+    gone: dict[str, None] = field(default_factory=dict)  # peers that have forgotten or refuse it, as they said
+    name: str = ""  # of the series, if it is repeated
+    at: tuple[str, int] = ("", 0)  # the peer that was asked to submit it, and its life
+
+    def known(self, core: Core) -> bool:
+        """Return whether a peer has it."""
+        return self.id in core.jobs.jobs
+
+    def has_ended(self, name: str, core: Core) -> bool:
+        """Return whether it has ended at a peer."""
+        job = core.jobs.jobs.get(self.id)
+        return job is not None and job.ledger.finished
+
+    def may_wait(self, fleet: RandomFleet) -> bool:
+        """Return whether it may wait for a peer that is not healed."""
+        waits = KINDS[self.plan.kind].waits(self.plan, len(self.roster), len(fleet.core()))
+        return waits or self.plan.missing == "all"
+
+    def survives(self, lost: Sequence[str]) -> bool:
+        """Return whether it goes on if these peers have lost their stores."""
+        return True
+
+    def heals(self, fleet: RandomFleet) -> None:
+        """Note that all faults that end have ended."""
+
+    def judge(self, fleet: RandomFleet) -> None:
+        """Check its end: the same bits at all peers, and the right ones."""
+        names = [name for name in fleet.core() if name in self.roster and not fleet.refuses(name, self)]
+        finals = {fleet.world.peers[name].state_of(self.id) for name in names}
+        assert len(finals) == 1, f"S5: peers ended {self.id} with different bits"
+        state = JobState.decode(finals.pop())
+        done = state.status == "done"
+        assert done or self._failed_rightly(fleet, state), f"the job failed: {state.reason} ({self.id})"
+        KINDS[self.plan.kind].judge(fleet, self, state)
+        fleet.marks.counts[f"{'done' if done else 'failed rightly'}: {self.plan.kind}"] += 1
+        fleet.marks.counts["cancelled"] += state.reason.startswith(CANCELLED)
+        fleet.marks.counts["finished"] += 1
+
+    def _failed_rightly(self, fleet: RandomFleet, state: JobState) -> bool:
+        if state.reason.startswith(CANCELLED):
+            by = state.reason.removeprefix(CANCELLED)
+            asked = bool(fleet.marks.counts["cancel asked for"]) and by.startswith("admin-")
+            return asked or by.startswith("the revocation of ")
+        lost = any(name in fleet.lost for name in self.roster)
+        return KINDS[self.plan.kind].judge is _secret and state.reason.startswith("secure sums: ") and lost
+
+
+@dataclass
+class DrawnSeries(DrawnJob):
+    """A job that is repeated: its turns must go on after everything healed, and stop when it is cancelled."""
+
+    turns: Turns = field(default_factory=Turns)  # of all series of the fleet
+    until: int = 0  # this turn must end
+
+    @property
+    def series(self) -> SeriesSeen:
+        """What was seen of it."""
+        return self.turns.series.get(self.name, SeriesSeen(self.name))
+
+    def known(self, core: Core) -> bool:
+        return bool(self.name) and bool(core.jobs.table.turns(self.name))
+
+    def has_ended(self, name: str, core: Core) -> bool:
+        return any(number >= self.until and name in ended for number, ended in self.series.finals.items())
+
+    def may_wait(self, fleet: RandomFleet) -> bool:
+        """Return whether a turn needs peers that are not healed: its roster are those that were present when it began."""
+        healed = fleet.core()
+        return not self.survives([name for name in fleet.names if name not in healed])
+
+    def survives(self, lost: Sequence[str]) -> bool:
+        left = ((sum(name not in lost for name in turn.roster), len(turn.roster)) for turn in self.series.needed())
+        return all(2 * n_left > n_roster for n_left, n_roster in left)
+
+    def heals(self, fleet: RandomFleet) -> None:
+        self.until = self.series.newest + _MORE_TURNS
+
+    def judge(self, fleet: RandomFleet) -> None:
+        """Check all turns, cancel the series, and check that no other turn begins."""
+        peers = [fleet.world.peers[name] for name in fleet.core()]
+        self.series.judge(fleet.marks.counts, peers)
+        asked = peers[fleet.plan.seed % len(peers)]
+        assert asked.core is not None
+        fleet.published.cancelled[self.name] = None
+        turns = [turn for turn in asked.core.jobs.table.turns(self.name) if not turn.census]
+        fleet.world.step(asked, Cancel(max(turns, key=lambda turn: turn.number).id, "admin-0"))
+        fleet.world.run_until(fleet.world.now + _QUIET_S)
+        last = self.series.newest
+        fleet.world.run_until(fleet.world.now + _QUIET_S)
+        assert self.series.newest == last, f"H6: a turn of {self.name} began after the series was cancelled"
+        running = [peer.name for peer in peers if peer.core is not None and peer.core.jobs.unfinished()]
+        assert not running or len(fleet.jobs) > 1, f"H6: the cancelled {self.name} goes on at {', '.join(running)}"
+        fleet.marks.counts[f"done: {self.plan.kind}"] += 1
+        fleet.marks.counts["finished"] += 1
+
+
+class JobsSeen(Observer):
+    """Notes which job is which, and which were accepted."""
+
+    watches = (JobSubmitted, JobRefused, JobAccepted, JobGone)
+
+    def __init__(self, jobs: list[DrawnJob]) -> None:
+        self._jobs = jobs
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, JobSubmitted) and effect.asked is not None:
+            job = self._jobs[int(effect.asked)]
+            if not job.id:
+                job.id, job.roster, job.name = effect.job, tuple(effect.roster), effect.series or ""
+        elif isinstance(effect, JobRefused) and effect.asked:
+            self._jobs[int(effect.asked)].at = ("", 0)
+        elif isinstance(effect, JobAccepted):
+            for job in self._jobs:
+                job.accepted |= job.id == effect.job
+        elif isinstance(effect, JobGone):
+            for job in [job for job in self._jobs if job.id == effect.job]:
+                job.gone |= dict.fromkeys(effect.peers)

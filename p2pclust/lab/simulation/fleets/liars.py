@@ -1,18 +1,21 @@
-"""Peers that lie to the fleet: they forge facts of others, publish job documents of their own making, or open wrong
-states."""
+"""Peers that lie to the fleet: they forge facts of others, publish job documents of their own making, or open wrong states.
+
+Each lie about a state, in a job with ``verify = "all"``, gets past all checks but one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p2pclust.errors import WireError
+from p2pclust.lab.simulation.fleets.out_of_turn import shifted
 from p2pclust.lab.simulation.fleets.plan import REPEATED
-from p2pclust.lab.simulation.swarms.lies import Made, falsified
-from p2pclust.lab.simulation.world.coding import decoded, encoded
 from p2pclust.lab.simulation.world.device import signature_of
+from p2pclust.lab.simulation.world.network import decoded, encoded
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
@@ -20,18 +23,23 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.messages import FactDelta, FactDigest
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.facts import JOB, Fact, facts_of
-from p2pclust.peer.core.tasks import JobKeys, Outcome, StateMade
+from p2pclust.peer.core.tasks import JobKeys, Outcome, StateInfo, StateMade
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import SecureRound
 from p2pclust.peer.work.verified import Verifier
+from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.secure.proofs import Proof
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import members_of
 
 if TYPE_CHECKING:
-    from p2pclust.lab.simulation.fleets.drawn import DrawnJob
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
+    from p2pclust.lab.simulation.fleets.jobs import DrawnJob
+
+_EVERY_S: Final = 0.7
+_REPEATS: Final = 0.5
 
 
 class Forger:
@@ -47,25 +55,19 @@ class Forger:
             return [frames]
         message = decoded(frames)
         if isinstance(message, FactDelta) and message.owner != peer.name:
-            return [encoded(replace(self._changed(peer.core, message), serial=message.serial))]
+            facts = list(facts_of(message))
+            if facts:  # give one of them another value, or a newer version
+                index = int(self._rng.integers(len(facts)))
+                one = facts[index]
+                newer = self._rng.random() < 0.3
+                facts[index] = replace(one, version=one.version + 1) if newer else self._false(peer.core, one)
+            return [encoded(_delta(message.owner, message.after, facts, message.serial))]
         if isinstance(message, FactDigest):
-            return [encoded(self._made_up(peer.core, target)), frames]
+            made_up = self._made_up(peer.core, target)
+            return [encoded(_delta(made_up.owner, 0, [made_up])), frames]
         return [frames]
 
-    def _changed(self, core: Core, delta: FactDelta) -> FactDelta:
-        """Give one of the facts another value, or a newer version."""
-        facts = list(facts_of(delta))
-        if not facts:
-            return delta
-        index = int(self._rng.integers(len(facts)))
-        one = facts[index]
-        newer = replace(one, version=one.version + 1)
-        facts[index] = (
-            newer if self._rng.random() < 0.3 else self._signed(core, replace(one, value=_false(core, one.key)))
-        )
-        return _delta(delta.owner, delta.after, facts)
-
-    def _made_up(self, core: Core, target: str) -> FactDelta:
+    def _made_up(self, core: Core, target: str) -> Fact:
         """Make up a fact of another peer: often of the target itself, as one that it forgot."""
         others = [name for name in core.identity.roster if name != core.identity.name]
         owner = target if self._rng.random() < 0.3 else str(self._rng.choice(others))
@@ -73,29 +75,22 @@ class Forger:
         key = str(self._rng.choice(keys))
         held = [fact for fact in core.facts.everything() if fact.owner == owner]
         version = max((fact.version for fact in held), default=2**20) + 1
-        genuine = held[0].signature if held else b""
-        return _delta(owner, 0, [self._signed(core, Fact(owner, key, version, _false(core, key), genuine))])
+        return self._false(core, Fact(owner, key, version, b"", held[0].signature if held else b""))
 
-    def _signed(self, core: Core, fact: Fact) -> Fact:
-        """Leave the signature as it is, take it away, or sign with the forger's own key."""
+    def _false(self, core: Core, fact: Fact) -> Fact:
+        """Give a fact a false value; leave its signature, take it away, or sign with the forger's own key."""
+        kind = fact.key.partition("/")[0]
+        values = {"links": core.routing.own_claim, "fitness": b"99", "floor": b""}
+        fact = replace(fact, value=values.get(kind, b"a forger"))
         own = signature_of(replace(fact, owner=core.identity.name))
         return replace(fact, signature=(fact.signature, b"", own)[int(self._rng.integers(3))])
 
 
-def _false(core: Core, key: str) -> bytes:
-    kind = key.partition("/")[0]
-    return {"links": core.routing.own_claim, "fitness": b"99", "floor": b""}.get(kind, b"a forger")
-
-
-def _delta(owner: str, after: int, facts: list[Fact]) -> FactDelta:
+def _delta(owner: str, after: int, facts: list[Fact], serial: int = 0) -> FactDelta:
     return FactDelta(
         owner, after, tuple(f.key for f in facts), tuple(f.version for f in facts), tuple(f.value for f in facts),
-        tuple(f.signature for f in facts),
+        tuple(f.signature for f in facts), serial,
     )  # fmt: skip
-
-
-_EVERY_S: Final = 0.7
-_REPEATS: Final = 0.5
 
 
 class Ghosts:
@@ -139,11 +134,83 @@ class Ghosts:
         return replace(made, fleet_roster=RosterName(named.serial + int(self._rng.integers(3)), self._rng.bytes(32)))
 
 
+@dataclass(frozen=True)
+class Made:
+    """A state that the liar made, and how it may make others."""
+
+    state: JobState
+    info: StateInfo
+    liar: int  # by roster index
+    verifier: Verifier
+
+    @property
+    def proof(self) -> Proof:
+        """The honest proof."""
+        return Proof.decode(self.state.proof)
+
+    def following(self, proof: Proof) -> JobState:
+        """Return what would follow from a proof if all signatures in it were right."""
+        careless = _Careless(self.verifier.job, self.verifier.n_peers, self.verifier.keys, self.verifier.secrets)
+        before = replace(JobState.decode(proof.before), proof=b"")
+        return replace(careless.follows(before, proof), proof=proof.encode())
+
+
+class _Careless(Verifier):
+    """Takes every signature for right."""
+
+    def is_signed(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bool:
+        return True
+
+    def are_signed(self, pads: OpenPads, digest: bytes, members: int) -> bool:
+        return True
+
+
+LIES: Final = (
+    "other numbers", "no proof", "an answer that was not given", "pads that were not given", "after its own answer only",
+    "after another state", "called final",
+)  # fmt: skip
+
+
+def falsified(kind: str, made: Made) -> tuple[JobState, StateInfo] | None:
+    """Return a lie of that kind, and what the liar's own core is given of it; None if it cannot lie here."""
+    state, info = made.state, made.info
+    try:
+        match kind:
+            case "other numbers":
+                state = shifted(state)
+            case "no proof":
+                state = replace(state, proof=b"")
+            case "an answer that was not given":
+                refusal = replace(made.proof.answers[0], reason="it has no rows", body=b"")
+                state = made.following(replace(made.proof, answers=[refusal, *made.proof.answers[1:]]))
+            case "pads that were not given" if made.proof.pads:
+                first, *others = made.proof.pads
+                numbers = np.frombuffer(first.numbers, dtype="<u8").copy()
+                numbers[0] += np.uint64(1)  # not the check word, which is the last number
+                state = made.following(replace(made.proof, pads=[replace(first, numbers=numbers.tobytes()), *others]))
+            case "after its own answer only" if state.secured is None:  # one that this peer alone has signed
+                own = [answer for answer in made.proof.answers if answer.index == made.liar and answer.body]
+                before = shifted(JobState.decode(made.proof.before)).encode()
+                digest, secrets = digest_of(b"another state" + before), made.verifier.secrets
+                for answer in own[:1]:
+                    statement = answer.statement(secrets.fleet, made.verifier.keys.job_id, digest, digest_of(before))
+                    signed = replace(answer, signature=secrets.sign(statement))
+                    state = made.following(Proof(before, digest, [signed]))
+            case "after another state" if state.secured is not None and not state.secured.wants_keys:
+                before = replace(shifted(state), proof=b"").encode()  # asks for new keys after a state that never was
+                state = made.following(Proof(before, digest_of(before)))
+            case "called final":
+                info = replace(info, final=True)
+    except (WireError, secure_rounds.NotEnough):
+        return None  # not even a careless peer would make that
+    return None if (state, info) == (made.state, made.info) else (state, info)
+
+
 def let_them_lie(fleet: RandomFleet) -> None:
     """Let aggregators open wrong states of the only job of a fleet, as its plan says."""
     rng = np.random.default_rng([fleet.plan.seed, 26])
     if fleet.plan.lie == REPEATED and fleet.secrecy is not None:
-        fleet.world.falsify = _Repeating(fleet, rng).falsify
+        fleet.world.falsify = partial(_repeat, fleet, rng, {})
         fleet.secrecy.hides = True
     elif fleet.plan.lie:
         fleet.world.falsify = partial(_falsify, fleet, rng, float(rng.choice([0.3, 1.0])))
@@ -179,45 +246,41 @@ def _at_work(peer: Peer, job: DrawnJob) -> tuple[JobKeys, Secrets]:
     return running.keys, peer.working.secrets
 
 
-class _Repeating:
-    """Aggregators that break the rules of secure sums: after a total they open the same numbers again, without one peer.
+def _repeat(
+    fleet: RandomFleet, rng: np.random.Generator, siblings: dict[bytes, JobState], peer: Peer, outcome: Outcome
+) -> Outcome:  # fmt: skip
+    """Break the rules of secure sums: after a total, open the same numbers again, without one peer.
 
-    The one that has both totals goes on as if the second one had never been, so no state names the set of that one.
+    The aggregator that has both totals goes on as if the second one had never been, so no state names the set of that one:
+    `siblings` has the state that follows from the first total, by digest. The state that is returned is as the worker would
+    make it, so that the liar's own core can go on with it.
     """
-
-    def __init__(self, fleet: RandomFleet, rng: np.random.Generator) -> None:
-        self._fleet = fleet
-        self._rng = rng
-        self._siblings: dict[bytes, JobState] = {}  # by digest: the state that follows from the first total
-
-    def falsify(self, peer: Peer, outcome: Outcome) -> Outcome:
-        """Return a state as the worker would, so that the liar's own core can go on with it."""
-        (job,) = self._fleet.jobs
-        ledger = None if peer.core is None else peer.core.jobs.jobs[job.id].ledger
-        held = None if ledger is None else ledger.register.ref
-        if not isinstance(outcome, StateMade) or ledger is None or held is None:
-            return outcome
-        before, after = (JobState.decode(peer.bytes_of(ref)) for ref in (held, outcome.ref))
-        if after.round == before.round:
-            return outcome  # no total came before it
-        maker = Maker(job.roster.index(peer.name), ledger.term, ledger.register.round + 1)
-        known = self._siblings.get(held.digest)
-        if known is None and (after.status != "running" or self._rng.random() >= _REPEATS):
-            return outcome
-        state = known or before
-        part = state.secured
-        assert part is not None
-        if not part.wants_keys:
-            part = replace(part, maker=maker)
-        if known is None:
-            self._fleet.marks.counts["total asked for again"] += 1
-            others = [other for other in members_of(part.asked) if other != part.maker.index]
-            victim = others[int(self._rng.integers(len(others)))]
-            absent = {**part.absent, victim: "left out: late"}
-            part = replace(part, asked=part.asked & ~(1 << victim), absent=absent)
-        state = replace(state, secured=part)
-        at = SecureRound(job.job, state, len(job.roster), *_at_work(peer, job))
-        made = StateMade(peer.keep(state.encode(), self._fleet.plan.limits), at.info(state))
-        if known is None:
-            self._siblings[made.ref.digest] = after
-        return made
+    (job,) = fleet.jobs
+    ledger = None if peer.core is None else peer.core.jobs.jobs[job.id].ledger
+    held = None if ledger is None else ledger.register.ref
+    if not isinstance(outcome, StateMade) or ledger is None or held is None:
+        return outcome
+    before, after = (JobState.decode(peer.bytes_of(ref)) for ref in (held, outcome.ref))
+    if after.round == before.round:
+        return outcome  # no total came before it
+    maker = Maker(job.roster.index(peer.name), ledger.term, ledger.register.round + 1)
+    known = siblings.get(held.digest)
+    if known is None and (after.status != "running" or rng.random() >= _REPEATS):
+        return outcome
+    state = known or before
+    part = state.secured
+    assert part is not None
+    if not part.wants_keys:
+        part = replace(part, maker=maker)
+    if known is None:
+        fleet.marks.counts["total asked for again"] += 1
+        others = [other for other in members_of(part.asked) if other != part.maker.index]
+        victim = others[int(rng.integers(len(others)))]
+        absent = {**part.absent, victim: "left out: late"}
+        part = replace(part, asked=part.asked & ~(1 << victim), absent=absent)
+    state = replace(state, secured=part)
+    at = SecureRound(job.job, state, len(job.roster), *_at_work(peer, job))
+    made = StateMade(peer.keep(state.encode(), fleet.plan.limits), at.info(state))
+    if known is None:
+        siblings[made.ref.digest] = after
+    return made

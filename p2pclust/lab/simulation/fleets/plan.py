@@ -1,12 +1,13 @@
 """The plan of a random fleet: its network, its jobs, and its faults, all as plain values (`drawing` draws it).
 
-Faults and jobs are lists, so a failing plan can be made smaller by leaving some out (`minimise`).
+Faults and jobs are lists, so a failing plan is made smaller by leaving some out, as long as the same promise is broken.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from p2pclust.lab.simulation.world.network import Conditions
@@ -35,6 +36,11 @@ class RandomFault:
     amount: float = 0.0
     aimed: bool = False
 
+    def __str__(self) -> str:
+        lasts = "for ever" if self.for_s == FOR_EVER else f"for {self.for_s:.2f} s"
+        amount = f", {self.amount:g}" if self.amount else ""
+        return f"{self.kind} of peers {self.peers}, {lasts}{amount}{', aimed at an aggregator' if self.aimed else ''}"
+
 
 @dataclass(frozen=True)
 class JobPlan:
@@ -46,7 +52,6 @@ class JobPlan:
     missing: str
     protocol: str = "llf-cm"
     named: int = -1  # the aggregator of the first term; -1: elected
-    deadline_s: float = 0.0
     collect: str = ""
     rounds: int = 5
     cancels: tuple[tuple[float, int], ...] = ()  # when, and the peer from which on the first that has the job is asked
@@ -57,6 +62,11 @@ class JobPlan:
     cohort: int = 0
     burnt: str = ""
     leave: str = "alone"
+
+    def __str__(self) -> str:
+        named = f", aggregator {self.named}" if self.named >= 0 else ""
+        cancel = "".join(f", cancelled at {at_s:.2f} s" for at_s, _ in self.cancels)
+        return f"{self.kind} ({self.protocol}) by peer {self.by}, missing = {self.missing}{named}{cancel}"
 
 
 @dataclass(frozen=True)
@@ -102,18 +112,63 @@ class FleetPlan:
         return [
             f"{fleet}; {network}; {heals}",
             *lies,
-            *(f"job at {job.at_s:.2f} s: {_shown(job)}" for job in self.jobs),
+            *(f"job at {job.at_s:.2f} s: {job}" for job in self.jobs),
             *(f"crash while {phase}, occurrence {k}, {after} effects later" for phase, k, after in self.phase_crashes),
-            *(f"fault at {fault.at_s:.2f} s: {_shown(fault)}" for fault in sorted(self.faults, key=lambda f: f.at_s)),
+            *(f"fault at {fault.at_s:.2f} s: {fault}" for fault in sorted(self.faults, key=lambda f: f.at_s)),
         ]
 
 
-def _shown(part: RandomFault | JobPlan) -> str:
-    if isinstance(part, RandomFault):
-        lasts = "for ever" if part.for_s == FOR_EVER else f"for {part.for_s:.2f} s"
-        amount = f", {part.amount:g}" if part.amount else ""
-        aimed = ", aimed at an aggregator" if part.aimed else ""
-        return f"{part.kind} of peers {part.peers}, {lasts}{amount}{aimed}"
-    named = f", aggregator {part.named}" if part.named >= 0 else ""
-    cancel = "".join(f", cancelled at {at_s:.2f} s" for at_s, _ in part.cancels)
-    return f"{part.kind} ({part.protocol}) by peer {part.by}, missing = {part.missing}{named}{cancel}"
+def broken(failure: str) -> str:
+    """Return the name of the promise that a failure names, such as ``S5``; or the first word of another failure.
+
+    >>> broken("S5: peers ended job-1 with different bits"), broken("the job failed: no data (job-1)")
+    ('S5', 'the')
+    """
+    return failure.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
+
+
+def minimised(plan: FleetPlan, failure: str, run: Callable[[FleetPlan], str], most: int = 200) -> FleetPlan:
+    """Return a smaller plan with which the same promise is broken, after at most so many tries.
+
+    `run` runs a plan and returns the failure, or an empty string.
+    """
+    name, runs, smaller = broken(failure), 0, True
+    while smaller:
+        smaller = False
+        for candidate in _smaller(plan):
+            runs += 1
+            if runs > most:
+                return plan
+            if broken(run(candidate)) == name:
+                plan, smaller = candidate, True
+                break
+    return plan
+
+
+def _smaller(plan: FleetPlan) -> Iterator[FleetPlan]:
+    """Yield plans with something left out, the largest steps first."""
+    if len(plan.faults) > 3:
+        half = len(plan.faults) // 2
+        yield replace(plan, faults=plan.faults[half:])
+        yield replace(plan, faults=plan.faults[:half])
+    for number in range(len(plan.jobs)):
+        if len(plan.jobs) > 1:
+            yield replace(plan, jobs=plan.jobs[:number] + plan.jobs[number + 1 :])
+    if plan.phase_crashes:
+        yield replace(plan, phase_crashes=())
+    for number in range(len(plan.faults)):
+        yield replace(plan, faults=plan.faults[:number] + plan.faults[number + 1 :])
+    if plan.conditions != Conditions():
+        yield replace(plan, conditions=Conditions())
+    if plan.links:
+        yield replace(plan, links=(), last_links=())
+    if plan.n_peers > 1 and plan.all_heal:  # without the last peer
+        n = plan.n_peers - 1
+        links, last = (tuple(link for link in links if max(link) < n) for links in (plan.links, plan.last_links))
+        within = [replace(one, peers=tuple(p for p in one.peers if p < n)) for one in plan.faults if one.peers[0] < n]
+        faults = tuple(one for one in within if one.kind not in ("link", "walk") or len(one.peers) >= 2)
+        jobs = tuple(replace(job, by=min(job.by, n - 1), named=min(job.named, n - 1)) for job in plan.jobs)
+        yield replace(
+            plan, n_peers=n, jobs=jobs, faults=faults, links=links, last_links=last, core=tuple(range(n)),
+            liar=min(plan.liar, n - 1),
+        )  # fmt: skip

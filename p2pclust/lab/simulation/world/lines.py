@@ -94,7 +94,7 @@ class Lines:
     def _plan(self, waking: _Waking) -> None:
         if (at := waking.line.next_at) < waking.planned:
             waking.planned = at
-            self.at(at, lambda: self._look(waking, at))
+            self.at(at, partial(self._look, waking, at))
 
     def _look(self, waking: _Waking, at: float) -> None:
         if waking.planned != at:  # something else became due sooner, and planned anew

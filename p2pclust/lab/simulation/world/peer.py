@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 class Clock:
     """Local time as a function of world time, both in seconds.
 
-    Examples
-    --------
     >>> clock = Clock()
-    >>> clock.run(10.0, rate=2.0)
+    >>> clock.set(10.0, rate=2.0)
     >>> clock.read(11.0), clock.when(12.0)
     (12.0, 11.0)
-    >>> clock.leap(11.0, 5.0)
+    >>> clock.set(11.0, leap_s=5.0)
     >>> clock.read(11.0)
     17.0
     """
@@ -60,13 +58,9 @@ class Clock:
             found = math.nextafter(found, math.inf)
         return found
 
-    def run(self, now: float, rate: float) -> None:
-        """From now on, run so many times as fast as the world's time."""
-        self._then, self._since, self._rate = self.read(now), now, rate
-
-    def leap(self, now: float, by_s: float) -> None:
-        """Show a later time from now on, as after a device's sleep that its clock counts."""
-        self._then, self._since = self.read(now) + by_s, now
+    def set(self, now: float, *, rate: float | None = None, leap_s: float = 0.0) -> None:
+        """From now on, run so many times as fast as the world's time, or show a later time."""
+        self._then, self._since, self._rate = self.read(now) + leap_s, now, self._rate if rate is None else rate
 
 
 #: The public key of a simulated fleet: nothing is signed with it.
@@ -80,8 +74,6 @@ def paper_roster(
 
     `renewed` has a text for each peer with new keys, another for each key.
 
-    Examples
-    --------
     >>> read_paper("p1", paper_roster(2, ["p2", "p1"])).peers
     {'p1': '', 'p2': ''}
     """
@@ -145,10 +137,9 @@ class Peer:
         default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}
     )
 
-    name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.name = self.identity.name  # the rest of its identity may change
+    @property
+    def name(self) -> str:
+        return self.identity.name
 
     def bytes_of(self, ref: Ref) -> bytes:
         """Return the state that a reference names, from its message or from the disk."""

@@ -9,47 +9,64 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from itertools import count
+from typing import ClassVar, Final
 
 import numpy as np
 
-from p2pclust.lab.simulation.world.coding import decoded, encoded
-from p2pclust.lab.simulation.world.device import LifeEnded, SimulatedDevice
+from p2pclust.lab.simulation.world.device import LifeEnded, SimulatedDevice, Workers
 from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.lab.simulation.world.lines import Lines, Parcel
-from p2pclust.lab.simulation.world.live_overlay import LiveOverlay
-from p2pclust.lab.simulation.world.network import Network
-from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.network import LiveOverlay, Network, Traffic, decoded, encoded
 from p2pclust.lab.simulation.world.peer import Peer, device_secrets, fleet_roster_of, paper_roster, read_paper
-from p2pclust.lab.simulation.world.traffic import Traffic
-from p2pclust.lab.simulation.world.workers import Workers
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, Send, SendRoster, TakeRoster
-from p2pclust.peer.core.enrolment import (
-    BEFORE,
-    CURRENT,
-    TABLE,
-    fleet_rosters,
-    in_force,
-    rows_in_force,
-)
-from p2pclust.peer.core.events import Computed, Event, Leave, LinkChecked, Linked, Started, Woken
+from p2pclust.peer.core.enrolment import BEFORE, CURRENT, TABLE, fleet_rosters, in_force, rows_in_force
+from p2pclust.peer.core.events import Event, Leave, Linked, Started, Woken
 from p2pclust.peer.core.messages import RosterCopy
-from p2pclust.peer.core.tasks import JobToken, Outcome, StateMade
+from p2pclust.peer.core.tasks import Outcome
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.shell.performer import Performer
-from p2pclust.peer.work.states import BlobAccess
-from p2pclust.peer.work.tasks import Life, perform
+from p2pclust.peer.work.tasks import Life
 from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.links import Lane
 
+_AT_ONCE: Final = 512  # parts of the trace that are hashed together, which is faster
 #: Decides, before an effect is performed, whether the peer crashes instead.
 CrashPoint = Callable[[Peer, Effect], bool]
 #: Lets an observer see an effect.
 Look = Callable[["World", Peer, Effect], None]
+
+
+class Observer:
+    """Watches from outside. Subclasses override what they want to see; `world` and `peer` are not to be changed."""
+
+    #: The effects that `effect` is called for, and all classes below them.
+    watches: ClassVar[tuple[type[Effect], ...]] = (Effect,)
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """An effect is about to be performed."""
+
+    def started(self, world: World, peer: Peer) -> None:
+        """A peer began a life."""
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        """A peer crashed."""
+
+    def restored(self, world: World, peer: Peer) -> None:
+        """An older image of the peer's store was put back."""
+
+    def synced(self, world: World, peer: Peer) -> None:
+        """What the peer wrote is on its disk now."""
+
+    def stepped(self, world: World, peer: Peer) -> None:
+        """All effects of an event were performed."""
+
+    def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
+        """A task made the state of that digest."""
 
 
 class World:
@@ -68,16 +85,16 @@ class World:
         self.traffic = Traffic()
         #: The links between peers, as they are now.
         self.overlay = LiveOverlay(locals_, overlay)
-        self._partial_view = partial_view
+        self.partial_view = partial_view
         self._keyed = keyed  # whether devices have keys, which secure sums need, and by default sign their facts
         self._timing = timing
-        self._limits = limits
+        self.limits = limits
         self._rng = rng
         self.observers: tuple[Observer, ...] = ()
         self.watch(*observers)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._planned = 0
-        self._trace = Trace()
+        self._order = count()  # of plans
+        self._hash, self._marks = hashlib.blake2b(digest_size=16), list[bytes]()
         self.n_events = 0
         self.crash_point: CrashPoint | None = None
         #: What a worker that lies returns in the place of an outcome.
@@ -91,23 +108,17 @@ class World:
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
         maps = {name: overlay if overlay is None or known else {name: overlay[name]} for name in roster}
+        signs = keyed if signs_facts is None else signs_facts
         self.peers = {
             name: Peer(
                 Identity(
-                    name,
-                    addresses[name],
-                    roster,
-                    addresses,
-                    (fitness or {}).get(name, 0.5),
-                    maps[name],
-                    partial_view=partial_view,
-                    signs_facts=keyed if signs_facts is None else signs_facts,
+                    name, addresses[name], roster, addresses, (fitness or {}).get(name, 0.5), maps[name],
+                    partial_view=partial_view, signs_facts=signs,
                 ),
-                locals_[name],
-                Disk(f"store-{name}-0"),
+                locals_[name], Disk(f"store-{name}-0"),
             )
             for name in roster
-        }
+        }  # fmt: skip
         for name in roster if keyed else ():  # until a person gives it another one
             self.put_roster(name, paper_roster(0, roster))
 
@@ -130,8 +141,7 @@ class World:
 
     def at(self, instant: float, action: Callable[[], None]) -> None:
         """Plan an action; equal instants happen in the order in which they were planned."""
-        self._planned += 1
-        heapq.heappush(self._heap, (instant, self._planned, action))
+        heapq.heappush(self._heap, (instant, next(self._order), action))
 
     def run_until(self, instant: float, stop: Callable[[], bool] = lambda: False) -> bool:
         """Let time pass up to `instant`, or until `stop()` holds after some event; returns whether it did."""
@@ -146,7 +156,18 @@ class World:
     @property
     def trace(self) -> str:
         """A digest of everything that happened, to compare two runs by."""
-        return self._trace.digest
+        whole = self._hash.copy()
+        whole.update(b"".join(self._marks))
+        return whole.hexdigest()
+
+    def mark(self, kind: bytes, *parts: str | bytes) -> None:
+        """Let something count for the trace."""
+        self._marks.append(b"%s %.9f" % (kind, self.now))
+        for part in parts:
+            self._marks.append(part if isinstance(part, bytes) else part.encode())
+        if len(self._marks) > _AT_ONCE:
+            self._hash.update(b"".join(self._marks))
+            self._marks.clear()
 
     # -- lives ------------------------------------------------------------------------------------------------------
 
@@ -158,41 +179,34 @@ class World:
         peer.life += 1
         peer.frozen_until, peer.asleep = 0.0, False
         peer.held = []
-        rows = peer.disk.load().tables.get(TABLE, {})
-        secret_rng = np.random.default_rng(self._rng.integers(2**63)) if self._keyed else None
-        text = "" if in_force(rows) is None else read_paper("", in_force(rows) or b"").peers.get(name, "")
-        peer.working = Life(secrets=None if secret_rng is None else device_secrets(name, secret_rng, text))
         peer.wake_planned = float("inf")
+        contents = peer.disk.load()
+        rows = contents.tables.get(TABLE, {})
+        kept = in_force(rows)
+        read = None if kept is None else read_paper("", kept)
+        secret_rng = np.random.default_rng(self._rng.integers(2**63)) if self._keyed else None
+        text = "" if read is None else read.peers.get(name, "")
+        peer.working = Life(secrets=None if secret_rng is None else device_secrets(name, secret_rng, text))
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
-        device = SimulatedDevice(self, peer)
+        if kept is not None and read is not None:
+            held = [kept, *(data for data in fleet_rosters(rows) if data != kept)] if self._keyed else []
+            peer.identity = replace(
+                peer.identity, roster=tuple(read.peers), serial=read.serial, keys=read.peers,
+                fleet_rosters=tuple(map(fleet_roster_of, held)), before=bytes.fromhex(rows.get(BEFORE, b"").decode()),
+            )  # fmt: skip
+        identity = peer.identity
+        if self.overlay.sparse:
+            peer.links = dict.fromkeys(self.overlay.neighbours(name))
+            if sorted((identity.overlay or {}).get(name, ())) != list(peer.links):
+                identity = replace(identity, links=tuple(peer.links))
+        device, on_roster = SimulatedDevice(self, peer), partial(self.perform_on_roster, peer)
         peer.performer = Performer(
-            name, device, device, device, device, device.perform, device, encode=encoded, decode=decoded
-        )  # fmt: skip
-        peer.core = Core(self._identity(peer), peer.disk.load(), self._timing, self._limits, rng)
+            name, device, device, device, device, on_roster, device, encode=encoded, decode=decoded
+        )
+        peer.core = Core(identity, contents, self._timing, self.limits, rng)
         for observer in self.observers:
             observer.started(self, peer)
         self.step(peer, Started())
-
-    def _identity(self, peer: Peer) -> Identity:
-        """Return the identity of a new life, with the roster that it stored and the present links."""
-        rows = peer.disk.load().tables.get(TABLE, {})
-        kept = in_force(rows)
-        if kept is not None:
-            read = read_paper("", kept)
-            held = [kept, *(data for data in fleet_rosters(rows) if data != kept)] if self._keyed else []
-            peer.identity = replace(
-                peer.identity,
-                roster=tuple(read.peers),
-                serial=read.serial,
-                keys=read.peers,
-                fleet_rosters=tuple(fleet_roster_of(data) for data in held),
-                before=bytes.fromhex(rows.get(BEFORE, b"").decode()),
-            )
-        if not self.overlay.sparse:
-            return peer.identity
-        peer.links = dict.fromkeys(self.overlay.neighbours(peer.name))
-        told = (peer.identity.overlay or {}).get(peer.name, ())
-        return peer.identity if sorted(told) == list(peer.links) else replace(peer.identity, links=tuple(peer.links))
 
     def crash(self, name: str) -> None:
         """Kill the peer now."""
@@ -262,17 +276,10 @@ class World:
         self.peers[name].frozen_until = self.now
         self._go_on(self.peers[name], self.peers[name].life)
 
-    def run_clock(self, name: str, rate: float) -> None:
-        """Let the clock of a device run so many times as fast as it should."""
-        self._set_clock(name, lambda peer: peer.clock.run(self.now, rate))
-
-    def leap_clock(self, name: str, by_s: float) -> None:
-        """Let the clock of a device leap forward."""
-        self._set_clock(name, lambda peer: peer.clock.leap(self.now, by_s))
-
-    def _set_clock(self, name: str, change: Callable[[Peer], None]) -> None:
+    def set_clock(self, name: str, rate: float | None = None, *, leap_s: float = 0.0) -> None:
+        """Let the clock of a device run so many times as fast as it should, or leap forward."""
         peer = self.peers[name]
-        change(peer)
+        peer.clock.set(self.now, rate=rate, leap_s=leap_s)
         peer.wake_planned = float("inf")
         self._plan_wake(peer)
 
@@ -285,18 +292,12 @@ class World:
         self.peers[name].asleep = False
         self._go_on(self.peers[name], self.peers[name].life)
 
-    def _hold(self, peer: Peer, event: Event) -> None:
-        peer.held.append(event)
-        if len(peer.held) == 1 and not peer.asleep:
-            life = peer.life
-            self.at(peer.frozen_until, lambda: self._go_on(peer, life))
-
     def _go_on(self, peer: Peer, life: int) -> None:
         """Whatever happened to a process that stood still happens now, in its order, unless it was stopped for longer."""
         if peer.life != life or peer.asleep:
             return
         if self.now < peer.frozen_until:
-            self.at(peer.frozen_until, lambda: self._go_on(peer, life))
+            self.at(peer.frozen_until, partial(self._go_on, peer, life))
             return
         held, peer.held = peer.held, []
         for event in held:
@@ -325,7 +326,9 @@ class World:
         if core is None:
             return
         if self.now < peer.frozen_until or peer.asleep:
-            self._hold(peer, event)
+            peer.held.append(event)
+            if len(peer.held) == 1 and not peer.asleep:
+                self.at(peer.frozen_until, partial(self._go_on, peer, peer.life))
             return
         self.n_events += 1
         if isinstance(event, Woken):
@@ -386,26 +389,14 @@ class World:
             paper, life = read_paper(effect.source, effect.data, keyed=self._keyed), peer.life
             self.at(self.now, lambda: self.step(peer, paper) if peer.life == life else None)
             return
-        kept = self._roster_of(peer, effect.digest if isinstance(effect, SendRoster) else b"")
+        asked = effect.digest.hex() if isinstance(effect, SendRoster) else ""  # empty: the one in force
+        kept = peer.disk.read_synced(TABLE, asked or (peer.disk.read_synced(TABLE, CURRENT) or b"").decode())
+        assert kept is not None, f"{peer.name} has no such roster"
         if isinstance(effect, SendRoster):
             peer.performer.perform(Send(effect.to, RosterCopy((kept,)), True, effect.via))
             return
         if peer.name not in read_paper("", kept).peers:
             self.crash(peer.name)  # it was revoked: its own shell ends it; others need not rely on that
-
-    @staticmethod
-    def _roster_of(peer: Peer, digest: bytes) -> bytes:
-        """Return a roster on the disk of a peer; without a digest the one in force."""
-        key = digest.hex() or (peer.disk.read_synced(TABLE, CURRENT) or b"").decode()
-        kept = peer.disk.read_synced(TABLE, key)
-        assert kept is not None, f"{peer.name} has no such roster"
-        return kept
-
-    def connect(self, peer: Peer, target: str) -> None:
-        """A peer may use a link that it opens; the other end may as soon as it links back."""
-        if self._partial_view and self.overlay.sparse:
-            peer.links[target] = None
-            self.overlay.add(peer.name, target)
 
     def transmit(self, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
         """Send a message over a link; return False if the link is full."""
@@ -413,7 +404,7 @@ class World:
         if self.overlay.sparse and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
         source, n_bytes, counters = peer.name, sum(map(len, frames)), peer.counters
-        self._trace.mark(b"send", self.now, (source, target, *frames))
+        self.mark(b"send", source, target, *frames)
         parcel = Parcel(source, target, frames, n_bytes, lane, self.overlay.changes(source, target))
         linked = target in self.peers and self.overlay.linked(source, target)  # it may be enrolled, and never started
         if linked and self.network.passes(source, n_bytes, lane) and not self.lines.send(parcel):
@@ -433,89 +424,3 @@ class World:
         counters["messages_received"] += 1
         counters["bytes_received"] += parcel.n_bytes
         self.step(peer, peer.performer.arrived(source, frames))
-
-    def check_link(self, peer: Peer, target: str) -> None:
-        """Answer a moment later whether a peer refuses connections."""
-        life = peer.life
-        times = self.overlay.changes(peer.name, target)
-        open_ways = self.network.reaches(peer.name, target) and self.network.reaches(target, peer.name)
-        open_ways = open_ways and self.overlay.linked(peer.name, target)
-
-        def answer() -> None:
-            if peer.life == life:
-                refused = open_ways and self.peers[target].core is None
-                refused = refused and self.overlay.changes(peer.name, target) == times
-                self.step(peer, LinkChecked(target, refused))
-
-        ends = (self.lines.shape_of(peer.name), self.lines.shape_of(target))
-        there_and_back = sum(end.up.latency_s + end.down.latency_s for end in ends)
-        self.at(self.now + 2 * self.network.conditions.delay_s[1] + there_and_back, answer)
-
-    def compute(self, peer: Peer, effect: Compute) -> None:
-        """Do a task; its result comes a moment later."""
-        self.mark(b"compute", peer.name, *effect.token.words())
-
-        def read(digest: bytes) -> Iterator[bytes]:
-            return iter(peer.disk.blob(digest))
-
-        life = peer.life
-        local = peer.local  # as the worker's queue has it: what changes later counts for later tasks
-
-        def done() -> None:
-            if peer.life != life or peer.core is None:
-                return
-            blobs = BlobAccess(read, peer.disk.store_blob, peer.disk.sync_blob, self._limits)
-            of = effect.token.job_id if isinstance(effect.token, JobToken) else ""
-            outcome = perform(effect.task, local, blobs, peer.working, of)
-            outcome = self.falsify(peer, outcome)
-            if isinstance(outcome, StateMade):
-                for observer in self.observers:
-                    observer.computed(self, peer, effect, outcome.ref.digest)
-            self.step(peer, Computed(effect.token, outcome))
-
-        self.workers.submit(peer.name, done)
-
-    def mark(self, kind: bytes, *parts: str | bytes) -> None:
-        """Let something count for the trace."""
-        self._trace.mark(kind, self.now, parts)
-
-
-_AT_ONCE: Final = 512
-
-
-class Trace:
-    """Hashes what happens, in order; many parts at a time, which is faster.
-
-    Examples
-    --------
-    >>> one, other = Trace(), Trace()
-    >>> one.mark(b"send", 0.5, ("a", b"frame"))
-    >>> one.digest == other.digest
-    False
-    >>> other.mark(b"send", 0.5, ("a", b"frame"))
-    >>> one.digest == other.digest
-    True
-    """
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=16)
-        self._waiting: list[bytes] = []
-
-    def mark(self, kind: bytes, now: float, parts: Sequence[str | bytes]) -> None:
-        """Let something count that happened at an instant."""
-        waiting = self._waiting
-        waiting.append(b"%s %.9f" % (kind, now))
-        for part in parts:
-            waiting.append(part if isinstance(part, bytes) else part.encode())
-        if len(waiting) > _AT_ONCE:
-            self._take_in()
-
-    @property
-    def digest(self) -> str:
-        """Of everything so far."""
-        self._take_in()
-        return self._hash.hexdigest()
-
-    def _take_in(self) -> None:
-        self._hash.update(b"".join(self._waiting))
-        self._waiting.clear()

@@ -1,14 +1,21 @@
-"""What a testbed's peer reports of its rounds beyond its log: centers, and the peers that a round waits for."""
+"""What a testbed's peer reports of its rounds beyond its log, which never has values: centers, and who is waited for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from p2pclust.lab.testbed.peer.centers import centers_of
-from p2pclust.peer.shell.shell import Shell
+import numpy as np
 
+from p2pclust.peer.core.core import Core
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.summaries import raw_centers
+
+if TYPE_CHECKING:
+    from p2pclust.peer.shell.shell import Shell
+
+_MOST_NUMBERS: Final = 1_000  # of all coordinates; larger centers are not reported
 _AFTER_S: Final = 0.5  # without a report of the round: shorter waits are not worth a line
 _MOST_NAMED: Final = 50
 _IN_FULL: Final = 20  # the first rounds of a job, all of whose centers are written
@@ -16,6 +23,27 @@ _SELDOM_S: Final = (
     0.1  # between the centers of later ones: to read a state anew in each round would slow the round down
 )
 _MOVES: Final = ("elected", "phase", "combined")
+
+
+def centers_of(core: Core | None, job_id: str) -> dict[str, Any] | None:
+    """Return the fields of the event ``centers`` for the state that a peer holds of a job; None if it has no such state."""
+    job = None if core is None else core.jobs.jobs.get(job_id)
+    ref = None if job is None else job.ledger.register.ref
+    return None if ref is None or ref.payload is None else centers_in(JobState.decode(ref.payload))
+
+
+def centers_in(state: JobState) -> dict[str, Any] | None:
+    """Return the fields of a testbed's event ``centers``; None if a state has none, too many coordinates, or infinite ones.
+
+    ``round`` is that of the state, ``centers`` has a list for each, in the data's own units, with five digits.
+    """
+    arrays = state.arrays
+    if "centers" not in arrays or arrays["centers"].ndim != 2 or not 0 < arrays["centers"].size <= _MOST_NUMBERS:
+        return None
+    found = raw_centers(state) if "origin" in arrays and "scale" in arrays else arrays["centers"]
+    if not np.isfinite(found).all():
+        return None
+    return {"round": state.round, "centers": [[float(f"{value:.5g}") for value in row] for row in found.tolist()]}
 
 
 class RoundViews:

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.reports import JobFinished, JobRefused, JobSubmitted, Report
@@ -32,27 +31,21 @@ _NAMES: Final = {
 
 def aggregates(peer: Peer, job_id: str) -> bool:
     """Return whether a peer is the aggregator of a job, in its own view."""
-    return _role(peer, job_id) is Role.AGGREGATOR
+    job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
+    return isinstance(job, AggregatedJob) and job.election.role is Role.AGGREGATOR
 
 
 def votes(peers: Mapping[str, Peer]) -> Iterator[tuple[str, str]]:
     """Yield the candidates that ask for votes, each with a peer that has voted for it; the reply may be on its way."""
     for peer in peers.values():
-        for job_id in [] if peer.core is None else peer.core.jobs.jobs:
-            if _role(peer, job_id) is Role.CANDIDATE:
-                yield from ((peer.name, other.name) for other in peers.values() if _votes_for(other, peer, job_id))
-
-
-def _votes_for(voter: Peer, candidate: Peer, job_id: str) -> bool:
-    job, asks = (None if one.core is None else one.core.jobs.jobs.get(job_id) for one in (voter, candidate))
-    if voter is candidate or not isinstance(job, AggregatedJob) or not isinstance(asks, AggregatedJob):
-        return False
-    return (job.ledger.term, job.ledger.voted_for) == (asks.ledger.term, candidate.name)
-
-
-def _role(peer: Peer, job_id: str) -> Role | None:
-    job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
-    return job.election.role if isinstance(job, AggregatedJob) else None
+        for job_id, asks in [] if peer.core is None else list(peer.core.jobs.jobs.items()):
+            if not isinstance(asks, AggregatedJob) or asks.election.role is not Role.CANDIDATE:
+                continue
+            for other in peers.values():
+                job = None if other is peer or other.core is None else other.core.jobs.jobs.get(job_id)
+                given = (asks.ledger.term, peer.name)
+                if isinstance(job, AggregatedJob) and (job.ledger.term, job.ledger.voted_for) == given:
+                    yield peer.name, other.name
 
 
 class Marks(Observer):
@@ -68,14 +61,13 @@ class Marks(Observer):
         self._within: dict[str, None] = {}  # jobs within jobs
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        if isinstance(effect, Report):
-            self._report(world, peer, effect)
-        elif isinstance(effect, Send) and effect.via:
-            self.counts["message relayed through others"] += 1
-        elif isinstance(effect, Send) and isinstance(effect.message, Relay):
-            self.counts["message carried for others"] += 1
-
-    def _report(self, world: World, peer: Peer, effect: Report) -> None:
+        if isinstance(effect, Send):
+            if effect.via:
+                self.counts["message relayed through others"] += 1
+            elif isinstance(effect.message, Relay):
+                self.counts["message carried for others"] += 1
+            return
+        assert isinstance(effect, Report)
         if effect.verb in _NAMES:
             self.counts[_NAMES[effect.verb]] += 1
         if effect.verb == "job" and "within" in effect.fields:

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.swarms import out_of_turn
+from p2pclust.lab.simulation.fleets import out_of_turn
 from p2pclust.peer.core.context import Elapsed
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
@@ -24,7 +24,8 @@ from p2pclust.peer.core.effects import Effect, Persist, Send
 from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
-from p2pclust.peer.core.job_messages import Close, HeldState, Open, VoteReply
+from p2pclust.peer.core.job_messages import Close, VoteReply
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.jobs import announcements, submission
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
@@ -67,20 +68,11 @@ from p2pclust.protocols.secure.secured import Maker
 Original = Callable[..., Any]
 
 
-def _always(*_: Any, **__: Any) -> bool:
-    return True
+def _returns(value: Any) -> Original:
+    return lambda *_, **__: value
 
 
-def _never(*_: Any, **__: Any) -> bool:
-    return False
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
-
-
-def _no_problem(*_: Any) -> str:
-    return ""
+_always, _never, _nothing, _no_problem = map(_returns, (True, False, None, ""))
 
 
 # -- of several swarms -------------------------------------------------------------------------------------------------
@@ -189,9 +181,7 @@ def _opens_in_the_same_round(original: Original, term: AggregatorTerm, ref: Ref,
     original(term, ref, 0 if round_ == 1 else round_, info)
 
 
-def _ends_with_what_it_holds(
-    original: Original, states: States, source: str, message: Open | Close | HeldState
-) -> Ref | None:
+def _ends_with_what_it_holds(original: Original, states: States, source: str, message: Message) -> Ref | None:
     """Finish with one's own state, which is almost always the same as the final one."""
     held = states.ledger.register.ref
     return held if isinstance(message, Close) and held is not None else original(states, source, message)
@@ -227,9 +217,7 @@ def _keeps_what_is_padded(original: Original, opened: Round, index: int) -> tupl
     return () if padded else original(opened, index)
 
 
-def _notes_the_newest(
-    original: Original, notes: PadNotes, state: bytes, members: int, sets: Any, *, sync: bool = True
-) -> None:  # fmt: skip
+def _notes_the_newest(original: Original, notes: PadNotes, state: bytes, members: int, *of: Any, **named: Any) -> None:
     notes._sets[state] = members
     notes._save()
 
@@ -328,9 +316,7 @@ def _ends_with_the_final_state(original: Original, questions: Questions, caller:
     original(questions, caller, fields)
 
 
-def _end_shown_by_its_aggregator_only(
-    original: Original, questions: Questions, caller: Any, fields: dict[str, Any]
-) -> None:  # fmt: skip
+def _end_shown_by_one_only(original: Original, questions: Questions, caller: Any, fields: dict[str, Any]) -> None:
     job = questions._find(fields["job"], ended=True)
     if job.terms.get(job.ledger.term) != questions._shell.core.identity.name:
         caller = _Changed(caller, {"finished": False, "phase": "following"})
@@ -392,9 +378,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "submission-announced-once": ((Submissions, "repeat", _without_timer),),
         "facts-compared-once": ((Facts, "fire", _without_timer),),
     },
-    "all": {
-        "lost-links-not-told": ((Core, "_linked", _tells_new_links_only),),
-    },
+    "all": {"lost-links-not-told": ((Core, "_linked", _tells_new_links_only),)},
     "cancel": {
         "cancel-not-synced": ((Cancels, "_keep", _not_synced("cancel")),),
         "open-in-anothers-name": ((AggregatedJob, "asker", _as_it_says),),
@@ -408,12 +392,8 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "pads-of-zeros": ((KeyPair, "_stream", lambda original, *of: np.zeros(of[-2], dtype=np.uint64)),),
         "released-set-not-synced": ((PadNotes, "_save", _not_synced(PADS)),),
         "released-set-not-noted": ((PadNotes, "_save", _nothing),),
-        "released-set-not-reported": (
-            (PadNotes, "kept", lambda original, notes: replace(original(notes), sets=(), released=())),
-        ),
-        "open-context-forgotten": (
-            (secure_rounds, "_settled", lambda original, part, *of: replace(part, unsettled=None)),
-        ),
+        "released-set-not-reported": ((PadNotes, "kept", lambda whole, notes: replace(whole(notes), sets=(), released=())),),
+        "open-context-forgotten": ((secure_rounds, "_settled", lambda whole, part, *of: replace(part, unsettled=None)),),
         # An aggregator asks for its own peer alone; a keeper that checks would refuse.
         "sum-of-one": (
             (
@@ -452,7 +432,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
             (secure_rounds, "_grouped", lambda original, part, able, *of: able),
         ),
         "peers-leave-across-groups": (
-            (secure_rounds, "_grouped", lambda original, part, *of: original(replace(part, groups=()), *of)),
+            (secure_rounds, "_grouped", lambda whole, part, *of: whole(replace(part, groups=()), *of)),
         ),
     },
     "verified": {
@@ -471,9 +451,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "wrong-blob-taken": ((Blobs, "verified", lambda original, blobs, digest, good: original(blobs, digest, True)),),
         "blob-complete-before-it-is-verified": ((Blobs, "_verify", _complete_at_once),),
     },
-    "disks-core": {
-        "spoiled-source-asked-again": ((Blobs, "_right_ones", lambda original, blobs, pull, sources: sources),),
-    },
+    "disks-core": {"spoiled-source-asked-again": ((Blobs, "_right_ones", lambda whole, blobs, pull, sources: sources),)},
     "rosters": {
         "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
         "answer-of-a-revoked-peer": ((Round, "revoke", lambda original, *of: ()),),
@@ -493,20 +471,12 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "terms": {
         "result-of-an-older-term": (
-            (
-                AggregatorTerm,
-                "computed",
-                lambda original, term, token, outcome: original(term, replace(token, term=term.term), outcome),
-            ),
+            (AggregatorTerm, "computed", lambda whole, term, token, came: whole(term, replace(token, term=term.term), came)),
         ),
         "late-vote-counted": ((Election, "receive", _counts_any_vote),),
         "no-fence-by-term": (
             (Ledger, "stale", _never),
-            (
-                Ledger,
-                "may_adopt",
-                lambda original, ledger, term, round_: (term, round_) >= ledger.register.position,
-            ),
+            (Ledger, "may_adopt", lambda whole, ledger, term, round_: (term, round_) >= ledger.register.position),
         ),
         "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
     },
@@ -544,20 +514,18 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "hung-worker-waited-for-again": ((Headway, "given_up", _nothing),),
         "elections-never-wait-longer": ((Headway, "election_times", lambda original, headway: 1.0),),
     },
-    "leaderless": {
-        "epoch-not-synced": ((Ledger, "_save_ballot", _not_synced("ballot")),),
-    },
+    "leaderless": {"epoch-not-synced": ((Ledger, "_save_ballot", _not_synced("ballot")),)},
     "clients": {
         "request-id-not-looked-up": ((JobTable, "requested", _nothing),),
         "cancelled-before-all-agreed": ((Questions, "_cancel", _cancelled_at_once),),
         "ended-before-a-majority": ((Questions, "_job", _ends_with_the_final_state),),
-        "end-shown-by-its-aggregator-only": ((Questions, "_job", _end_shown_by_its_aggregator_only),),
+        "end-shown-by-its-aggregator-only": ((Questions, "_job", _end_shown_by_one_only),),
         "failed-after-a-restart": ((Questions, "_job", _failed_after_a_restart),),
         "cancel-confirmed-and-forgotten": ((Questions, "_cancel", _cancel_forgotten),),
         "labels-of-other-centers": ((engine, "conclude", _labels_of_sorted_centers),),
         "repeated-submission-accepted": ((Jobs, "_await", _accepted_at_once),),
     },
-}
+}  # fmt: skip
 
 #: All planted bugs by name, each with the swarm that should find it.
 BUGS: Final[dict[str, str]] = {bug: swarm for swarm, bugs in _BY_SWARM.items() for bug in bugs}
@@ -567,8 +535,6 @@ BUGS: Final[dict[str, str]] = {bug: swarm for swarm, bugs in _BY_SWARM.items() f
 def planted(bug: str) -> Iterator[None]:
     """Plant one bug for as long as the context lasts.
 
-    Examples
-    --------
     >>> from p2pclust.peer.core.document import Document
     >>> before = Document.counts
     >>> with planted("wiped-store-counted"):

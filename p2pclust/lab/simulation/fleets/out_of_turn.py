@@ -85,10 +85,18 @@ class _Moment:
         assert ref is not None
         return JobState.decode(self.target.bytes_of(ref))
 
-    def open(self, state: JobState, *, final: bool = False, aggregator: int = -1) -> Open:
-        data, round_ = state.encode(), self.register.round + 1
-        state_ = (digest_of(data), len(data))
-        return Open(self.document.id, self.job.ledger.term, round_, *state_, final, -1, (data,), aggregator)
+    def open(self, state: JobState, *, aggregator: int = -1) -> _Lie:
+        data, round_, final = state.encode(), self.register.round + 1, state.status != "running"
+        named = (self.document.id, self.job.ledger.term, round_, digest_of(data), len(data))
+        return Open(*named, final, -1, (data,), aggregator), digest_of(data)
+
+    def close(self, state: JobState, *, held: bool = False) -> _Lie:
+        """End the job, or as a peer that a candidate asks say that it has ended."""
+        data, round_, term = state.encode(), self.register.round + 1, self.job.ledger.term
+        digest, size = digest_of(data), len(data)
+        if held:
+            return HeldState(self.document.id, term, term, round_, digest, size, (data,), True), digest
+        return Close(self.document.id, term, round_, digest, size, (data,)), digest
 
 
 #: What the liar says, and the digest of a state that no other peer may adopt.
@@ -97,11 +105,8 @@ _Lie = tuple[Message, bytes]
 
 def shifted(state: JobState) -> JobState:
     """Return a state with other numbers."""
-    arrays = {
-        name: array + 1.0 if array.dtype == np.float64 and name != "unit" else array
-        for name, array in state.arrays.items()
-    }
-    return replace(state, arrays=Arrays(arrays))
+    numbers = (name for name, array in state.arrays.items() if array.dtype == np.float64 and name != "unit")
+    return replace(state, arrays=Arrays({**state.arrays, **{name: state.arrays[name] + 1.0 for name in numbers}}))
 
 
 def _another_open(at: _Moment) -> _Lie | None:
@@ -112,7 +117,7 @@ def _another_open(at: _Moment) -> _Lie | None:
     state = shifted(at.state)
     if state == at.state:  # there are no numbers yet
         return None
-    return at.open(state, final=state.status != "running", aggregator=shown), digest_of(state.encode())
+    return at.open(state, aggregator=shown)
 
 
 def _another_heartbeat(at: _Moment) -> _Lie | None:
@@ -137,11 +142,7 @@ def _made_up_cancel(at: _Moment) -> _Lie | None:
         state = replace(state, proof=Proof(before.encode(), at.register.ref.digest, cancel=cancel.encode()).encode())
     if at.rng.random() < 0.2:
         state = replace(state, proof=b"")
-    data, round_, term = state.encode(), at.register.round + 1, at.job.ledger.term
-    digest, size = digest_of(data), len(data)
-    if at.job.election.stands and at.rng.random() < 0.5:
-        return HeldState(at.document.id, term, term, round_, digest, size, (data,), True), digest
-    return Close(at.document.id, term, round_, digest, size, (data,)), digest
+    return at.close(state, held=at.job.election.stands and at.rng.random() < 0.5)
 
 
 def _cancel(at: _Moment, owner: str) -> CancelProof:
@@ -182,9 +183,7 @@ def _second_successor(at: _Moment) -> _Lie | None:
     except (WireError, secure_rounds.NotEnough):
         return None
     sibling = replace(made, proof=other.encode())
-    if sibling.encode() == state.encode():
-        return None
-    return at.open(sibling, final=sibling.status != "running"), digest_of(sibling.encode())
+    return None if sibling.encode() == state.encode() else at.open(sibling)
 
 
 def _after_the_last(at: _Moment) -> _Lie | None:
@@ -196,7 +195,7 @@ def _after_the_last(at: _Moment) -> _Lie | None:
         return None
     if at.rng.random() < 0.5:
         state = replace(state, status="running", reason="")
-    return at.open(state, final=state.status != "running"), digest_of(state.encode())
+    return at.open(state)
 
 
 def _made_up_end(at: _Moment) -> _Lie | None:
@@ -206,11 +205,7 @@ def _made_up_end(at: _Moment) -> _Lie | None:
     state = replace(shifted(at.state), status="done")
     if state.secured is not None:
         state = replace(state, secured=secure_rounds.cancelled(state, "").secured)
-    data = state.encode()
-    return (
-        Close(at.document.id, at.job.ledger.term, at.register.round + 1, digest_of(data), len(data), (data,)),
-        digest_of(data),
-    )
+    return at.close(state)
 
 
 def _stale_term(at: _Moment) -> _Lie | None:

@@ -13,16 +13,14 @@ import numpy as np
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.simulation.checks.invariants import Invariants
-from p2pclust.lab.simulation.checks.timers import Waits
-from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.checks.jobs import Waits
+from p2pclust.lab.simulation.world.network import Conditions, LinkTraffic, Network
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
-from p2pclust.lab.simulation.world.traffic import LinkTraffic
-from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.lab.testbed.driver import Driver, FleetPort, What
 from p2pclust.lab.testbed.faults import PAIR, Cuts
-from p2pclust.lab.testbed.peer.centers import centers_of
 from p2pclust.lab.testbed.peer.lies import FirstUse, lie_called
+from p2pclust.lab.testbed.peer.round_views import centers_of
 from p2pclust.lab.testbed.power import Use, modelled_cpu_s
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.peer.core.effects import Compute, Effect

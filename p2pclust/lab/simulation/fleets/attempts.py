@@ -78,15 +78,15 @@ class Chooser:
     rng: np.random.Generator
     submits: float = 0.3
     cancels: float = 1.0
-    unanswered: dict[str, str] = field(default_factory=dict)  # submissions whose end is unknown: request -> peer
+    _unanswered: dict[str, str] = field(default_factory=dict)  # submissions whose end is unknown: request -> peer
     _answered: dict[str, str] = field(default_factory=dict)
 
     def choose(self, jobs: Sequence[str], now: float) -> Attempt | None:
         """Return the next attempt; None if there is nothing to do. `jobs` are those that any client has heard of."""
         rng = self.rng
         peer = str(rng.choice(self.peers))
-        if self.unanswered and rng.random() < 0.6:
-            request, before = next(iter(self.unanswered.items()))
+        if self._unanswered and rng.random() < 0.6:
+            request, before = next(iter(self._unanswered.items()))
             return self._submission(request, before if rng.random() < 0.8 else peer, now)
         if self.requests and rng.random() < self.submits:
             return self._submission(self.requests.pop(0), peer, now)
@@ -101,13 +101,13 @@ class Chooser:
         return Attempt(self.client, peer, verb, now, job=str(rng.choice(list(jobs))))
 
     def _submission(self, request: str, peer: str, now: float) -> Attempt:
-        self.unanswered[request] = peer
+        self._unanswered[request] = peer
         return Attempt(self.client, peer, "submit", now, request=request)
 
     def ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """Note how an attempt ended; a submission that was not accepted is tried again."""
         if attempt.verb == "submit" and outcome == "ok":
-            self._answered[attempt.request] = self.unanswered.pop(attempt.request, attempt.peer)
+            self._answered[attempt.request] = self._unanswered.pop(attempt.request, attempt.peer)
 
 
 def conversation(attempt: Attempt, submission: Mapping[str, Any], local: Local | None = None) -> Talk:
@@ -117,37 +117,21 @@ def conversation(attempt: Attempt, submission: Mapping[str, Any], local: Local |
     """
     match attempt.verb:
         case "submit":
-            return _submit(attempt, submission)
+            told = yield Question("submit", {**submission, "id": attempt.request})
+            attempt.job, attempt.roster = told["job"], tuple(told["roster"])
+            told = yield None
+            assert told["accepted"]
         case "cancel":
-            return _cancel(attempt)
+            told = yield Question("cancel", {"job": attempt.job})
+            if "outcome" not in told:
+                told = yield None
+            if told["outcome"] in ENDED:
+                attempt.phases[attempt.job] = told["outcome"]
         case "status":
-            return _status(attempt)
+            told = yield Question("status", {})
+            attempt.phases |= {job["job"]: job["phase"] if job["phase"] in ENDED else RUNNING for job in told["jobs"]}
         case _:
-            return _result(attempt, local if attempt.verb == "assign" else None)
-
-
-def _submit(attempt: Attempt, submission: Mapping[str, Any]) -> Talk:
-    told = yield Question("submit", {**submission, "id": attempt.request})
-    attempt.job, attempt.roster = told["job"], tuple(told["roster"])
-    told = yield None
-    assert told["accepted"]
-
-
-def _cancel(attempt: Attempt) -> Talk:
-    told = yield Question("cancel", {"job": attempt.job})
-    if "outcome" not in told:
-        told = yield None
-    if told["outcome"] in ENDED:
-        attempt.phases[attempt.job] = told["outcome"]
-
-
-def _status(attempt: Attempt) -> Talk:
-    told = yield Question("status", {})
-    attempt.phases |= {job["job"]: _seen(job["phase"]) for job in told["jobs"]}
-
-
-def _seen(phase: str) -> str:
-    return phase if phase in ENDED else RUNNING
+            yield from _result(attempt, local if attempt.verb == "assign" else None)
 
 
 def _result(attempt: Attempt, local: Local | None) -> Talk:
@@ -159,32 +143,17 @@ def _result(attempt: Attempt, local: Local | None) -> Talk:
         attempt.phases[attempt.job] = ABSENT
         return
     attempt.roster, attempt.mathematics = tuple(told["roster"]), told["mathematics"]
-    attempt.request = request_of(attempt.mathematics)
+    attempt.request = f"request-{msgpack.unpackb(attempt.mathematics)['seed']}"  # tests write it into the seed
     if told["finished"]:
-        yield from _read(attempt)
+        parts: list[bytes] = []
+        last = False
+        while not last:
+            read = yield Question("read", {"job": attempt.job, "part": len(parts)})
+            parts.append(read["data"])
+            last = read["last"]
+        attempt.state = b"".join(parts)
+        attempt.digest = digest_of(attempt.state).hex()
         if local is not None and told["phase"] == "done":
             job = Job.from_dict(msgpack.unpackb(attempt.mathematics))
             attempt.labels = tuple(engine.conclude(job, JobState.decode(attempt.state), local)["labels"].tolist())
-    attempt.phases[attempt.job] = _seen(told["phase"])
-
-
-def _read(attempt: Attempt) -> Talk:
-    parts: list[bytes] = []
-    last = False
-    while not last:
-        read = yield Question("read", {"job": attempt.job, "part": len(parts)})
-        parts.append(read["data"])
-        last = read["last"]
-    attempt.state = b"".join(parts)
-    attempt.digest = digest_of(attempt.state).hex()
-
-
-def request_of(mathematics: bytes) -> str:
-    """Return the request id of a job: tests write it into the seed.
-
-    Examples
-    --------
-    >>> request_of(msgpack.packb({"seed": 12}))
-    'request-12'
-    """
-    return f"request-{msgpack.unpackb(mathematics)['seed']}"
+    attempt.phases[attempt.job] = told["phase"] if told["phase"] in ENDED else RUNNING

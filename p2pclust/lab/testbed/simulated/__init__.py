@@ -1,1 +1,0 @@
-"""A fleet of simulated peers in virtual time."""
