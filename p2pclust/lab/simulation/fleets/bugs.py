@@ -25,13 +25,13 @@ from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import Close, VoteReply
-from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.jobs import announcements, submission
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
