@@ -31,7 +31,8 @@ def _contracts(folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("file", "text", "contract"),
     [
-        ("peer/core/rounds/newcomer.py", "import asyncio\n", "The core and its mathematics know neither"),
+        ("peer/core/members/newcomer.py", "import asyncio\n", "The core and its mathematics know neither"),
+        ("peer/core/rounds/newcomer.py", "", "One job at one peer"),
         ("peer/work/newcomer.py", "import socket\n", "The core and its mathematics know neither"),
         ("peer/core/spread/newcomer.py", "import p2pclust.peer.core.jobs.jobs\n", "The core: all jobs on one job"),
         ("protocols/engine/newcomer.py", "import p2pclust.protocols.centers.llf_cm\n", "Protocols stand on the engine"),
@@ -42,6 +43,7 @@ def _contracts(folder: Path) -> subprocess.CompletedProcess[str]:
     ],
     ids=[
         "core",
+        "a part of a job without a place",
         "work",
         "upwards in the core",
         "upwards in protocols",

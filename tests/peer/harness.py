@@ -66,7 +66,7 @@ from p2pclust.peer.core.messages import (
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
-from p2pclust.peer.core.rounds.round import Asked, Round
+from p2pclust.peer.core.rounds.round import AskedPeer, Round
 from p2pclust.peer.core.tasks import (
     AddUp,
     BeginJob,
@@ -125,7 +125,7 @@ def opened_round(ref: Ref, *names: str, **fields: Any) -> Round:
     document = SimpleNamespace(id="job-1", roster=names, index=names.index, majority=len(names) // 2 + 1)
     branches = SimpleNamespace(sums=list, refs=list, coming=dict, drop=lambda index: ())
     info = StateInfo(**{"final": False, "asked": tuple(range(len(names))), **fields})
-    peers = {index: Asked(name) for index, name in enumerate(names)}
+    peers = {index: AskedPeer(name) for index, name in enumerate(names)}
     return Round(peers, 0.0, 0.0, 1, ref, 5, info, cast(Any, document), cast(Any, branches))
 
 

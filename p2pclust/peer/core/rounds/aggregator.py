@@ -24,7 +24,7 @@ from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.rounds.round import ANSWERED_TWICE, Asked, Round
+from p2pclust.peer.core.rounds.round import ANSWERED_TWICE, AskedPeer, Round
 from p2pclust.peer.core.rounds.tree_sums import Branches, Part, tree_of
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED, REVOKED
@@ -170,7 +170,7 @@ class AggregatorTerm(JobPart):
         now, me, roster = self._ctx.now, self._me, self.document.roster
         branches = self._branches(along_tree=self.document.treatment.collect == "tree" and info.additive)
         busy_since = float("inf") if me in info.asked and not info.one else now
-        peers = {index: Asked(name) for index, name in enumerate(roster)}
+        peers = {index: AskedPeer(name) for index, name in enumerate(roster)}
         self._round = opened = Round(
             peers, now, busy_since, self.term, ref, number, info, self.document, branches
         )  # fmt: skip
@@ -346,7 +346,7 @@ class AggregatorTerm(JobPart):
             one.abstains = abstains
         self.look()
 
-    def _answered(self, opened: Round, one: Asked) -> None:
+    def _answered(self, opened: Round, one: AskedPeer) -> None:
         self._patience.answered(one.name)
         if one.name == self._ctx.me and not one.answered:
             opened.busy_since = self._ctx.now

@@ -13,11 +13,11 @@ from p2pclust.peer.core.messages import JobMessage
 from p2pclust.peer.core.round_reports import Relayed
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
-from p2pclust.peer.core.rounds.round import Asked, Question
+from p2pclust.peer.core.rounds.round import AskedPeer, Collection
 
 #: A silent peer is waited for in this many rounds in a row.
 _MOST_SILENT: Final = 2
-_LEAST_REPEATS: Final = 4  # of a question, in the time after which a silent peer is asked through others
+_LEAST_REPEATS: Final = 4  # of a message, in the time after which a silent peer is asked through others
 _MOST_DOUBLINGS: Final = 16
 _RELAYS: Final = 3
 _NEVER: Final = float("-inf")
@@ -68,10 +68,10 @@ class Patience(JobPart):
         heard = [name for name in self.document.roster if self._ctx.now - self._heard[name] < lately_s]
         return has_majority([self._ctx.me, *heard], self.document.roster)
 
-    def note_chunks(self, question: Question) -> None:
+    def note_chunks(self, collection: Collection) -> None:
         """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself."""
-        for index, ref in question.coming().items():
-            one, left = question.peers[index], self._blobs.left(ref.digest)
+        for index, ref in collection.coming().items():
+            one, left = collection.peers[index], self._blobs.left(ref.digest)
             before, one.chunks_left = one.chunks_left, left
             if (left != before or self._holds_up(ref.digest)) and not self._blobs.spoiled_by(ref.digest, one.name):
                 self.works(one.name)
@@ -88,12 +88,12 @@ class Patience(JobPart):
 
     # -- what is asked ----------------------------------------------------------------------------------------------
 
-    def ask(self, question: Question, index: int) -> None:
-        one = question.peers[index]
+    def ask(self, collection: Collection, index: int) -> None:
+        one = collection.peers[index]
         one.sent_at = self._ctx.now
-        self._ctx.send(one.name, question.message_to(index))
+        self._ctx.send(one.name, collection.message_to(index))
 
-    def ask_again(self, question: Question) -> None:
+    def ask_again(self, collection: Collection) -> None:
         """Ask the peers again that have not answered: first after `retry_s`, then ever more seldom.
 
         Each repeat is answered with the whole contribution, so a peer with a slow uplink would otherwise send more than its
@@ -101,7 +101,7 @@ class Patience(JobPart):
         """
         now, retry_s = self._ctx.now, self._ctx.timing.retry_s
         longest_s = max(retry_s, self.document.treatment.patience_s / _LEAST_REPEATS)
-        for index, one in question.peers.items():
+        for index, one in collection.peers.items():
             if one.answered or index == self._me or self._membership.gone(one.name):
                 continue
             if not self._ctx.routing.hop(one.name):
@@ -111,22 +111,22 @@ class Patience(JobPart):
                 pause_s = min(retry_s * 2.0 ** min(one.repeats, _MOST_DOUBLINGS), longest_s)
                 if now - one.sent_at >= pause_s:
                     one.repeats += 1
-                    self.ask(question, index)
+                    self.ask(collection, index)
 
-    def ask_around(self, question: Question, round_: int, message: JobMessage) -> list[Asked]:
+    def ask_around(self, collection: Collection, round_: int, message: JobMessage) -> list[AskedPeer]:
         """Ask peers that are silent for `patience_s` through other peers; return those to give up, after half as long again.
 
         Or those that compute for too long; with ``missing = "all"`` they are waited for, however long that takes.
         """
         patience_s, waits_for_all = self.document.treatment.patience_s, self.document.treatment.missing == "all"
         given_up = []
-        for index in question.missing():
-            one = question.peers[index]
+        for index in collection.missing():
+            one = collection.peers[index]
             if index == self._me or (waits_for_all and self._membership.gone(one.name)):
                 continue
-            if not waits_for_all and one.name not in self._headway.hung and self.computes_too_long(question, one):
+            if not waits_for_all and one.name not in self._headway.hung and self.computes_too_long(collection, one):
                 given_up.append(one)
-            elif not self.silent(question, one):
+            elif not self.silent(collection, one):
                 continue
             elif one.relayed_at is None:
                 one.relayed_at = self._ctx.now
@@ -136,25 +136,27 @@ class Patience(JobPart):
                 given_up.append(one)
         return given_up
 
-    def silent(self, question: Question, one: Asked) -> bool:
+    def silent(self, collection: Collection, one: AskedPeer) -> bool:
         """Return whether a peer has not answered, nor reported that it works, for `patience_s`."""
-        since = max(self._works.get(one.name, 0.0), question.asked_at)
+        since = max(self._works.get(one.name, 0.0), collection.asked_at)
         return self._ctx.now - since >= self.document.treatment.patience_s
 
-    def computes_too_long(self, question: Question, one: Asked) -> bool:
+    def computes_too_long(self, collection: Collection, one: AskedPeer) -> bool:
         """Return whether a peer computes or fetches still, and so long after this peer's own answer."""
-        return one.name in self._works and self._ctx.now - question.busy_since > self.document.treatment.compute_limit_s
+        return (
+            one.name in self._works and self._ctx.now - collection.busy_since > self.document.treatment.compute_limit_s
+        )
 
     # -- who is not waited for --------------------------------------------------------------------------------------
 
-    def left_out(self, question: Question, one: Asked) -> bool:
+    def left_out(self, collection: Collection, one: AskedPeer) -> bool:
         """Note that the round continues without a peer; return whether it has computed for too long, or is silent.
 
         A silent peer is waited for again in the next round, or once there is a route to it. If it is silent then, too, its
         messages may be lost, and it is waited for again once an answer of it comes.
         """
         one.left_out = True
-        if one.name not in self._headway.hung and self.computes_too_long(question, one):
+        if one.name not in self._headway.hung and self.computes_too_long(collection, one):
             self._headway.given_up(one.name)
             return True
         self._silent[one.name] = self._silent.get(one.name, 0) + 1

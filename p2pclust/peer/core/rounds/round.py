@@ -19,7 +19,7 @@ ANSWERED_TWICE: Final = "it answered this round twice, with different numbers"
 
 
 @dataclass(slots=True)
-class Asked:
+class AskedPeer:
     """One peer that is asked for something, and its answer."""
 
     name: str
@@ -36,10 +36,10 @@ class Asked:
 
 
 @dataclass
-class Question(ABC):
-    """Something that is asked of several peers at once: their contributions, or the pads that they keep."""
+class Collection(ABC):
+    """What is asked of several peers at once, and their answers: contributions, or the pads that they keep."""
 
-    peers: dict[int, Asked]  # by roster index
+    peers: dict[int, AskedPeer]  # by roster index
     asked_at: float
     busy_since: float  # from when on the time of peers that compute counts; infinity: not yet
 
@@ -57,7 +57,7 @@ class Question(ABC):
 
     def arrived(self, digest: bytes) -> list[tuple[int, Ref]]:
         """Return the answers that a blob completes; they are no longer on their way."""
-        found = [(index, ref) for index, ref in Question.coming(self).items() if ref.digest == digest]
+        found = [(index, ref) for index, ref in Collection.coming(self).items() if ref.digest == digest]
         for index, _ in found:
             self.peers[index].coming = None
         return found
@@ -67,7 +67,7 @@ class Question(ABC):
 
 
 @dataclass
-class Round(Question):
+class Round(Collection):
     """The opened state, and the answers to it. All peers of the roster may acknowledge it; `info` says who is asked."""
 
     term: int
@@ -153,7 +153,7 @@ class Round(Question):
         A partial sum cannot be taken apart, so these are all other peers in it.
         """
         self.adopted.pop(index, None)
-        self.peers[index] = Asked(self.peers[index].name, left_out=self.peers[index].left_out)
+        self.peers[index] = AskedPeer(self.peers[index].name, left_out=self.peers[index].left_out)
         others = self.branches.drop(index)
         for other in others:
             self.adopted.pop(other, None)

@@ -17,7 +17,7 @@ from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.rounds.round import Asked, Question, Round
+from p2pclust.peer.core.rounds.round import AskedPeer, Collection, Round
 from p2pclust.protocols.engine.reasons import NEW_KEYS, SMALL_CLASS
 from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.proofs import CancelProof
@@ -26,7 +26,7 @@ from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 
 @dataclass
-class _Closing(Question):
+class _Closing(Collection):
     """One padded state that is closed, and the keepers that are asked for their pads."""
 
     state: tasks.Ref
@@ -127,7 +127,7 @@ class SecureTerm(JobPart):
             total.frames,
         )  # fmt: skip
         others = [index for index in closing.secure.keepers if index not in (self._me, closing.secure.maker)]
-        closing.peers = {index: Asked(self.document.roster[index]) for index in others}
+        closing.peers = {index: AskedPeer(self.document.roster[index]) for index in others}
         closing.asked_at = closing.busy_since = self._ctx.now
         for index in closing.peers:
             self._patience.ask(closing, index)

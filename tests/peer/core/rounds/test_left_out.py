@@ -10,7 +10,7 @@ from harness import Net, opened_round, toy
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
-from p2pclust.peer.core.rounds.round import Asked, Round
+from p2pclust.peer.core.rounds.round import AskedPeer, Round
 from p2pclust.peer.core.rounds.tree_sums import Part
 from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED
@@ -61,7 +61,7 @@ class Term:
     def look(self) -> None:
         self.looks += 1
 
-    def _answered(self, opened: Round, one: Asked) -> None:
+    def _answered(self, opened: Round, one: AskedPeer) -> None:
         AggregatorTerm._answered(cast(Any, self), opened, one)
 
     def take(self, ref: Ref | None, abstains: str) -> Round:
