@@ -116,7 +116,8 @@ def _fedcref_job(plan: JobPlan, seed: int) -> Job:
 
 
 def _plain(plan: JobPlan, n: int) -> Treatment:
-    return Treatment(plan.missing, 0.0, _DEADLINE_S if plan.missing == "drop" else 0.0, collect=plan.collect)
+    deadline_s = _DEADLINE_S if plan.missing == "drop" else 0.0
+    return Treatment(plan.missing, deadline_s=deadline_s, collect=plan.collect)
 
 
 def _secured(plan: JobPlan, n: int) -> Treatment:
