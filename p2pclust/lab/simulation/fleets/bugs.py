@@ -33,7 +33,7 @@ from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobAccepted
-from p2pclust.peer.core.rounds import aggregator, unpadding
+from p2pclust.peer.core.rounds import unpadding
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.follower import Follower
@@ -359,7 +359,7 @@ def _only(kind: str) -> tuple[tuple[Any, str, Any], ...]:
 _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     "": {
         "vote-not-synced": ((Ledger, "_save_ballot", _vote_not_synced),),
-        "finished-before-a-majority": ((aggregator, "has_majority", _one_is_a_majority),),
+        "finished-before-a-majority": ((Round, "has_majority", lambda whole, opened, **signed: bool(opened.adopted)),),
         "wiped-store-counted": ((Document, "counts", lambda original, document, name, store: name in document.roster),),
         "document-not-synced": ((Jobs, "_store", _not_synced("job")),),
         "register-not-synced": ((Ledger, "_save_register", _not_synced("register")),),
