@@ -88,7 +88,8 @@ class AggregatedJob(PeerJob):
         if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)) or self._too_early(message):
             return
         if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
-            return  # it asks again
+            self._membership.greet(source)  # and it asks again
+            return
         if self.ledger.finished or isinstance(message, Close | CloseReply):
             self._about_the_end(source, message)
             return
@@ -349,7 +350,7 @@ class AggregatedJob(PeerJob):
 
     def elected(self) -> None:
         self.headway.begins(self.ledger.term, self._ctx.me)
-        self._job.series.tell(self.document)
+        self._job.series.publish(self.document)
         self.follower.leave_place()
         self.term = AggregatorTerm(self._job, self)
         self.term.begin()
