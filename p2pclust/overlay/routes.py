@@ -8,13 +8,10 @@ the same ways.
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 _BRANCHES: Final = 8  # of each peer in a tree on a full mesh, where no links give it a shape
-
-_SHORT: Final = 2**15  # distances in fewer peers fit into two bytes
 
 Neighbours = Mapping[str, Sequence[str]]
 
@@ -78,46 +75,33 @@ class Ways:
             tuple(self._numbers[other] for other in neighbours.get(name, ()) if other not in gone)
             for name in self._names
         ]
-        self._gone = gone
         self._from: dict[int, array[int]] = {}  # by peer, the distance to each other; -1 where there is no way
 
-    def changed(self, neighbours: Neighbours, without: Collection[str] = ()) -> Ways | None:
-        """Return an overlay in which some peers have these neighbours instead; None if it has peers that this one lacks.
+    def changed(self, neighbours: Neighbours, without: Collection[str], source: str) -> Ways:
+        """Return an overlay in which some peers have these neighbours instead; ways from `source` will be asked for.
 
         `neighbours` names all peers whose neighbours differ, and lacks the dead among them; `without` are all dead peers.
         """
-        if any(other not in self._numbers for name, near in neighbours.items() for other in (name, *near)):
-            return None
-        made = Ways({})
-        made._numbers, made._names, made._gone = self._numbers, self._names, frozenset(without)
-        made._near = self._near.copy()
-        for name, near in neighbours.items():
-            made._near[self._numbers[name]] = tuple(self._numbers[other] for other in near)
+        made, number = Ways({}), self._numbers.get(source, -1)
+        named = dict.fromkeys(other for name, near in neighbours.items() for other in (name, *near))
+        new = [name for name in named if name not in self._numbers]
+        made._names = (*self._names, *new) if new else self._names
+        made._numbers = {name: n for n, name in enumerate(made._names)} if new else self._numbers
+        made._near = self._near + [()] * len(new)
+        far = self._from[number] + array("i", [-1]) * len(new) if number in self._from else None
+        differ = {made._numbers[name]: near for name, near in neighbours.items()}
+        for peer, near in differ.items():
+            made._near[peer] = tuple(made._numbers[other] for other in near)
+            if far is not None and made._names[peer] in without:
+                far[peer] = -1
+        # Distances are right if each peer is one farther away than the nearest of its neighbours: most changes keep them.
+        if far is not None and all(
+            far[peer] == min((far[other] for other in made._near[peer] if far[other] >= 0), default=-2) + 1
+            for peer in differ
+            if peer != number and made._names[peer] not in without
+        ):
+            made._from[number] = far
         return made
-
-    def take_over(self, source: str, before: Ways, changed: Iterable[str]) -> None:
-        """Take the distances from a peer over from an earlier overlay, if they are the same in this one.
-
-        `changed` are the peers whose neighbours differ, or that died. Distances are right if each peer is one farther away
-        than the nearest of its neighbours; only for these peers that may have changed.
-        """
-        number = self._numbers.get(source, -1)
-        far = before._from.get(number)
-        if far is None or number in self._from or self._numbers is not before._numbers:
-            return
-        differ = [self._numbers[name] for name in changed if name in self._numbers and name != source]
-        dead = [other for other in differ if self._names[other] in self._gone]
-        if any(far[other] >= 0 for other in dead):
-            far = far[:]
-            for other in dead:
-                far[other] = -1
-        for other in differ:
-            if self._names[other] in self._gone:
-                continue
-            nearest = min((far[near] for near in self._near[other] if far[near] >= 0), default=-2)
-            if far[other] != nearest + 1:
-                return
-        self._from[number] = far
 
     def neighbours(self, name: str) -> tuple[str, ...]:
         """Return a peer's neighbours that carry anything."""
@@ -126,14 +110,11 @@ class Ways:
 
     def distances(self, source: str) -> Mapping[str, int]:
         """Return how many links away each peer is that can be reached, nearest first."""
-        found, waiting = {source: 0}, deque([source])
-        while waiting:
-            name = waiting.popleft()
-            for other in self.neighbours(name):
-                if other not in found:
-                    found[other] = found[name] + 1
-                    waiting.append(other)
-        return found
+        number = self._numbers.get(source)
+        if number is None:
+            return {source: 0}
+        far = self._distances(number)
+        return {self._names[peer]: far[peer] for peer in sorted(range(len(far)), key=far.__getitem__) if far[peer] >= 0}
 
     def distance(self, source: str, target: str) -> int:
         """Return the number of links on the shortest way between two peers; -1 if there is none."""
@@ -152,28 +133,28 @@ class Ways:
         here, there = self._numbers.get(source), self._numbers.get(target)
         if here is None or there is None:
             return ()
-        # Searched from the target, because the next peer on the way asks for the same target.
-        far = self._distances(there)
-        nearer = far[here] - 1
-        return () if nearer < 0 else tuple(self._names[other] for other in self._near[here] if far[other] == nearer)
+        # Searched once from the source, for all targets, and followed back from each target.
+        far = self._distances(here)
+        step = far[there]
+        if step < 0:  # nothing goes through the dead, but to them
+            step = 1 + min((far[other] for other in self._near[there] if far[other] >= 0), default=-1)
+        edge = {there}
+        while step > 1:
+            step -= 1
+            edge = {other for peer in edge for other in self._near[peer] if far[other] == step}
+        return tuple(self._names[other] for other in self._near[here] if other in edge) if step == 1 else ()
 
     def _distances(self, source: int) -> array[int]:
         known = self._from.get(source)
-        if known is not None:
-            return known
-        far, edge, steps = [-1] * len(self._names), [source], 0
-        far[source] = 0
-        while edge:
-            steps += 1
-            reached: list[int] = []
-            for peer in edge:
-                for other in self._near[peer]:
-                    if far[other] < 0:
-                        far[other] = steps
-                        reached.append(other)
-            edge = reached
-        self._from[source] = found = array("h" if len(far) < _SHORT else "i", far)
-        return found
+        if known is None:
+            far, edge, step = [-1] * len(self._names), {source}, 0
+            while edge:
+                for peer in edge:
+                    far[peer] = step
+                step += 1
+                edge = {other for other in set[int]().union(*(self._near[peer] for peer in edge)) if far[other] < 0}
+            known = self._from[source] = array("i", far)
+        return known
 
 
 def even_tree(root: str, members: Iterable[str]) -> dict[str, str]:

@@ -66,7 +66,7 @@ class Liar(Mutator):
             b""
         ]
         self._stores = [peer.disk.store_id for peer in self.fleet.world.peers.values()]
-        self._version = core.facts._highest.get(LIAR, 0)
+        self._version = core.facts._held[LIAR].highest
 
     def name(self) -> str:
         """A name, mostly one of the fleet."""

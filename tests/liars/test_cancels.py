@@ -142,7 +142,7 @@ def test_the_end_names_the_liar_that_has_signed_the_cancel_in_a_name_that_it_cho
     key, version = f"cancel/{trial.id}", 2**40
     proof = signed(_LIAR, trial.id, b"p1", version=version)
     facts = trial.world.peers[_LIAR].core.facts
-    after = facts._highest.get(_LIAR, 0)
+    after = facts._held[_LIAR].highest
     for name in _HONEST:
         inject(trial.world, _LIAR, name, FactDelta(_LIAR, after, (key,), (version,), (b"p1",), (proof.signature,)))
     assert trial.world.run_until(

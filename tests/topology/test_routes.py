@@ -29,6 +29,7 @@ def test_distances_and_hops() -> None:
 def test_nothing_goes_through_the_dead_but_to_them() -> None:
     ways = Ways(PENTAGON, without=["b"])
     assert ways.next_hops("a", "c") == ("e",)
+    assert ways.next_hops("e", "b") == ("a", "d")
     assert ways.distance("a", "c") == 3
     assert ways.neighbours("c") == ("d",)
 

@@ -168,7 +168,7 @@ class Context:
     def carry(self, relay: Relay, source: str, most_hops: int) -> None:
         """Hand on a neighbour's message to a third peer, over at most `most_hops` hops."""
         # Never return it to its sender: while two peers' maps differ, they would bounce it between them.
-        hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, most_hops) - 1
+        hop, hops_left = self.routing.hop(relay.target, source), min(relay.hops_left, most_hops) - 1
         if hops_left >= 0 and hop not in ("", source):
             self.effects.append(Send(hop, Relay(relay.origin, relay.target, relay.signature, relay.inner, hops_left)))
 

@@ -155,7 +155,7 @@ class Core:
         if awake_s > expected_s and awake_s > expected_s + members.slack_s():
             members.suspicions.overslept(awake_s)
         if late_s > 0:
-            members.pace.was_late(late_s, ctx.timing)
+            members.pace.was_late(late_s, ctx.preset)
         ctx.now = now
         match event:
             case events.Arrived():
@@ -194,7 +194,7 @@ class Core:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
         self.membership.start(self.identity.join)
         self.facts.start()
-        if not self.routing.told:
+        if not self.routing.links_known:
             self.facts.publish(LINKS, self.routing.own_claim)
         if self.identity.kernel:
             self.facts.publish(KERNEL, self.identity.kernel.encode())
@@ -262,7 +262,7 @@ class Core:
         changes, members.changes = members.changes, []
         for name, before in changes:
             status, gone = members.status(name), members.gone(name)
-            self.routing.carries(name, not gone)
+            self.routing.set_carries(name, not gone)
             replaced = self.identity.partial_view and gone and self.routing.linked(name)
             if replaced and (other := self.routing.replacement(name)):  # so that all keep their number of links
                 self._ctx.report(NeighbourReplaced(lost=name, by=other))

@@ -1,17 +1,14 @@
 """Routes: directly to a neighbour, otherwise from peer to peer along a shortest path of the overlay.
 
 On a full mesh all peers are neighbours, and none of this is used. On any other overlay a peer has links to its neighbours
-only. It knows the other links from its configuration, where a fleet was started as a whole, and from facts. Peers of one
-process that know the same map, as simulated ones do, share the ways that were found on it.
+only. It knows the other links from its configuration, where a fleet was started as a whole, and from facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from hashlib import blake2b
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
-from weakref import WeakValueDictionary
 from zlib import crc32
 
 import msgpack
@@ -23,27 +20,15 @@ from p2pclust.overlay.routes import Ways, even_tree, mutual, paired, spanning_tr
 LINKS: Final = "links"
 
 _MOST_BYTES: Final = 48 * 1024
-#: The ways that some peer of this process uses, by the prints of claims and of silent peers.
-_shared: WeakValueDictionary[tuple[int, int], Ways] = WeakValueDictionary()
+#: The overlay that was given last, and the ways on it: simulated peers are given the same object, and share them.
+_last: tuple[Mapping[str, Sequence[str]], Ways] = ({}, Ways({}))
 
 
-@lru_cache(maxsize=2**14)
-def _print(owner: str, names: tuple[str, ...] = ()) -> int:
-    # The sum of these stands for a map, in whatever order it was learnt.
-    return int.from_bytes(blake2b("\0".join((owner, *names)).encode(), digest_size=16).digest())
-
-
-#: The last overlay that was given, its links, and their print: peers of one process are given the same object.
-_last: tuple[Mapping[str, Sequence[str]], dict[str, tuple[str, ...]], int] = ({}, {}, 0)
-
-
-def _given(overlay: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, tuple[str, ...]], int]:
-    """Return the links that peers are given at the start, and their print."""
+def _ways_on(overlay: Mapping[str, Sequence[str]]) -> Ways:
     global _last  # noqa: PLW0603 - what follows from the same overlay is the same
     if _last[0] is not overlay:
-        links = {name: tuple(near) for name, near in overlay.items()}
-        _last = (overlay, links, sum(_print(name, near) for name, near in links.items()))
-    return _last[1], _last[2]
+        _last = (overlay, Ways(mutual(overlay)))
+    return _last[1]
 
 
 class Routing:
@@ -59,20 +44,18 @@ class Routing:
         self._me = me
         self.whole = overlay is None  # a full mesh
         self.mapped = overlay is not None and len(overlay) > 1  # all links were known at the start
-        self._given, self._claimed = _given(overlay or {})
+        self._given: Mapping[str, Sequence[str]] = overlay or {}
         self._claims: dict[str, tuple[str, ...]] = {}  # those that differ from these
         #: Whether all peers were given this peer's links at the start: then it need not publish them.
-        self.told = self.whole or (self.mapped and links is None)
-        if links is not None and not self.whole:
-            self._claimed += _print(me, tuple(links)) - (_print(me, self._given[me]) if me in self._given else 0)
-            self._claims[me] = tuple(links)
-        self._own: dict[str, None] = dict.fromkeys(self._claimed_by(me))
+        self.links_known = self.whole or (self.mapped and links is None)
         self._silent: dict[str, None] = {}  # peers that carry no messages
         self._broken: dict[str, None] = {}  # neighbours that live, but do not answer over their links
-        self._ways: Ways | None = None
-        self._before: Ways | None = None  # before the map changed
-        self._changed: dict[str, None] = {}  # peers whose neighbours may differ from then
+        self._ways = Ways({}) if overlay is None else _ways_on(overlay)
+        self._changed: dict[str, None] = {}  # peers whose neighbours may differ from those in these ways
         self._reach = 0  # 0: not computed yet
+        if links is not None and not self.whole:
+            self._claim(me, tuple(links))
+        self._own: dict[str, None] = dict.fromkeys(self._claimed_by(me))
 
     def linked(self, name: str) -> bool:
         """Return whether the peer is a neighbour, or this peer itself."""
@@ -92,11 +75,11 @@ class Routing:
         """Return the neighbours of any peer, as far as they are known and alive; meaningless on a full mesh."""
         return self._map().neighbours(name)
 
-    def hop(self, target: str) -> str:
-        """Return the neighbour that a message to `target` goes to next; empty without a known route."""
+    def hop(self, target: str, source: str = "") -> str:
+        """Return the neighbour that a message to `target` goes to next, not its `source`; empty without a known route."""
         if self.linked(target) and target not in self._broken:
             return target
-        hops = self._map().next_hops(self._me, target)
+        hops = [name for name in self._map().next_hops(self._me, target) if name != source]
         if hops:  # each pair of peers has its own of equally short ways, so that not all take the same
             return hops[crc32(f"{self._me} {target}".encode()) % len(hops)]
         return target if target in self._broken else ""
@@ -145,12 +128,12 @@ class Routing:
         self._claim(self._me, self._working())
         return True
 
-    def works(self, name: str, does: bool) -> bool:
+    def set_works(self, name: str, works: bool) -> bool:
         """Note whether a link of this peer carries messages; return whether that is new."""
         # One that does not is kept, so that it can be probed. All other messages go around it.
-        if self.whole or name not in self._own or does == (name not in self._broken):
+        if self.whole or name not in self._own or works == (name not in self._broken):
             return False
-        if does:
+        if works:
             del self._broken[name]
         else:
             self._broken[name] = None
@@ -162,9 +145,8 @@ class Routing:
 
     def replacement(self, lost: str) -> str:
         """Return a peer to link to in place of a dead neighbour; empty if there is none."""
-        links = mutual({**self._given, **self._claims})
-        left = [name for name in links.get(lost, ()) if name not in self._silent]
-        return paired(left, links).get(self._me, "")
+        # From the links at the start: all compute the same, although some have made their new links and published them.
+        return paired(self.neighbours_of(lost), self._given).get(self._me, "")
 
     def learn(self, owner: str, claim: bytes) -> None:
         """Take the links that a peer has published; raise `WireError` if these are not names."""
@@ -180,22 +162,26 @@ class Routing:
         if not self.whole and owner != self._me and not known:
             self._claim(owner, tuple(names))
 
-    def carries(self, name: str, does: bool) -> None:
+    def set_carries(self, name: str, carries: bool) -> None:
         """Note whether a peer can carry messages."""
-        if self.whole or does == (name not in self._silent):
+        if self.whole or carries == (name not in self._silent):
             return
-        if does:
+        if carries:
             del self._silent[name]
         else:
             self._silent[name] = None
         self._changes(name, self._claimed_by(name))
 
+    @contextmanager
+    def around(self, name: str) -> Iterator[None]:
+        """Let messages go around a peer that may be dead, which the shortest paths between its neighbours go through."""
+        carried = name not in self._silent
+        self.set_carries(name, False)
+        yield
+        self.set_carries(name, carried)
+
     def _claim(self, owner: str, names: tuple[str, ...]) -> None:
-        before = self._claimed_by(owner)
-        if self._knows(owner):
-            self._claimed -= _print(owner, before)
-        self._claims[owner] = names
-        self._claimed += _print(owner, names)
+        before, self._claims[owner] = self._claimed_by(owner), names
         self._changes(owner, (*before, *names))
 
     def _knows(self, name: str) -> bool:
@@ -204,31 +190,19 @@ class Routing:
     def _claimed_by(self, name: str) -> tuple[str, ...]:
         """Return the neighbours that a peer claims; none if it is not known."""
         own = self._claims.get(name)
-        return self._given.get(name, ()) if own is None else own
+        return tuple(self._given.get(name, ())) if own is None else own
 
     def _changes(self, name: str, near: Sequence[str]) -> None:
         self._changed.update(dict.fromkeys((name, *near)))
-        if self._ways is not None:
-            self._before, self._ways = self._ways, None
         self._reach = 0
 
     def _map(self) -> Ways:
-        if self._ways is None:
-            key = self._claimed, sum(map(_print, self._silent))
-            ways = _shared.get(key)
-            if ways is None and self._before is not None:
-                near: dict[str, list[str]] = {}
-                # Links that both ends claim, to peers that carry messages.
-                for name in filter(self._knows, self._changed):
-                    others = (
-                        other for other in sorted({*self._claimed_by(name)} - {name}) if other not in self._silent
-                    )
-                    near[name] = [other for other in others if name in self._claimed_by(other)]
-                ways = self._before.changed(near, self._silent)
-            ways = ways or Ways(mutual({**self._given, **self._claims}), self._silent)
-            if self._before is not None:
-                ways.take_over(self._me, self._before, self._changed)
-            _shared[key] = self._ways = ways
-            self._before = None
+        if self._changed:
+            near: dict[str, list[str]] = {}
+            # Links that both ends claim, to peers that carry messages.
+            for name in filter(self._knows, self._changed):
+                others = sorted({*self._claimed_by(name)} - {name, *self._silent})
+                near[name] = [other for other in others if name in self._claimed_by(other)]
+            self._ways = self._ways.changed(near, self._silent, self._me)
             self._changed.clear()
         return self._ways

@@ -93,8 +93,8 @@ def bounded(net: Net, job: str) -> None:
         assert len(net.peers[name].disk.load().blobs) <= 1 + 2 * (2 + 4), "blobs on disk"
         assert len(machine.follower._answers) <= 1 + 4, "answers: one if all are asked, one for each proposer"
         assert len(core.membership.members) == 3, "members"
-        assert all(held <= MOST_BYTES for held in core.facts._bytes.values()), "facts of one owner"
-        assert set(core.facts._known) <= {*HONEST, LIAR}, "owners"
+        assert all(held.n_bytes <= MOST_BYTES for held in core.facts._held.values()), "facts of one owner"
+        assert set(core.facts._held) <= {*HONEST, LIAR}, "owners"
         # Three of membership, gossip, a suspicion and two reminders per member, probes and helps on their way, anti-entropy,
         # three per job, and one per pull.
         assert len(core._ctx.timers._at) <= 3 + 1 + 3 * 3 + 40 + 1 + 3 + 6, "timers"
@@ -152,9 +152,9 @@ def test_a_flood_of_facts_ends_at_the_limit(size: int) -> None:
     for i in range(2 * MOST_BYTES // (size + 256)):
         tell(f"job/{i}", i + 1, bytes(size))
     assert len(net.verbs("too-many-facts")) == 1
-    held = net.core("p1").facts
-    owned = held._known[LIAR]
-    assert MOST_BYTES - size - 300 < sum(256 + len(key) + size for key in owned) == held._bytes[LIAR] <= MOST_BYTES
+    held = net.core("p1").facts._held[LIAR]
+    owned = held.by_key
+    assert MOST_BYTES - size - 300 < sum(256 + len(key) + size for key in owned) == held.n_bytes <= MOST_BYTES
     tell("job/6", 10**6, bytes(size))
     assert owned["job/6"].version == 10**6
 
@@ -166,7 +166,7 @@ def test_facts_that_mean_nothing_are_not_kept() -> None:
     for i, key in enumerate(("x1", "job", "jobs/1", "kernels", "")):
         net.arrive(LIAR, "p1", FactDelta(LIAR, i, (key or "floors",), (i + 1,), (b"x",)))
     held = net.core("p1").facts
-    assert not held._known.get(LIAR)
+    assert not [fact for fact in held.everything() if fact.owner == LIAR]
     assert not [packet for packet in net.sent[before:] if isinstance(packet.message, FactDelta)]
     net.arrive(LIAR, "p1", FactDelta(LIAR, 5, ("fitness",), (6,), (b"100",)))
     assert held.get(LIAR, "fitness") is not None
@@ -181,7 +181,7 @@ def test_a_flood_of_facts_in_the_victims_own_name_ends_at_the_limit() -> None:
         numbers = range(first, first + 7)
         keys = tuple(f"job/{i}" for i in numbers)
         net.arrive(LIAR, "p1", FactDelta("p1", 0, keys, tuple(i + 1 for i in numbers), (b"x",) * 7))
-    assert net.core("p1").facts._bytes["p1"] <= MOST_BYTES
+    assert net.core("p1").facts._held["p1"].n_bytes <= MOST_BYTES
 
 
 @pytest.mark.parametrize(

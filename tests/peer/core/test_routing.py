@@ -40,7 +40,7 @@ def claim(*names: str) -> bytes:
 
 def test_on_a_full_mesh_everybody_is_a_neighbour() -> None:
     routing = Routing("a")
-    assert (routing.whole, routing.linked("z"), routing.hop("z"), routing.told) == (True, True, "z", True)
+    assert (routing.whole, routing.linked("z"), routing.hop("z"), routing.links_known) == (True, True, "z", True)
 
 
 def test_a_neighbour_is_spoken_to_and_others_through_one() -> None:
@@ -54,9 +54,9 @@ def test_a_neighbour_is_spoken_to_and_others_through_one() -> None:
 def test_around_the_dead_and_back() -> None:
     routing = Routing("a", RING)
     first = routing.hop("c")
-    routing.carries(first, False)
+    routing.set_carries(first, False)
     assert {first, routing.hop("c")} == {"b", "d"}
-    routing.carries(first, True)
+    routing.set_carries(first, True)
     assert routing.hop("c") == first
 
 
@@ -69,7 +69,7 @@ def test_of_equal_ways_pairs_take_different_ones() -> None:
 
 def test_who_knows_only_its_own_links_learns_the_others() -> None:
     routing = Routing("a", {"a": ("b",)})
-    assert (routing.told, routing.hop("c"), routing.own_claim) == (False, "", claim("b"))
+    assert (routing.links_known, routing.hop("c"), routing.own_claim) == (False, "", claim("b"))
     routing.learn("b", claim("a", "c"))
     assert routing.hop("c") == "", "c has not said so"
     routing.learn("c", claim("b"))
@@ -207,7 +207,7 @@ def test_a_map_that_changed_step_by_step_is_the_map_that_it_would_be_at_once(
             routing.learn(one, claim(other))
         elif what in ("dies", "lives") and a:
             silent = {name: None for name in silent if name != one} | ({one: None} if what == "dies" else {})
-            routing.carries(one, what == "lives")
+            routing.set_carries(one, what == "lives")
         elif what == "look":
             whole = Ways(mutual(claims), silent)
             assert routing.reach == max(1, *whole.distances("p0").values())
@@ -215,6 +215,23 @@ def test_a_map_that_changed_step_by_step_is_the_map_that_it_would_be_at_once(
                 assert routing.neighbours_of(name) == whole.neighbours(name)
                 hops = whole.next_hops("p0", name)
                 assert routing.hop(name) in (hops if name not in (*claims["p0"], "p0") and hops else (name, ""))
+
+
+def test_neighbours_of_a_lost_peer_find_the_same_pairs_although_some_have_linked_already() -> None:
+    names = [f"p{number:02}" for number in range(30)]
+    overlay = {name: tuple(names[(n + step) % 30] for step in (1, 5, 12, 18, 25, 29)) for n, name in enumerate(names)}
+    peers = {name: Routing(name, overlay) for name in overlay["p00"]}
+    found: dict[str, str] = {}
+    for name, routing in peers.items():
+        for one, other in found.items():  # these two publish their new links before this peer hears of the death
+            if name == other:
+                routing.link(one, up=True)
+            else:
+                routing.learn(one, peers[one].own_claim)
+        routing.set_carries("p00", False)
+        found[name] = routing.replacement("p00")
+        routing.link(found[name], up=True)
+    assert {name: found[found[name]] for name in found} == {name: name for name in found}
 
 
 def test_peers_that_are_given_the_same_overlay_change_their_own_maps_only() -> None:
@@ -228,16 +245,16 @@ def test_peers_that_are_given_the_same_overlay_change_their_own_maps_only() -> N
 def test_a_broken_link_is_used_for_no_message_as_long_as_there_is_another_way() -> None:
     routing = Routing("a", RING)
     assert (routing.hop("b"), routing.hop("d")) == ("b", "d")
-    assert routing.works("b", False)
+    assert routing.set_works("b", False)
     assert (routing.hop("b"), routing.hop("c"), routing.hop("d")) == ("d", "d", "d")
     assert routing.others("c") == []
     assert routing.linked("b"), "it is kept, so that it can be probed"
     assert msgpack.unpackb(routing.own_claim) == ["d"]
-    assert routing.works("b", True)
+    assert routing.set_works("b", True)
     assert routing.hop("b") == "b"
 
 
 def test_a_broken_link_that_is_the_only_way_is_tried() -> None:
     routing = Routing("a", LINE)
-    assert routing.works("b", False)
+    assert routing.set_works("b", False)
     assert (routing.hop("b"), routing.hop("d")) == ("b", "")

@@ -143,7 +143,7 @@ class Jobs:
         """Announce a submitted document, repeatedly until a majority of its roster has it on disk."""
         document = self._submissions.repeat(job_id)
         if document is not None and document.turn is not None:
-            self.series.tell(document)
+            self.series.publish(document)
         elif document is not None:
             self._announcements.tell(document)
 
@@ -211,7 +211,7 @@ class Jobs:
         """Look again at the documents that wait for a fleet roster."""
         for owner, document in self._held.take_all():
             if self._admit(owner, document):
-                self.series.tell_first(document)
+                self.series.publish_first(document)
 
     def _turn_ended(self, document: Document) -> None:
         """Continue after a turn, or after a census: with the document that its roster agreed on."""
@@ -220,7 +220,7 @@ class Jobs:
             return
         following = self.series.decided(document)
         if following is not None and self._admit(document.parent, following, agreed=True):
-            self.series.tell_first(following)
+            self.series.publish_first(following)
 
     def _keep(self, document: Document) -> None:
         job_id = document.id
@@ -380,7 +380,7 @@ class Jobs:
         job = self.jobs.get(job_id)
         if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
             return
-        roster, said = job.document.roster, self._tombstones.told(job_id, source)
+        roster, said = job.document.roster, self._tombstones.note_forgotten(job_id, source)
         others = [name for name in roster if self._membership.present(name) and name != self._ctx.me]
         left = [name for name in roster if name not in said and name not in self._ctx.barred]
         if all(name in said for name in others) or not has_majority(left, roster):

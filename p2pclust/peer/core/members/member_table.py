@@ -16,8 +16,8 @@ from p2pclust.peer.core.reports import LinkBroken, LinkMended
 #: numbers up. No peer has so many lives; beyond it, what others say of a peer is believed in small steps only.
 _MOST_LIVES: Final = 2**32
 _STEP: Final = 16
-_MOST_TOLD: Final = 16  # claims in one message
-_TELLINGS: Final = 3  # of a claim to each neighbour, on a sparse overlay
+_MOST_CLAIMS: Final = 16  # in one message
+_MOST_SENT: Final = 3  # times, of a claim to each neighbour, on a sparse overlay
 
 
 @dataclass(slots=True)
@@ -117,7 +117,13 @@ def _sorted(names: tuple[str, ...]) -> Mapping[str, None]:
 class _Claim:
     update: Update
     left: int  # how often it is still to be sent, to any peer
-    told: dict[str, int] = field(default_factory=dict)  # how often it was sent to each neighbour
+    n_sent: dict[str, int] = field(default_factory=dict)  # to each neighbour
+    known_to: dict[str, None] = field(default_factory=dict)  # the neighbours that have sent it, too
+
+    def lacks(self, name: str) -> bool:
+        """Return whether it is to be sent to a neighbour: one that has sent it gets one message, as an answer."""
+        most = 1 if name in self.known_to else _MOST_SENT
+        return name != self.update.name and self.n_sent.get(name, 0) < most
 
 
 @dataclass
@@ -125,11 +131,10 @@ class News:
     """The newest claim about each member that may not have reached all peers.
 
     On a full mesh a claim is sent often enough to reach all peers by some way. On a sparse overlay this peer may
-    be a neighbour's only source, so it sends each claim to every neighbour a few times: messages get lost.
+    be a neighbour's only source, so each claim goes to every neighbour, and again until that neighbour sends it, too.
     """
 
     _members: Sized
-    _neighbours: Callable[[], list[str]]  # those that are alive or suspect
     _whole: bool
     _claims: dict[str, _Claim] = field(default_factory=dict)  # by the member that they are about
 
@@ -145,32 +150,35 @@ class News:
         n_digits = len(str(len(self._members) + 1))  # ceil(log10(N + 1)) for the N that matter
         self._claims[update.name] = _Claim(update, 4 * n_digits)
 
-    def tell(self, to: str) -> list[Update]:
+    def heard(self, update: Update, source: str) -> None:
+        """Note that a peer has sent a claim."""
+        claim = self._claims.get(update.name)
+        if claim is not None and not self._whole:
+            mine = claim.update
+            if (mine.status, mine.incarnation, mine.by) == (update.status, update.incarnation, update.by):
+                claim.known_to[source] = None
+
+    def take(self, to: str) -> list[Update]:
         """Return the claims to send to that member now, the least-sent first, and count them as sent."""
-        claims = [self._claims[name] for name in self.least_sent(to)[:_MOST_TOLD]]
+        claims = [self._claims[name] for name in self.least_sent(to)[:_MOST_CLAIMS]]
         for claim in claims:
             claim.left -= 1
-            claim.told[to] = claim.told.get(to, 0) + 1
-            if self._spent(claim):
+            if not self._whole:
+                claim.n_sent[to] = claim.n_sent.get(to, 0) + 1
+            elif claim.left <= 0:
                 del self._claims[claim.update.name]
         return [claim.update for claim in claims]
 
-    def drop_spent(self) -> None:
-        """Drop claims that were sent often enough; their receivers may be gone."""
-        for name in [name for name, claim in self._claims.items() if self._spent(claim)]:
-            del self._claims[name]
+    def drop_known(self, neighbours: list[str]) -> None:
+        """Drop the claims that none of these neighbours, which are all, lacks; for a sparse overlay."""
+        for claim in list(self._claims.values()):
+            if not any(claim.lacks(name) for name in neighbours):
+                del self._claims[claim.update.name]
 
     def least_sent(self, to: str) -> list[str]:
         """Return the members that there are claims about to send to that member, the least-sent first."""
         names = sorted(self._claims, key=lambda name: -self._claims[name].left)
-        if self._whole:
-            return names
-        return [name for name in names if name != to and self._claims[name].told.get(to, 0) < _TELLINGS]
-
-    def _spent(self, claim: _Claim) -> bool:
-        if self._whole:
-            return claim.left <= 0
-        return all(claim.told.get(name, 0) >= _TELLINGS for name in self._neighbours() if name != claim.update.name)
+        return names if self._whole else [name for name in names if self._claims[name].lacks(to)]
 
 
 class MemberTable:
@@ -184,7 +192,7 @@ class MemberTable:
         self.members = MemberMap(
             roster, context.me, lambda name: Member(name, self._assumed(name), address=self._addresses.get(name, ""))
         )
-        self._news = News(self.members, self.neighbours, context.routing.whole)
+        self._news = News(self.members, context.routing.whole)
         self.links_changed = False  # whether a link broke or works again; the core takes note and clears it
 
     def _assumed(self, name: str) -> str:
@@ -256,7 +264,7 @@ class MemberTable:
         about = self.members[to]
         if about.behind or about.status in ("suspect", "dead", "left"):
             claims.append(about.update())
-        return (*claims, *(self._news.tell(to) if self._ctx.routing.linked(to) else ()))
+        return (*claims, *(self._news.take(to) if self._ctx.routing.linked(to) else ()))
 
     def look(self, name: str) -> None:
         """Try to connect, if there is a link."""
@@ -265,7 +273,7 @@ class MemberTable:
 
     def link_works(self, name: str, works: bool) -> None:
         """Note whether a neighbour that is alive answers over its link; on a sparse overlay messages go around it if not."""
-        if self._ctx.routing.works(name, works):
+        if self._ctx.routing.set_works(name, works):
             self._ctx.report(LinkMended(neighbour=name) if works else LinkBroken(neighbour=name))
             self.links_changed = True
 

@@ -41,7 +41,7 @@ class Membership(MemberTable):
         self.suspicions = Suspicions(context, self, self.pace)
         self.refusals = Refusals(context, self, self.suspicions, self._dies)
         self._greeted_last = ""
-        self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
+        self._sync_s = context.preset.sync_period_s  # until the next table is exchanged
         #: Names that two processes use.
         self.twins = Twins(context, self._me)
         #: What this peer claims of itself.
@@ -87,7 +87,7 @@ class Membership(MemberTable):
                 self._probes.fire(key)
             case "suspicion":
                 self._dies(key[2])
-            case "tell":
+            case "inform":
                 self._ctx.send(key[2], Gossip((self.members[key[2]].update(),)))
             case "gossip":
                 self._gossip()
@@ -238,13 +238,12 @@ class Membership(MemberTable):
                     self.members[source].behind = update.incarnation < self.members[source].incarnation
                 if own or self.possible(update.incarnation, self.members[update.name]):
                     self._accept(update, own=own, passed_on=not own and not table)
+                    self._news.heard(update, source)
 
     def may_promise(self, name: str) -> bool:
-        """Return whether a neighbour may be promised something; if not, ping it: see `OwnLife.may_promise`."""
-        if self.own.is_first or not self._ctx.routing.linked(name) or self.own.may_promise(self.members[name]):
-            return True
-        self.greet(name)
-        return False
+        """Return whether a peer may be promised something: see `OwnLife.may_promise`; once a neighbour answers a ping."""
+        own = self.own
+        return own.is_first or not self._ctx.routing.linked(name) or own.may_promise(self.members[name])
 
     def _accept(self, update: Update, *, own: bool = False, passed_on: bool = False) -> None:
         """Take a claim: the member's `own`, or news that another peer has `passed_on`."""
@@ -273,8 +272,10 @@ class Membership(MemberTable):
         self.suspicions.end(member)
         if update.status == "suspect":
             self.suspicions.begin(member, update.by)
-            # Other peers try to connect too: in a large fleet some of them are enough.
-            if len(self.members) <= _LOOKERS or self._ctx.uniform(0.0, len(self.members)) < _LOOKERS:
+            # The others that are linked to it try to connect too: of many, some are enough.
+            routing = self._ctx.routing
+            n_linked = len(self.members if routing.whole else routing.neighbours_of(member.name))
+            if n_linked <= _LOOKERS or self._ctx.uniform(0.0, n_linked) < _LOOKERS:
                 self.look(member.name)
             self._ctx.send(member.name, Gossip((member.update(),)))
         if before != member.status:
@@ -292,7 +293,7 @@ class Membership(MemberTable):
 
     def slack_s(self) -> float:
         """Return how much slower than usual to continue, because processors are short."""
-        return self.pace.more_s(self._ctx.timing)
+        return self.pace.more_s(self._ctx.preset)
 
     def answer_s(self) -> float:
         """Return how long an answer of the farthest peer usually takes at present."""
@@ -320,11 +321,13 @@ class Membership(MemberTable):
             self._ctx.set_timer(("member", "gossip"), 0.0)
 
     def _gossip(self) -> None:
-        near = [name for name in self.neighbours() if self._news.least_sent(name)]
-        for name in self._ctx.choose(near, _FANOUT):
+        near = self.neighbours()
+        lacking = [name for name in near if self._news.least_sent(name)]
+        for name in self._ctx.choose(lacking, _FANOUT) if self._ctx.routing.whole else lacking:
             if self._news:
                 self._ctx.send(name, Gossip(self.claims_for(name)))
-        self._news.drop_spent()
+        if not self._ctx.routing.whole:
+            self._news.drop_known(near)
         if self._news:
             self._ctx.set_timer(("member", "gossip"), self._ctx.preset.gossip_period_s + self.slack_s() / 4)
 

@@ -86,9 +86,10 @@ class Probes:
                 probe = self._waiting[seq]
                 self._table.look(probe.target)
                 others = [name for name in self._table.witnesses(probe.target) if self._table.present(name)]
-                for helper in self._ctx.choose(others, _HELPERS):
-                    probe.silent_helpers += 1
-                    self._ctx.send(helper, PingRequest(seq, probe.target, self._table.claims_for(helper)))
+                with self._ctx.routing.around(probe.target):
+                    for helper in self._ctx.choose(others, _HELPERS):
+                        probe.silent_helpers += 1
+                        self._ctx.send(helper, PingRequest(seq, probe.target, self._table.claims_for(helper)))
             case "verdict":
                 probe = self._waiting[seq]
                 if probe.silent_helpers > 0:

@@ -81,7 +81,7 @@ class Suspicions:
     @property
     def planned_s(self) -> float:
         """The duration of a suspicion that three other peers confirm, where answers come in time."""
-        return self._ctx.timing.suspicion_s(len(self._table.members) + 1)
+        return self._ctx.preset.suspicion_s(len(self._table.members) + 1)
 
     @property
     def shortest_s(self) -> float:
@@ -94,7 +94,7 @@ class Suspicions:
         # The suspect is informed at the beginning, and after a third and two thirds of the shortest duration.
         self._ctx.set_timer(("member", "suspicion", member.name), self._factor(member) * self.shortest_s)
         for part in (1, 2):
-            self._ctx.set_timer(("member", "tell", member.name, str(part)), self.shortest_s * part / 3)
+            self._ctx.set_timer(("member", "inform", member.name, str(part)), self.shortest_s * part / 3)
 
     def confirm(self, member: Member, by: str) -> bool:
         """Shorten a suspicion if this peer had not confirmed it yet; return whether it had not."""
@@ -109,7 +109,7 @@ class Suspicions:
         member.suspected_by = ""
         self._ctx.timers.cancel(("member", "suspicion", member.name))
         for part in (1, 2):
-            self._ctx.timers.cancel(("member", "tell", member.name, str(part)))
+            self._ctx.timers.cancel(("member", "inform", member.name, str(part)))
 
     def overslept(self, passed_s: float) -> None:
         """Prolong all suspicions by the time in which this peer was stopped."""
@@ -143,9 +143,10 @@ class Refusals:
         member = self._table.members.get(name)
         if member is None or not refused or not self._table.present(name) or not self._ctx.routing.linked(name):
             return
-        for other in self._table.witnesses(name):
-            if self._table.present(other):
-                self._ctx.send(other, Refusal(name, member.incarnation))
+        with self._ctx.routing.around(name):
+            for other in self._table.witnesses(name):
+                if self._table.present(other):
+                    self._ctx.send(other, Refusal(name, member.incarnation))
         self.heard(name, member.incarnation, self._ctx.me)
 
     def heard(self, name: str, incarnation: int, by: str) -> None:

@@ -93,7 +93,8 @@ class AggregatedJob(PeerJob):
         if self._leaps(source, message) or (distrusted and isinstance(message, _FOLLOWS)):
             return
         if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
-            return  # it asks again
+            self._membership.greet(source)  # and it asks again
+            return
         if self.about_the_end(source, message):
             return
         match message:  # the most frequent first
@@ -337,7 +338,7 @@ class AggregatedJob(PeerJob):
 
     def elected(self) -> None:
         self.headway.begins(self.ledger.term, self._ctx.me)
-        self._job.series.tell(self.document)
+        self._job.series.publish(self.document)
         self.follower.leave_place()
         self.term = AggregatorTerm(
             self._job, self, self.election, self.headway, self.notes, self.follower.keeper

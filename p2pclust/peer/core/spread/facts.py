@@ -7,8 +7,9 @@ what is known is answered with a request. `docs/peer/facts.md` has the other rul
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
@@ -61,9 +62,59 @@ class Fact:
     value: bytes
     signature: bytes = b""  # none of this peer's own: they are signed as they are sent
 
+    @property
+    def n_bytes(self) -> int:
+        """The memory that it takes."""
+        return _BYTES_OF_A_FACT + len(self.key) + len(self.value)
 
-def _size(fact: Fact) -> int:
-    return _BYTES_OF_A_FACT + len(fact.key) + len(fact.value)
+    @property
+    def checksum(self) -> int:
+        """A number for its key and version."""
+        return crc32(f"{self.key} {self.version}".encode())
+
+
+@dataclass(slots=True)
+class OwnerFacts:
+    """What a peer holds of one owner."""
+
+    by_key: dict[str, Fact] = field(default_factory=dict)
+    highest: int = 0  # the highest version that is known
+    n_bytes: int = 0
+    checksum: int = 0  # of all facts; it differs, but for rare collisions, if two peers hold different ones
+    passed_over: bool = False  # whether some facts are not kept
+    asked_until: dict[str, float] = field(default_factory=dict)  # by the neighbour that was asked for facts
+
+    @property
+    def print(self) -> int:
+        """The checksum; 0 where some facts are not kept, because two peers may then differ for good."""
+        return 0 if self.passed_over else self.checksum
+
+    @property
+    def floor(self) -> int:
+        """The version below which facts are void."""
+        fact = self.by_key.get(_FLOOR)
+        return 0 if fact is None else fact.version
+
+    def n_bytes_with(self, fact: Fact) -> int:
+        """Return the memory that the facts take once this one is among them."""
+        former = self.by_key.get(fact.key)
+        return self.n_bytes + fact.n_bytes - (0 if former is None else former.n_bytes)
+
+    def keep(self, fact: Fact) -> None:
+        """Keep a fact in the place of the former one with its key."""
+        former = self.by_key.get(fact.key)
+        self.n_bytes = self.n_bytes_with(fact)
+        self.checksum ^= fact.checksum ^ (0 if former is None else former.checksum)
+        self.by_key[fact.key] = fact
+        self.highest = max(fact.version, self.highest)
+
+    def drop_void(self) -> None:
+        """Drop the facts below the floor."""
+        for fact in [fact for fact in self.by_key.values() if fact.version < self.floor]:
+            del self.by_key[fact.key]
+            self.n_bytes -= fact.n_bytes
+            self.checksum ^= fact.checksum
+        self.passed_over = False
 
 
 def facts_of(delta: FactDelta) -> tuple[Fact, ...]:
@@ -82,13 +133,7 @@ class Facts:
     def __init__(self, context: Context, membership: Membership, incarnation: int) -> None:
         self._ctx = context
         self._membership = membership
-        self._known: dict[str, dict[str, Fact]] = {}
-        self._highest: dict[str, int] = {}
-        self._bytes: dict[str, int] = {}  # of each owner's facts that are held
-        self._passed_over: dict[str, None] = {}  # owners of facts that are not kept here
-        self._asked_until: dict[
-            tuple[str, str], float
-        ] = {}  # owners whose facts were asked for, and the neighbour, if one
+        self._held: defaultdict[str, OwnerFacts] = defaultdict(OwnerFacts)
         self._seen: dict[str, None] = {}  # which of the facts that no peer waits for were ever held, of any owner
         # The random part keeps a life that lost its store from using the same numbers as a former one.
         self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
@@ -112,7 +157,7 @@ class Facts:
     def publish(self, key: str, value: bytes) -> None:
         """Set one of this peer's keys, and send it to the neighbours."""
         self._void.pop(key, None)
-        before = self._highest.get(self._ctx.me, 0)
+        before = self._held[self._ctx.me].highest
         self._version = max(self._version, before) + 1
         fact = Fact(self._ctx.me, key, self._version, value)
         self._keep(fact)
@@ -120,32 +165,16 @@ class Facts:
 
     def retract(self, key: str) -> None:
         """Retract one of this peer's keys, with the next floor."""
-        own = self._known.get(self._ctx.me, {})
+        own = self._held[self._ctx.me].by_key
         if key in own:
             self._void[key] = None
-            void_bytes = sum(_size(own[key]) for key in self._void)
+            void_bytes = sum(own[key].n_bytes for key in self._void)
             many = len(self._void) > _MOST_VOID + len(own) // 2 or void_bytes > _MOST_BYTES // 4
             self._owes_floor = self._owes_floor or many
 
     def has_room(self, key: str, value: bytes) -> bool:
         """Return whether other peers would keep this fact, and some more, such as a cancel, if it was published."""
-        return self._bytes_with(Fact(self._ctx.me, key, 0, value)) <= _MOST_BYTES // 4 * 3
-
-    def _bytes_with(self, fact: Fact) -> int:
-        # Of the owner's facts, once this one is among them.
-        former = self.get(fact.owner, fact.key)
-        return self._bytes.get(fact.owner, 0) - (0 if former is None else _size(former)) + _size(fact)
-
-    def _floor(self, owner: str) -> int:
-        fact = self._known.get(owner, {}).get(_FLOOR)
-        return 0 if fact is None else fact.version
-
-    def _clear_below(self, owner: str) -> None:
-        known, floor = self._known[owner], self._floor(owner)
-        for key in [key for key, fact in known.items() if fact.version < floor]:
-            self._bytes[owner] -= _size(known.pop(key))
-        self._passed_over.pop(owner, None)
-        self.fitness_changes += 1
+        return self._held[self._ctx.me].n_bytes_with(Fact(self._ctx.me, key, 0, value)) <= _MOST_BYTES // 4 * 3
 
     def _push(self, delta: FactDelta, source: str) -> None:
         """Send news to all neighbours except its sender."""
@@ -159,7 +188,8 @@ class Facts:
 
     def get(self, owner: str, key: str) -> Fact | None:
         """Return the newest known version of a key, or None."""
-        return self._known.get(owner, {}).get(key)
+        held = self._held.get(owner)
+        return None if held is None else held.by_key.get(key)
 
     def published(self, key: str) -> bool:
         """Return whether some peer has ever published its `FITNESS`, or its `KERNEL`."""
@@ -167,13 +197,13 @@ class Facts:
 
     def everything(self) -> list[Fact]:
         """Return all facts that are held."""
-        return [fact for known in self._known.values() for fact in known.values()]
+        return [fact for held in self._held.values() for fact in held.by_key.values()]
 
     def forget(self, owner: str) -> None:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
-        for held in (self._known, self._highest, self._bytes, self._passed_over):
-            held.pop(owner, None)
-        self._asked_until = {asked: until for asked, until in self._asked_until.items() if owner not in asked}
+        self._held.pop(owner, None)
+        for held in self._held.values():
+            held.asked_until.pop(owner, None)
         self.fitness_changes += 1
 
     def welcome(self, name: str) -> None:
@@ -185,10 +215,10 @@ class Facts:
         me = self._ctx.me
         if not self._ctx.routing.whole or self._welcomed <= _WELCOMES:
             self.greet(name)
-        elif sum(len(fact.value) for fact in self._known.get(me, {}).values()) <= _NAMED_BYTES:
+        elif sum(len(fact.value) for fact in self._held[me].by_key.values()) <= _NAMED_BYTES:
             self._send_newer(name, me, 0)
         else:
-            self._ctx.send(name, self._delta_of(me, self._highest[me], ()))
+            self._ctx.send(name, self._delta_of(me, self._held[me].highest, ()))
 
     def greet(self, name: str) -> None:
         """Compare all facts with a member at once."""
@@ -200,13 +230,13 @@ class Facts:
         self._ctx.set_timer(key, period_s + 4 * self._membership.slack_s())
         self._welcomed = 0
         if self._floor_next:  # publish a new floor, and above it the facts that are still valid
-            own = self._known.get(self._ctx.me, {})
+            own = self._held[self._ctx.me].by_key
             standing = {key: fact.value for key, fact in own.items() if key not in self._void and key != _FLOOR}
             self._owes_floor = False
             self._void.clear()
             self._ctx.report(FactsCleared(standing=len(standing), void=len(own) - len(standing)))
             self.publish(_FLOOR, b"")
-            self._clear_below(self._ctx.me)
+            self._drop_void(self._ctx.me)
             for fact_key, value in standing.items():
                 self.publish(fact_key, value)
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
@@ -223,27 +253,18 @@ class Facts:
                     self._apply(source, message)
 
     def _digest(self, *, answer: bool) -> FactDigest:
-        owners = tuple(sorted(self._highest))
-        prints = tuple(self._print(owner) for owner in owners)
-        versions = tuple(self._highest[owner] for owner in owners)
+        held = sorted((owner, held.highest, held.print) for owner, held in self._held.items() if held.highest)
+        owners, versions, prints = zip(*held, strict=True) if held else ((), (), ())
         return FactDigest(answer, owners, versions, prints, self._ctx.serial)
 
-    def _print(self, owner: str) -> int:
-        # A number that differs, but for rare collisions, if two peers hold different facts of an owner; 0 where some are not
-        # kept: those two may differ for good.
-        whole = 0
-        for fact in self._known.get(owner, {}).values() if owner not in self._passed_over else ():
-            whole ^= crc32(f"{fact.key} {fact.version}".encode())
-        return whole
-
     def _compare(self, source: str, digest: FactDigest) -> None:
-        highest, theirs = self._highest, dict(zip(digest.owners, digest.versions, strict=False))
+        theirs, held = dict(zip(digest.owners, digest.versions, strict=False)), self._held
         differ = {
             owner for owner, version, printed in zip(digest.owners, digest.versions, digest.prints, strict=False)
-            if version == highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
+            if owner in held and version == held[owner].highest and printed and held[owner].print not in (0, printed)
         }  # fmt: skip
-        after = {owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}
-        lacking = sorted(owner for owner in after if highest.get(owner, 0) > after[owner])
+        after = {owner: 0 if owner in differ else theirs.get(owner, 0) for owner in held if held[owner].by_key}
+        lacking = sorted(owner for owner in after if held[owner].highest > after[owner])
         if self._ctx.routing.whole and len(lacking) > _MOST_OWNERS:  # the owners and others send theirs too
             own = [owner for owner in lacking if owner == self._ctx.me]
             others = [owner for owner in lacking if owner != self._ctx.me]
@@ -251,7 +272,7 @@ class Facts:
         for owner in lacking:
             self._send_newer(source, owner, after[owner])
         known = (owner for owner in theirs if owner in self._membership.members or owner == self._ctx.me)
-        behind = any(theirs[owner] > highest.get(owner, 0) for owner in known)
+        behind = any(theirs[owner] > (held[owner].highest if owner in held else 0) for owner in known)
         if (behind or differ) and not digest.answer:
             self._ctx.send(source, self._digest(answer=True))
 
@@ -263,7 +284,7 @@ class Facts:
         )  # fmt: skip
 
     def _send_newer(self, to: str, owner: str, after: int) -> None:
-        newer = sorted((f for f in self._known.get(owner, {}).values() if f.version > after), key=lambda f: f.version)
+        newer = sorted((f for f in self._held[owner].by_key.values() if f.version > after), key=lambda f: f.version)
         while newer:
             n, size = 1, len(newer[0].value)
             while n < min(len(newer), _PER_DELTA) and (size := size + len(newer[n].value)) <= _DELTA_BYTES:
@@ -283,79 +304,83 @@ class Facts:
             return
         if owner not in self._membership.members:
             return
-        if delta.after > self._highest.get(owner, 0):
+        held = self._held[owner]
+        if delta.after > held.highest:
             # Not while this neighbour's answer may be under way, or for facts that are only named, any neighbour's.
-            asked = (owner, source if delta.keys else "")
-            if now >= self._asked_until.get(asked, 0.0):
-                self._asked_until[asked] = now + self._ctx.preset.probe_timeout_s
+            asked = source if delta.keys else ""
+            if now >= held.asked_until.get(asked, 0.0):
+                held.asked_until[asked] = now + self._ctx.preset.probe_timeout_s
                 self._ctx.send(source, self._digest(answer=True))
             return
         learnt = [fact for fact in facts if self._learn(fact)]
         if learnt and not self._ctx.routing.whole:
             # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link:
             # the facts as they are held here, because others in the delta are older, and may be forged.
-            known, newest = self._known[owner], max(delta.versions)
-            held = [known[key] for key in dict.fromkeys(delta.keys) if key in known and known[key].version <= newest]
-            self._push(self._delta_of(owner, delta.after, sorted(held, key=lambda fact: fact.version)), source)
+            known, newest = held.by_key, max(delta.versions)
+            news = [known[key] for key in dict.fromkeys(delta.keys) if key in known and known[key].version <= newest]
+            self._push(self._delta_of(owner, delta.after, sorted(news, key=lambda fact: fact.version)), source)
 
     def _learn(self, fact: Fact) -> bool:
         """Keep a fact of another peer if it is newer and there is room; return whether it is kept."""
-        owner, key = fact.owner, fact.key
-        former = self.get(owner, key)
-        if fact.version < self._floor(owner) or (former is not None and fact.version <= former.version):
+        held, former = self._held[fact.owner], self.get(fact.owner, fact.key)
+        if fact.version < held.floor or (former is not None and fact.version <= former.version):
             return False
-        if key != _FLOOR and (not self.means_something(key) or self._bytes_with(fact) > _MOST_BYTES):
+        if fact.key != _FLOOR and (not self.means_something(fact.key) or held.n_bytes_with(fact) > _MOST_BYTES):
             # Passed over for good; otherwise two peers with different ones would ask each other again and again.
-            if owner not in self._passed_over:
-                self._ctx.report(TooManyFacts(owner=owner))
-            self._passed_over[owner] = None
-            self._highest[owner] = max(fact.version, self._highest.get(owner, 0))
+            if not held.passed_over:
+                self._ctx.report(TooManyFacts(owner=fact.owner))
+            held.passed_over = True
+            held.highest = max(fact.version, held.highest)
             return False
         self._keep(fact)
-        if key == _FLOOR:
-            self._clear_below(owner)
+        if fact.key == _FLOOR:
+            self._drop_void(fact.owner)
         else:
             self.news.append(fact)
         return True
 
     def _holds(self, delta: FactDelta) -> bool:
         """Return whether all facts in a delta of another peer, of which there are some, are held here already."""
-        known = self._known.get(delta.owner)
-        if known is None or not delta.keys or delta.owner == self._ctx.me or delta.after > self._highest[delta.owner]:
+        held = self._held.get(delta.owner)
+        if held is None or not delta.keys or delta.owner == self._ctx.me or delta.after > held.highest:
             return False
-        pairs = zip(delta.keys, delta.versions, strict=False)
+        known, pairs = held.by_key, zip(delta.keys, delta.versions, strict=False)
         return all(key in known and version <= known[key].version for key, version in pairs)
 
-    def _remember(self, told: tuple[Fact, ...]) -> None:
+    def _remember(self, former: tuple[Fact, ...]) -> None:
         """Publish facts of a former life, which other peers still hold, under new versions."""
-        own, floor = self._known.get(self._ctx.me, {}), self._floor(self._ctx.me)
-        newest = max((fact.version for fact in told), default=0)
-        self._former = max([self._former, *(fact.version for fact in told if fact.key == _FLOOR)])
-        missing = [f for f in told if f.key not in own and f.key != _FLOOR and f.version >= self._former]
-        lost, room = [], _MOST_BYTES - self._bytes.get(self._ctx.me, 0)
+        held = self._held[self._ctx.me]
+        own, newest = held.by_key, max((fact.version for fact in former), default=0)
+        self._former = max([self._former, *(fact.version for fact in former if fact.key == _FLOOR)])
+        missing = [f for f in former if f.key not in own and f.key != _FLOOR and f.version >= self._former]
+        lost, room = [], _MOST_BYTES - held.n_bytes
         for fact in missing:
-            if self.means_something(fact.key) and self.stands(fact.key, fact.value) and _size(fact) <= room:
+            if self.means_something(fact.key) and self.stands(fact.key, fact.value) and fact.n_bytes <= room:
                 lost.append(fact)
-                room -= _size(fact)
+                room -= fact.n_bytes
         # Facts that are no longer valid, and an older floor, are void below a new floor.
-        void = self._former > floor or any(f.version > floor and not self.stands(f.key, f.value) for f in missing)
+        void = self._former > held.floor or any(
+            f.version > held.floor and not self.stands(f.key, f.value) for f in missing
+        )
         self._owes_floor = self._owes_floor or void
-        outbid = newest > self._highest.get(self._ctx.me, 0)
+        outbid = newest > held.highest
         if not lost and not outbid:
             return
         if outbid:
             self._version = max(self._version, newest) + _PER_LIFE
-        said = {key: fact.value for key, fact in own.items()} if outbid else {}
+        standing = {key: fact.value for key, fact in own.items()} if outbid else {}
         for fact in lost:
-            said[fact.key] = fact.value
+            standing[fact.key] = fact.value
             self.news.append(fact)
-        for key, value in said.items():
+        for key, value in standing.items():
             self.publish(key, value)
+
+    def _drop_void(self, owner: str) -> None:
+        self._held[owner].drop_void()
+        self.fitness_changes += 1
 
     def _keep(self, fact: Fact) -> None:
         if fact.key in _UNHURRIED:
             self._seen[fact.key] = None
             self.fitness_changes += fact.key == FITNESS
-        self._bytes[fact.owner] = self._bytes_with(fact)
-        self._known.setdefault(fact.owner, {})[fact.key] = fact
-        self._highest[fact.owner] = max(fact.version, self._highest.get(fact.owner, 0))
+        self._held[fact.owner].keep(fact)

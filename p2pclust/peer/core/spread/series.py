@@ -29,7 +29,7 @@ from p2pclust.peer.core.treatment import Treatment
 PAUSES: Final = "pause"
 #: The state of a census that ends the series.
 OVER: Final = b"\xc0"
-_TELLERS: Final = 3  # roster peers that publish a new document at once, beside its aggregator
+_PUBLISHERS: Final = 3  # roster peers that publish a new document at once, as its aggregator does
 
 
 def census_of(document: Document) -> Document:
@@ -72,7 +72,7 @@ class Series:
         over = []
         for document in turns:
             if document.number == self._tombstones.newest(document.series or ""):
-                self.tell(document)
+                self.publish(document)
             if self._table.ended(document.id):
                 over.append(document)
         return over
@@ -185,15 +185,15 @@ class Series:
 
     # -- spreading --------------------------------------------------------------------------------------------------------
 
-    def tell(self, document: Document) -> None:
+    def publish(self, document: Document) -> None:
         """Publish the newest document of a series, always under the same key, so that old turns take up no memory."""
         if document.turn is not None and not document.census:
             self._facts.publish(SERIES + document.turn.series, document.encode())
 
-    def tell_first(self, document: Document) -> None:
+    def publish_first(self, document: Document) -> None:
         """Publish a new document if this peer is one of those that do so at once."""
-        if self._ctx.me in document.roster[:_TELLERS]:
-            self.tell(document)
+        if self._ctx.me in document.roster[:_PUBLISHERS]:
+            self.publish(document)
 
     def advance(self, document: Document) -> list[Document] | None:
         """Go over to a newer document of a series; return the older ones to forget, or None if it is not newer."""
@@ -201,9 +201,9 @@ class Series:
         if turn is None or self._tombstones.forbids(document):
             return None
         self._tombstones.advance(turn.series, turn.number)  # before older rows are deleted
-        said = self._facts.get(self._ctx.me, SERIES + turn.series)
-        if said is not None and said.value != document.encode():
-            self.tell(document)  # otherwise other peers would repeat this peer's old turn indefinitely
+        published = self._facts.get(self._ctx.me, SERIES + turn.series)
+        if published is not None and published.value != document.encode():
+            self.publish(document)  # otherwise other peers would repeat this peer's old turn indefinitely
         turns = [(d, d.turn.number) for d in self._table.turns(turn.series) if d.turn is not None]
         older = [d for d, number in turns if number < turn.number - (0 if d.census else 1)]
         expected = [d for d in self._expected.values() if d.turn and d.turn.series == turn.series]

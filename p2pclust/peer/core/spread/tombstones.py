@@ -26,7 +26,7 @@ class Tombstones:
         self._ctx = context
         self._newest = {name: int(number) for name, number in stored.get(SERIES, {}).items()}
         self._ended = dict.fromkeys(stored.get(ENDED, {}))
-        self._told: dict[str, dict[str, None]] = {}  # by running job: the peers that have forgotten it
+        self._forgotten: dict[str, dict[str, None]] = {}  # by running job: the peers that have forgotten it
 
     def newest(self, series: str) -> int:
         """Return the newest turn of a series that this peer ever knew, or -1."""
@@ -42,15 +42,15 @@ class Tombstones:
         """Return whether a job was forgotten here after its end."""
         return job_id in self._ended
 
-    def told(self, job_id: str, source: str) -> Collection[str]:
+    def note_forgotten(self, job_id: str, source: str) -> Collection[str]:
         """Note that a peer has forgotten a job after its end, or refuses it; return all that have said so."""
-        said = self._told.setdefault(job_id, {})
-        said[source] = None
-        return said
+        forgotten = self._forgotten.setdefault(job_id, {})
+        forgotten[source] = None
+        return forgotten
 
     def bury(self, document: Document) -> None:
         """Write the tombstone of a job, before its rows are deleted."""
-        self._told.pop(document.id, None)
+        self._forgotten.pop(document.id, None)
         if document.turn is None and not document.parent:
             self._ended[document.id] = None
             self._ctx.persist(ENDED, document.id, b"")

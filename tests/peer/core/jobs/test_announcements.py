@@ -37,8 +37,7 @@ def done(net: Net, at: str = "p1", rounds: int = 1) -> str:
 
 def told(net: Net, at: str) -> list[str]:
     """Of which jobs any owner tells, as that peer knows it."""
-    known = net.core(at).facts._known
-    return sorted({key for facts_ in known.values() for key in facts_ if key.startswith("job/")})
+    return sorted({fact.key for fact in net.core(at).facts.everything() if fact.key.startswith("job/")})
 
 
 @pytest.mark.slow
@@ -96,14 +95,14 @@ def test_new_jobs_are_learnt_after_more_jobs_than_an_owner_has_room_for(monkeypa
             done(net)
         net.advance(2 * DAY_S)
     assert net.verbs("too-many-facts") == []
-    assert net.core("p2").facts._bytes["p1"] <= 16 * 700
+    assert net.core("p2").facts._held["p1"].n_bytes <= 16 * 700
 
 
 def test_a_job_that_others_would_not_learn_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     net = fleet()
     net.hold_work = lambda name, effect: effect.task.kind == "contribute"
     net.submit("p1", toy(1))
-    monkeypatch.setattr(facts, "_MOST_BYTES", 3 * net.core("p1").facts._bytes["p1"])
+    monkeypatch.setattr(facts, "_MOST_BYTES", 3 * net.core("p1").facts._held["p1"].n_bytes)
     net.step("p1", Submit(toy(1), asked="second"))
     net.step("p1", Submit(toy(1), asked="third"))
     ((_, refused),) = net.verbs("refused")
@@ -145,7 +144,9 @@ def test_the_newest_jobs_are_kept_and_what_is_forgotten_never_begins_again(monke
     net.start("p2")
     net.until(net.core("p2").membership.all_here)
     key = f"job/{first}"
-    net.arrive("p1", "p2", FactDelta("p1", net.core("p2").facts._highest["p1"], (key,), (2**40,), (document.encode(),)))
+    net.arrive(
+        "p1", "p2", FactDelta("p1", net.core("p2").facts._held["p1"].highest, (key,), (2**40,), (document.encode(),))
+    )
     assert first not in net.core("p2").jobs.jobs
 
 

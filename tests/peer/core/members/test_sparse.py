@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from harness import Net, Packet, toy
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import CheckLink, Connect, DropBlob, Effect, Send, SendChunk, StoreChunk
-from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, MemberSync, Ping
+from p2pclust.peer.core.messages import Ack, BlobChunk, BlobMissing, BlobRequest, Gossip, MemberSync, Ping
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.timing import PRESETS, Limits
@@ -46,6 +47,58 @@ def test_a_death_is_known_to_all_that_can_hear_of_it(links: str, victim: str) ->
     for name in net.names:
         if name != victim:
             assert net.core(name).membership.status(victim) == "dead"
+
+
+@pytest.mark.parametrize(("links", "victim"), [(RING, "p2"), ("12 23 34 45 15 13", "p3")])
+def test_refused_connections_are_reported_around_the_peer_that_refuses_them(links: str, victim: str) -> None:
+    """The shortest path between its neighbours goes through it. Without a second report it would be suspected first."""
+    net = Net(5, links=links)
+    net.meet()
+    net.advance(2)
+    net.crash(victim)
+    net.advance(2)
+    changes = [(fields["member"], fields["status"]) for _, fields in net.verbs("member")]
+    assert changes.count((victim, "dead")) == 4
+    assert (victim, "suspect") not in changes
+
+
+def sent_claims(net: Net, name: str, status: str) -> Counter[tuple[str, str]]:
+    """How often each peer sent a claim to each other, but in tables."""
+    kinds = Ping | Ack | Gossip
+    sent = [p for p in net.sent if isinstance(p.message, kinds) and any(
+        (u.name, u.status) == (name, status) for u in p.message.updates
+    )]  # fmt: skip
+    return Counter((packet.source, packet.target) for packet in sent if packet.target != name)
+
+
+@pytest.mark.parametrize("links", ["12 23 34 45 56 67 17", "12 13 14 15 16 17", "12 23 34 14 25 36 17"])
+def test_a_claim_goes_over_each_link_once_in_each_direction(links: str) -> None:
+    net = Net(7, links=links)
+    net.meet()
+    net.crash("p4")
+    net.advance(10)
+    assert net.overlay is not None
+    ways = {(name, near) for name in net.names for near in net.overlay[name] if "p4" not in (name, near)}
+    assert sent_claims(net, "p4", "dead") == dict.fromkeys(ways, 1)
+
+
+def test_a_claim_that_was_lost_is_sent_again() -> None:
+    net = Net(5, links=LINE)
+    net.meet()
+    lost: list[Packet] = []
+
+    def first(packet: Packet) -> bool:
+        hit = not lost and (packet.source, packet.target) == ("p4", "p3") and isinstance(packet.message, Gossip)
+        lost.extend([packet] if hit else [])
+        return hit
+
+    net.lost = first
+    net.crash("p5")
+    net.until(lambda: bool(lost))
+    net.advance(2 * net.timing.gossip_period_s)
+    assert net.core("p1").membership.status("p5") == "dead"
+    once = dict.fromkeys([("p3", "p4"), ("p3", "p2"), ("p2", "p3"), ("p2", "p1"), ("p1", "p2")], 1)
+    assert sent_claims(net, "p5", "dead") == {("p4", "p3"): 2, **once}
 
 
 def test_who_lives_behind_a_cut_is_not_dead_and_cannot_be_reached() -> None:
