@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p2pclust.lab.links.delayed import shape_own
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.simulation.world.lines import Lines, Parcel
 from p2pclust.lab.simulation.world.network import Conditions, Network
@@ -80,7 +81,7 @@ async def on_sockets(a: Shape, b: Shape, n_pings: int, n_messages: int) -> Found
 
     for name, shape, receive in (("a", a, at_a), ("b", b, at_b)):
         links[name] = ZmqLinks(bundles[name], roster, "127.0.0.1:0", receive)
-        links[name].shape(shape, np.random.Generator(np.random.PCG64(1)), {"a": a.up.rate, "b": b.up.rate})
+        shape_own(links[name], shape, np.random.Generator(np.random.PCG64(1)), {"a": a.up.rate, "b": b.up.rate})
     links["a"].connect("b", links["b"].address)
     links["b"].connect("a", links["a"].address)
     trips = []

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from p2pclust.peer.operate.services import Services
     from p2pclust.peer.work.secrets import Secrets
 
-_FILES, _FILES_EACH = 30, 3  # that a peer opens at least, and for each link
+_FILES, _FILES_EACH = 30, 2  # that a peer opens at least, and for each link
 _GOODBYE_S = 0.5
 _UNGUARDED = "no handler decides on incoming connections now, so all are refused: the peer must be restarted"
 _SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that

@@ -1,4 +1,4 @@
-"""Incoming connections: those of each peer, so that they can be ended, and those on which no peer has sent anything.
+"""Incoming connections: those of each peer, by which it can be reached, and those on which no peer has sent anything.
 
 libzmq cannot close one connection of a listening socket. But each message carries the descriptor on which it arrived, and
 a TCP connection can be shut down by its descriptor: libzmq then behaves as if the other side had closed it.
@@ -10,12 +10,14 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import zmq
 
-from p2pclust.transport.links import parse_address
+from p2pclust.transport.links import Lane, parse_address
 
 _MOST: Final = 8  # connections to remember of one peer: it has two, and some that ended
 
@@ -25,6 +27,8 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._of: dict[str, dict[bytes, tuple[int, str]]] = {}  # by name and route: descriptor, remote address
+        #: The routing id of the newest connection, by name and lane; it may have ended.
+        self.routes: dict[tuple[str, Lane], bytes] = {}
 
     @property
     def names(self) -> list[str]:
@@ -40,22 +44,24 @@ class Arrivals:
         """Return True if the peer has sent messages on the connection with this routing id."""
         return route in self._of.get(name, {})
 
-    def note(self, name: str, head: zmq.Frame) -> None:
+    def note(self, name: str, lane: Lane, head: zmq.Frame) -> None:
         """Remember the connection on which a peer's message arrived."""
         connections = self._of.setdefault(name, {})
         connections[head.bytes] = _origin(head)
+        self.routes[name, lane] = head.bytes
         if len(connections) > _MOST:
             del connections[next(iter(connections))]
 
-    def end(self, name: str) -> None:
-        """End all connections on which the peer has sent messages."""
-        for descriptor, address in self._of.pop(name, {}).values():
-            _shut_down(descriptor, address)
+    def forget(self, name: str) -> Callable[[], None]:
+        """Forget the connections on which the peer has sent messages; return a function that ends them."""
+        for lane in Lane:
+            self.routes.pop((name, lane), None)
+        return partial(_shut_down, *self._of.pop(name, {}).values())
 
 
 def end_connection(head: zmq.Frame) -> None:
     """End the connection on which a message arrived."""
-    _shut_down(*_origin(head))
+    _shut_down(_origin(head))
 
 
 def _origin(head: zmq.Frame) -> tuple[int, str]:
@@ -66,17 +72,16 @@ def _origin(head: zmq.Frame) -> tuple[int, str]:
         return -1, ""
 
 
-def _shut_down(descriptor: int, address: str) -> None:
+def _shut_down(*origins: tuple[int, str]) -> None:
     # libzmq may have closed the descriptor since, and reused it for another connection: so this uses a copy of it, and only
     # if the remote address is still the same. In the worst case a valid peer at that address has to connect again.
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
+    for descriptor, address in origins:
+        # It may be closed already, or not be a socket.
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
             other = connection.getpeername()
             # By now it may be a Unix socket, whose name is a string, perhaps an empty one.
             if isinstance(other, tuple) and other[0] == address:
                 connection.shutdown(socket.SHUT_RDWR)
-    except OSError:  # already closed, or not a socket
-        return
 
 
 _OPEN_FILES: Final = "/dev/fd"

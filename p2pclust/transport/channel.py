@@ -1,4 +1,4 @@
-"""Outgoing connections: DEALER sockets, each with a short queue, opened a few at a time; and how the loop reads a socket."""
+"""Connections with other peers, for both directions: how they are opened, a few at a time, and read and written."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ import zmq
 
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.links import Counters, Lane
+from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
 
 CURVE_OVERHEAD = 64
 """What CURVE and our lane mark add to a frame on the wire, rounded up from 34 bytes."""
 
-_LAST, _MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)  # plain numbers: the enum's own arithmetic is slow
+# Plain numbers: the enum's own arithmetic is slow.
+_NOBLOCK, _MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_IN, _OUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 _QUEUE = {Lane.CONTROL: 64, Lane.BULK: 8}
-_FIRST_PATIENCE_S = 2.0  # how long messages wait for a new connection
-_PATIENCE_S = {Lane.CONTROL: 1.0, Lane.BULK: 2.0}  # how long they wait when a connection that was up takes none
+_PATIENCE_S = 3.0  # how long messages wait for a connection; not less than a handshake may take
 _RECONNECT_MS, _RECONNECT_MAX_MS = 50, 3000  # libzmq doubles the first up to the second
-_REVIVAL_AGE_S = 0.5  # a younger connection is still trying at short intervals
-_REVIVALS = 4  # in a row without success, each of them waits twice as long as the one before
-_RENEWAL_AGE_S = 3.0  # libzmq does not retry an address that refused the handshake; we do, after this time
-_MAX_ANSWER_BYTES = 1024  # the listening side sends nothing but the frames of the handshake
+LAST_WORD_MS = 1000  # for messages on a connection that ends because of another, or of the roster
+BURST_MESSAGES = 256
+BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait longer
+# The first byte of a message's first frame names the lane: this is cheaper than a separate frame.
+MARKS = {Lane.CONTROL: b"\x00", Lane.BULK: b"\x01"}
+_LANES = {mark: lane for lane, mark in MARKS.items()}
 
 
 def set_common_options(socket: zmq.Socket[bytes]) -> None:
@@ -43,216 +47,251 @@ def set_common_options(socket: zmq.Socket[bytes]) -> None:
     socket.set(zmq.TCP_KEEPALIVE_CNT, 3)
 
 
+def set_limits(socket: zmq.Socket[bytes], lane: Lane = Lane.CONTROL) -> None:
+    """Limit the messages that wait in a socket that carries those of peers, and their frames."""
+    socket.sndhwm = _QUEUE[lane]
+    socket.rcvhwm = _QUEUE[Lane.CONTROL]
+    socket.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES + CURVE_OVERHEAD)
+
+
 def bound_to(socket: zmq.Socket[bytes]) -> str:
     """Return the address at which a socket listens, with the port that was chosen for port 0."""
     return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
 
 
+@dataclass(slots=True)
+class Incoming:
+    """One message: its first part, with libzmq's metadata, its lane, and its frames, the first ten of them."""
+
+    head: zmq.Frame
+    lane: Lane | None
+    frames: list[bytes]
+    n_frames: int
+    n_bytes: int
+
+    @property
+    def greets(self) -> bool:
+        """Whether it only shows that a connection is there, or asks for one."""
+        return self.lane is not None and self.frames == [b""]
+
+
+def read(socket: zmq.Socket[bytes], *, routed: bool = False) -> Incoming:
+    """Receive one message, which begins with a routing id if the socket is `routed`, or raise zmq.Again."""
+    head = part = socket.recv(_NOBLOCK, copy=False)
+    frames, n_frames, n_bytes = ([], 0, 0) if routed else ([head.bytes], 1, len(head))
+    while part.more:  # asking the socket for RCVMORE says the same and costs as much as receiving
+        part = socket.recv(_NOBLOCK, copy=False)
+        n_frames += 1
+        n_bytes += len(part)
+        if len(frames) <= 1 + MAX_FRAMES:
+            frames.append(part.bytes)
+    # Libzmq sends an empty message first on each connection that a control channel dials.
+    lane = Lane.CONTROL if frames == [b""] else _LANES.get(frames[0][:1]) if frames else None
+    if lane is not None:
+        frames[0] = frames[0][1:]
+    return Incoming(head, lane, frames, n_frames, n_bytes)
+
+
+def _write(socket: zmq.Socket[bytes], parts: Sequence[bytes]) -> bool:
+    last = len(parts) - 1
+    taken = True
+    for index, part in enumerate(parts):
+        try:
+            socket.send(part, _NOBLOCK if index == last else _MORE)
+        except zmq.Again:
+            if index == 0:
+                return False
+            # The connection broke within the message: libzmq drops the following parts up to the last one, which
+            # must therefore be handed over as well.
+            taken = False
+    return taken
+
+
 @dataclass(eq=False)
 class Channel:
-    """Sends messages to one peer on one lane, in order.
+    """The connection with one peer on one lane; messages leave in order.
 
-    A message that the socket does not take waits in a short queue. If the socket has taken nothing for a while, the queue
-    is dropped and further messages are refused at once, until one gets through again. Until the dialler opens the
-    connection, messages wait without a time limit, because every connection has its turn.
+    It is one that the other peer has opened, which `route` names at our ROUTER, or else a DEALER of ours, whose messages
+    go to `take`. A message that it does not take waits in a short queue. If it has taken nothing for a while, the queue
+    and the next message are dropped, and it is opened anew. Until the dialler opens it, messages wait without a time
+    limit, because every connection has its turn.
     """
 
-    context: zmq.Context[zmq.Socket[bytes]]
-    loop: asyncio.AbstractEventLoop
-    bundle: Bundle
-    endpoint: str
-    their_key: bytes  # CURVE, in Z85: only its owner can answer at the endpoint
-    lane: Lane
-    counters: Counters
     dialler: Dialler
     peer: str
+    endpoint: str
+    their_key: bytes  # CURVE, in Z85: only its owner can answer at the endpoint
+    take: Callable[[Channel, Incoming], None]
+    control: Channel | None = None  # for the bulk lane: the channel of the other lane
+    route: bytes | None = None
 
     def __post_init__(self) -> None:
+        self._loop = self.dialler.loop
+        self._lane = Lane.CONTROL if self.control is None else Lane.BULK
         self._queue: deque[list[bytes]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._gave_up = False
+        self._waits_since: float | None = None  # if no message was taken since
         self._socket: zmq.Socket[bytes] | None = None  # until it is dialled
-        self._watched = self._was_up = False
-        self._opened_at = self.loop.time()
-        self._revivals = 0  # since it was up
-        self.dialler.ask(self, hurried=self.lane == Lane.BULK)
+        self._drain: Drain
+        self._begun_at: float | None = None  # when the connection was dialled, asked for or adopted
+        self._was_up = False  # since then
+        if self.route is None:
+            self._seek()
 
     def send(self, parts: list[bytes]) -> bool:
         """Hand one message to the socket, or queue it; False when neither is possible."""
-        if self._gave_up and self.loop.time() - self._opened_at >= _RENEWAL_AGE_S:
-            self.revive()
         # Waiting messages go first, and asking the socket is cheap.
         if (not self._queue or self._flush()) and self._push(parts):
-            self._gave_up = False
             return True
-        if self._gave_up or len(self._queue) >= _QUEUE[self.lane]:
-            self.counters.drop("not sent: not connected" if self._gave_up else "not sent: queue full")
+        if self._hopeless:
+            self.dialler.counters.drop("not sent: not connected")
+            if not self.up:  # libzmq does not retry an address that refused the handshake
+                self._seek()
+            return False
+        # A ROUTER does not say when one of its connections takes messages again: its own queue is enough.
+        if self.route is not None or len(self._queue) >= _QUEUE[self._lane]:
+            self.dialler.counters.drop("not sent: queue full")
             return False
         self._queue.append(parts)
-        self._wait()
+        if self._waits_since is None:
+            self._waits_since = self._loop.time()
         return True
 
     @property
     def up(self) -> bool:
-        """Whether the connection is up and takes messages now."""
-        ready = self._ready()
-        if ready and self._watched:
-            self.loop.call_soon(self._on_event)  # asking has cleared the event that is waited for
-        return ready
-
-    def _ready(self) -> bool:
-        return self._socket is not None and bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT)
-
-    def revive(self) -> None:
-        """Connect again unless the socket can send: the peer has just sent on a new connection of its own."""
-        # libzmq tries an absent peer only every few seconds; this reaches a restarted one at once. Where processors are
-        # short, a handshake may take long: each revival in a row waits twice as long before it ends a connection that may be
-        # about to succeed, so that one of them does.
+        """Whether the connection takes messages now."""
         if self._socket is None:
-            self.dialler.hurry(self)
+            return self._push([MARKS[Lane.CONTROL]])  # an empty one; that a connection has ended shows only so
+        self._drain.soon()  # asking has cleared the event that the loop waits for
+        return bool(int(self._socket.get(zmq.EVENTS)) & _OUT)
+
+    def adopt(self, route: bytes) -> None:
+        """Use a connection that the other peer has opened, and end our own.
+
+        If both have opened one, the one that the later peer in the alphabet dialled is kept: both ends decide alike.
+        """
+        if self.peer < self.dialler.bundle.name and self._socket is not None and self.up:
             return
-        patience_s = _REVIVAL_AGE_S * 2**self._revivals
-        if self.loop.time() - self._opened_at < patience_s or self.up:
-            return
-        self._revivals = min(self._revivals + 1, _REVIVALS)
-        self._stop_waiting()
-        self._hang_up(linger_ms=0)
-        self._gave_up = False
-        self.dialler.ask(self, hurried=True)
+        self._hang_up(LAST_WORD_MS)
+        self.route, self._begun_at, self._was_up = route, self._loop.time(), True
+        self._flush()
 
     def close(self, linger_ms: int = 0) -> None:
-        """Close the socket: its messages are sent within `linger_ms`, those in our own queue are dropped."""
-        if linger_ms and self._queue:
+        """End our own connection: its messages are sent within `linger_ms`, those in our own queue are dropped."""
+        if linger_ms:
             self._flush()
-        self._stop_waiting()
         self._forget()
         self._hang_up(linger_ms)
 
+    def _seek(self) -> None:
+        """Get another connection: dial, or ask the other peer for one if we use one that it opened."""
+        self._hang_up(linger_ms=0)
+        self.route = self._begun_at = self._waits_since = None
+        self._was_up = False
+        if self.control is not None and self.control.route is not None:
+            self._begun_at = self._loop.time()
+            self.control.send([MARKS[self._lane]])
+        else:
+            self.dialler.ask(self, hurried=self._lane == Lane.BULK)
+
     def dial(self) -> bool:
         """Begin to connect; return False if that is impossible now, for want of a descriptor."""
+        dialler = self.dialler
         try:
-            socket = self.context.socket(zmq.DEALER)
+            socket = dialler.context.socket(zmq.DEALER)
         except zmq.ZMQError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            self.counters.drop("not connected: too many open files")
+            dialler.counters.drop("not connected: too many open files")
             return False
         set_common_options(socket)
+        set_limits(socket, self._lane)
         socket.set(zmq.IMMEDIATE, 1)
-        socket.sndhwm = _QUEUE[self.lane]
-        socket.rcvhwm = 1
-        socket.set(zmq.MAXMSGSIZE, _MAX_ANSWER_BYTES)
+        # The other peer must know the connection before it can use it; libzmq greets also after it has reconnected.
+        socket.set(zmq.PROBE_ROUTER, int(self._lane == Lane.CONTROL))
         socket.set(zmq.RECONNECT_IVL, _RECONNECT_MS)
         socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
         socket.set(zmq.CONNECT_TIMEOUT, 3000)
         socket.curve_serverkey = self.their_key
-        socket.curve_publickey = self.bundle.curve_public
-        socket.curve_secretkey = self.bundle.curve_secret
+        socket.curve_publickey = dialler.bundle.curve_public
+        socket.curve_secretkey = dialler.bundle.curve_secret
         if "[" in self.endpoint:
             socket.ipv6 = True
         socket.connect(self.endpoint)
         self._socket = socket
-        self._fd = int(socket.get(zmq.FD))
-        self._opened_at = self.loop.time()
-        self._was_up = False
-        if self._queue:
-            self._wait()
-        else:
-            self._watch()
+        self._begun_at = self._loop.time()
+        self._drain = Drain(self._loop, socket, self._receive, BURST_MESSAGES, BURST_BYTES)
         return True
 
+    def _receive(self) -> int:
+        assert self._socket is not None
+        try:
+            incoming = read(self._socket)
+        except zmq.Again:
+            events = int(self._socket.get(zmq.EVENTS))
+            if events & _OUT:
+                self._connected()
+                self._flush()
+            if events & _IN:
+                self._drain.soon()
+            return 0
+        self.take(self, incoming)
+        return 1 + incoming.n_bytes
+
     def _hang_up(self, linger_ms: int) -> None:
-        self._unwatch()
         if self._socket is not None:
+            self._drain.close()
             self._socket.close(linger=linger_ms)
             self._socket = None
         self.dialler.done(self)
 
-    def _push(self, parts: Sequence[bytes]) -> bool:
-        if self._socket is None:
+    def _push(self, parts: list[bytes]) -> bool:
+        if self._socket is not None:
+            socket, drain, whole = self._socket, self._drain, parts
+        elif self.route is not None:
+            socket, drain, whole = self.dialler.router, self.dialler.drain, [self.route, *parts]
+        else:
             return False
-        send, last = self._socket.send, len(parts) - 1
-        taken = True
-        for index, part in enumerate(parts):
-            try:
-                send(part, _LAST if index == last else _MORE)
-            except zmq.Again:
-                if index == 0:
-                    return False
-                # The connection broke within the message: libzmq drops the following parts up to the last one, which
-                # must therefore be handed over as well.
-                taken = False
+        try:
+            taken = _write(socket, whole)
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            self._seek()  # the connection of the other peer has ended
+            return False
+        # The descriptor is edge-triggered, and sending may have cleared the event that the loop waits for.
+        if int(socket.get(zmq.EVENTS)) & (_IN if taken else _IN | _OUT):
+            drain.soon()
         if taken:
-            if not self._was_up:
-                self._connected()
-            self.counters.messages_sent += 1
-            self.counters.bytes_sent += sum(map(len, parts)) - 1  # less the lane mark
+            self._connected()
+            self._waits_since = None
+            n_bytes = sum(map(len, parts)) - 1  # less the lane mark
+            if n_bytes:
+                self.dialler.counters.messages_sent += 1
+                self.dialler.counters.bytes_sent += n_bytes
         return taken
 
     def _flush(self) -> bool:
-        queue, waiting = self._queue, len(self._queue)
-        while queue and self._push(queue[0]):
-            queue.popleft()
-        if len(queue) < waiting:
-            self._stop_waiting()
-            if queue:  # something was taken, so patience starts again
-                self._wait()
-        return not queue
+        if self._hopeless:
+            self._forget()
+        while self._queue and self._push(self._queue[0]):
+            self._queue.popleft()
+        return not self._queue
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether no message has been taken for so long that those that wait are to be dropped."""
+        if self._waits_since is None or self._begun_at is None:
+            return False
+        return self._loop.time() >= max(self._waits_since, self._begun_at) + _PATIENCE_S
 
     def _connected(self) -> None:
-        self._was_up = True
-        self._revivals = 0
-        self.dialler.up(self, self.loop.time() - self._opened_at)
-        if self._timer is None:
-            self._unwatch()
-
-    def _wait(self) -> None:
-        if self._socket is None:
-            return
-        if self._timer is None:
-            now = self.loop.time()
-            until = now + _PATIENCE_S[self.lane]
-            if not self._was_up:
-                until = max(until, self._opened_at + _FIRST_PATIENCE_S)
-            self._timer = self.loop.call_at(until, self._lose_patience)
-        self._watch()
-
-    def _watch(self) -> None:
-        if not self._watched:
-            self._watched = True
-            self.loop.add_reader(self._fd, self._on_event)
-        # The descriptor is edge-triggered: the events must be read after every send, or a wake-up may be lost. They are
-        # acted upon later, since the caller may be about to send more.
-        if self._ready():
-            self.loop.call_soon(self._on_event)
-
-    def _unwatch(self) -> None:
-        if self._watched:
-            self._watched = False
-            self.loop.remove_reader(self._fd)
-
-    def _on_event(self) -> None:
-        if self._watched and self._ready():
-            if not self._was_up:
-                self._connected()
-            if self._queue:
-                self._flush()
-
-    def _lose_patience(self) -> None:
-        self._timer = None
-        self._unwatch()
-        self._gave_up = True
-        self._forget()
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._unwatch()
+        if not self._was_up and self._begun_at is not None:
+            self._was_up = True
+            self.dialler.up(self, self._loop.time() - self._begun_at)
 
     def _forget(self) -> None:
         if self._queue:
-            self.counters.drop("not sent: not connected", len(self._queue))
+            self.dialler.counters.drop("not sent: not connected", len(self._queue))
             self._queue.clear()
 
 
@@ -263,35 +302,43 @@ _DIAL_PATIENCE_S: Final = 0.5
 _USUAL: Final = 3.0
 _LONGEST_S: Final = 5.0
 _AGAIN_S: Final = 0.5  # after an attempt that could not begin
+#: A peer waits this long for the other one to dial, which may not know its address, and then dials.
+_TURN_S: Final = 0.2
 _GAIN: Final = 0.25  # the weight of the newest connection in what is usual
 
 
 @dataclass
 class Dialler:
-    """Opens the connections of the peer `me` a few at a time.
+    """Opens the connections of one peer a few at a time, and holds what its channels share.
+
+    Other peers connect at the socket `router`, which `drain` reads. Of two peers, the later in the alphabet dials; the
+    other one dials too if no connection has come soon.
 
     A handshake costs a millisecond of processor time. If a peer of a large fleet began all of its handshakes at once, each
     would take as long as all together, on a small device longer than libzmq allows one: then none would ever end.
-    Connections in a hurry are first: to a peer that has just connected to this one, or with something large to send. The
-    others go down the alphabet from this peer's own name, so that not all peers of a fleet begin with the same one.
+    Connections in a hurry are first: those for something large. The others go down the alphabet from this peer's own
+    name, so that not all peers of a fleet begin with the same one, and the two of a pair rarely dial at once.
     """
 
-    _loop: asyncio.AbstractEventLoop
-    _me: str
+    context: zmq.Context[zmq.Socket[bytes]]
+    loop: asyncio.AbstractEventLoop
+    bundle: Bundle
+    counters: Counters
+    router: zmq.Socket[bytes]
+    drain: Drain
     _waiting: dict[Channel, bool] = field(default_factory=dict)  # whether each is in a hurry
     _begun: dict[Channel, asyncio.TimerHandle] = field(default_factory=dict)
+    _later: dict[Channel, asyncio.TimerHandle] = field(default_factory=dict)  # those that others are to dial
     _soon: asyncio.Handle | None = None
     _usual_s: float = 0.0
 
     def ask(self, connection: Channel, *, hurried: bool = False) -> None:
         """Open the connection when it is its turn; at the earliest when this turn of the loop is over."""
-        self._waiting[connection] = hurried
-        self._look()
-
-    def hurry(self, connection: Channel) -> None:
-        """Open a waiting connection before the others."""
-        if connection in self._waiting:
-            self._waiting[connection] = True
+        if hurried or connection.peer < self.bundle.name:
+            self._waiting[connection] = hurried
+            self._look()
+        else:
+            self._later[connection] = self.loop.call_later(_TURN_S, self._again, connection, hurried)
 
     def up(self, connection: Channel, after_s: float) -> None:
         """Take note that a connection is up, so long after it began."""
@@ -301,23 +348,24 @@ class Dialler:
     def done(self, connection: Channel) -> None:
         """Open the next connection: this one is up, has taken long, or is no longer wanted."""
         self._waiting.pop(connection, None)
-        timer = self._begun.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
+        for timers in (self._begun, self._later):
+            if connection in timers:
+                timers.pop(connection).cancel()
         self._look()
 
     def close(self) -> None:
         """Open no more connections."""
         self._waiting.clear()
-        for timer in self._begun.values():
-            timer.cancel()
-        self._begun.clear()
+        for timers in (self._begun, self._later):
+            for timer in timers.values():
+                timer.cancel()
+            timers.clear()
         if self._soon is not None:
             self._soon.cancel()
 
     def _look(self) -> None:
         if self._soon is None and self._waiting and len(self._begun) < _AT_ONCE:
-            self._soon = self._loop.call_soon(self._begin)
+            self._soon = self.loop.call_soon(self._begin)
 
     def _begin(self) -> None:
         self._soon = None
@@ -325,16 +373,19 @@ class Dialler:
         while self._waiting and len(self._begun) < _AT_ONCE:
             hurried = (one for one, hurries in self._waiting.items() if hurries)
             # Peers before this one in the alphabet are first, from it on backwards; then those after it, from the last on.
-            connection = next(hurried, None) or max(self._waiting, key=lambda one: (one.peer < self._me, one.peer))
+            connection = next(hurried, None) or max(
+                self._waiting, key=lambda one: (one.peer < self.bundle.name, one.peer)
+            )
             hurries = self._waiting.pop(connection)
-            self._begun[connection] = self._loop.call_later(patience_s, self.done, connection)
+            self._begun[connection] = self.loop.call_later(patience_s, self.done, connection)
             if not connection.dial():
                 self._begun[connection].cancel()
-                self._begun[connection] = self._loop.call_later(_AGAIN_S, self._again, connection, hurries)
+                self._begun[connection] = self.loop.call_later(_AGAIN_S, self._again, connection, hurries)
 
     def _again(self, connection: Channel, hurries: bool) -> None:
         self._waiting[connection] = hurries
-        del self._begun[connection]
+        self._begun.pop(connection, None)
+        self._later.pop(connection, None)
         self._look()
 
 

@@ -100,10 +100,10 @@ class Links(Protocol):
 
 def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
     """Return why a message breaks the limits of its lane, or None if it fits."""
-    if not frames:
-        return "no frames"
     if len(frames) > 1 + MAX_FRAMES:
         return "too many frames"
+    if not any(frames):
+        return "no frames"
     sizes = [len(frame) for frame in frames]
     too_large = sum(sizes) > MAX_CONTROL_BYTES if lane == Lane.CONTROL else max(sizes) > MAX_FRAME_BYTES
     return "too large" if too_large else None

@@ -1,8 +1,7 @@
-"""Links over ZeroMQ: one receive-only ROUTER per peer, one DEALER per neighbour and lane, CURVE on all of them.
+"""Links over ZeroMQ: one connection for each pair of peers and lane, from the DEALER of one to the ROUTER of the other.
 
-The sender of a message is identified by the CURVE key that libzmq attaches to it, looked up on the current roster for
-every message. A routing id, which a sender may choose, only shows that a peer has a new connection. The asyncio loop
-watches the sockets' descriptors.
+CURVE identifies the peer at the other end: by the key that we require when we dial, or the key that libzmq attaches to
+each message at the ROUTER, looked up on the current roster. A routing id only names a connection, and only locally.
 """
 
 from __future__ import annotations
@@ -17,33 +16,21 @@ from typing import TYPE_CHECKING
 import zmq
 
 from p2pclust.errors import UsageError
+from p2pclust.transport import channel as channels
 from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
-from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Dialler, Drain, bound_to, set_common_options
 from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
-from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
 from p2pclust.transport.zap import DOMAIN, ZapHandler, guard
 
-_NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
-_BURST_MESSAGES = 256
-_BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait longer
 _BULK_IDLE_S = 30.0
-_LAST_WORD_MS = 1000  # for what was sent to a peer before the roster ended its link
-# The first byte of a message's first frame names the lane: this is cheaper than a separate frame.
-_MARKS = {Lane.CONTROL: b"\x00", Lane.BULK: b"\x01"}
-_LANES = {mark[0]: lane for lane, mark in _MARKS.items()}
 
 
 @dataclass(slots=True)
 class _Link:
-    peer: str
     address: str
-    host: str
-    port: int
-    their_key: bytes
-    control: Channel
-    bulk: Channel | None = None
+    control: channels.Channel
+    bulk: channels.Channel | None = None
     bulk_used_at: float = 0.0
     bulk_timer: asyncio.TimerHandle | None = None
 
@@ -76,12 +63,10 @@ class ZmqLinks:
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self._bulk_idle_s = bulk_idle_s
         self._links: dict[str, _Link] = {}
-        self._routes: dict[str, bytes] = {}
         self._arrivals = Arrivals()
         #: A testbed's own link between this peer and the network, through which all messages pass; None costs nothing.
         self.own: ImposedLink | None = None
         self._closed = False
-        self._dialler = Dialler(self._loop, bundle.name)
         #: For further sockets of this peer: those with CURVE ask the same ZAP handler.
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.context.set(zmq.MAX_SOCKETS, 4096)
@@ -105,7 +90,10 @@ class ZmqLinks:
             self._zap.close()
             self.context.term()
             raise
-        self._drain = Drain(self._loop, self._router, self._receive_one, _BURST_MESSAGES, _BURST_BYTES)
+        drain = channels.Drain(
+            self._loop, self._router, self._receive_one, channels.BURST_MESSAGES, channels.BURST_BYTES
+        )
+        self._dialler = channels.Dialler(self.context, self._loop, bundle, self.counters, self._router, drain)
         #: What keeps connections of strangers from using up the open files; also for further sockets of this peer.
         self.half_open = HalfOpen(self._loop, self._arrivals, self._crowded)
         self.half_open.watch(self.address)
@@ -118,13 +106,12 @@ class ZmqLinks:
 
     def set_roster(self, roster: Roster) -> None:
         """Replace the roster: close links to peers that left it or changed their key, and refuse their messages."""
-        # Their connections to us are ended as well: known ones at once, others with the first message on them.
+        # Connections that they opened end as well: known ones soon, at the latest with the first message on them.
         before, self.roster = self.roster, roster
         for peer in [peer for peer in self._arrivals.names if roster.curve_key(peer) != before.curve_key(peer)]:
-            self._routes.pop(peer, None)
-            self._arrivals.end(peer)
-        for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.their_key]:
-            self.disconnect(peer, _LAST_WORD_MS)
+            self._loop.call_later(channels.LAST_WORD_MS / 1000, self._arrivals.forget(peer))
+        for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.control.their_key]:
+            self.disconnect(peer, channels.LAST_WORD_MS)
 
     def connect(self, peer: str, address: str) -> None:
         link = self._links.get(peer)
@@ -140,8 +127,11 @@ class ZmqLinks:
             self.counters.drop("not connected: bad address")
             return
         self.disconnect(peer)
-        control = self._open_channel(peer, host, port, their_key, Lane.CONTROL)
-        self._links[peer] = _Link(peer, address, host, port, their_key, control)
+        route = self._arrivals.routes.get((peer, Lane.CONTROL))
+        control = channels.Channel(
+            self._dialler, peer, tcp_endpoint(host, port), their_key, self._receive_dialled, route=route
+        )
+        self._links[peer] = _Link(address, control)
 
     def disconnect(self, peer: str, linger_ms: int = 0) -> None:
         """Close a link; see `Links.disconnect`. What was sent has `linger_ms` to go."""
@@ -161,14 +151,19 @@ class ZmqLinks:
         return self._put(link, frames, lane)
 
     def _put(self, link: _Link, frames: Sequence[bytes], lane: Lane) -> bool:
-        channel = link.control
-        if lane == Lane.BULK:
-            link.bulk_used_at = self._loop.time()
-            if link.bulk is None:
-                link.bulk = self._open_channel(link.peer, link.host, link.port, link.their_key, Lane.BULK)
-                link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
-            channel = link.bulk
-        return channel.send([_MARKS[lane] + frames[0], *frames[1:]])
+        channel = link.control if lane == Lane.CONTROL else self._bulk(link)
+        return channel.send([channels.MARKS[lane] + frames[0], *frames[1:]])
+
+    def _bulk(self, link: _Link) -> channels.Channel:
+        link.bulk_used_at = self._loop.time()
+        if link.bulk is None:
+            one = link.control
+            route = self._arrivals.routes.get((one.peer, Lane.BULK))
+            link.bulk = channels.Channel(
+                self._dialler, one.peer, one.endpoint, one.their_key, self._receive_dialled, one, route
+            )
+            link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
+        return link.bulk
 
     def leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
         """Send a message that has passed the imposed link."""
@@ -190,15 +185,16 @@ class ZmqLinks:
             return False
         if self.own is not None:
             await self.own.there_and_back()
+        host, port = parse_address(link.address)
         try:
-            with plain.socket(plain.AF_INET6 if ":" in link.host else plain.AF_INET) as probe:
+            with plain.socket(plain.AF_INET6 if ":" in host else plain.AF_INET) as probe:
                 probe.setblocking(False)
                 async with asyncio.timeout(timeout_s):
-                    await self._loop.sock_connect(probe, (link.host, link.port))
+                    await self._loop.sock_connect(probe, (host, port))
                 # On one machine, a free port may be given to the probe itself, which then connects to itself.
                 return bool(probe.getsockname() == probe.getpeername())
         except ConnectionRefusedError:
-            return True
+            return not link.control.up  # it may be one that others cannot reach, and that dials them
         except OSError:  # also a timeout, and a lack of descriptors
             return False
 
@@ -215,15 +211,10 @@ class ZmqLinks:
         self._links.clear()
         self._dialler.close()
         self.half_open.close()
-        self._drain.close()
-        self._router.close(linger=0)
+        self._dialler.drain.close()
+        self._router.close(linger=round(linger_s * 1000))
         self._zap.close()
         self.context.term()
-
-    def _open_channel(self, peer: str, host: str, port: int, their_key: bytes, lane: Lane) -> Channel:
-        endpoint = tcp_endpoint(host, port)
-        own, counters, dialler = self._bundle, self.counters, self._dialler
-        return Channel(self.context, self._loop, own, endpoint, their_key, lane, counters, dialler, peer)
 
     def _close_idle_bulk(self, link: _Link) -> None:
         due = link.bulk_used_at + self._bulk_idle_s
@@ -250,43 +241,41 @@ class ZmqLinks:
         return known
 
     def _receive_one(self) -> int:
-        router = self._router
         try:
-            # The first frame is the routing id. It also carries the metadata of the message.
-            head = router.recv(_NOBLOCK, copy=False)
+            incoming = channels.read(self._router, routed=True)
         except zmq.Again:
             return 0
-        frames: list[bytes] = []
-        size, n_frames = len(head), 0
-        part = head
-        while part.more:  # asking the socket for RCVMORE says the same and costs as much as receiving
-            part = router.recv(_NOBLOCK, copy=False)
-            size += len(part)
-            n_frames += 1
-            if len(frames) <= 1 + MAX_FRAMES:
-                frames.append(part.bytes)
-        name = self._sender(head)
-        if name is None:
-            return size
-        lane, reason = _LANES.get(frames[0][0]) if frames and frames[0] else None, None
-        if lane is not None:
-            frames[0] = frames[0][1:]
-            reason = misfit(frames, lane)
+        name, lane, route = self._sender(incoming.head), incoming.lane, incoming.head.bytes
+        if name is not None:
+            if lane is not None:
+                if not self._arrivals.known(name, route):
+                    self._arrivals.note(name, lane, incoming.head)
+                link = self._links.get(name)
+                channel = None if link is None else link.control if lane == Lane.CONTROL else link.bulk
+                if channel is not None and channel.route != route:  # the peer answers where it was asked last
+                    channel.adopt(route)
+            self._hand_on(name, incoming)
+        return len(route) + incoming.n_bytes
+
+    def _receive_dialled(self, channel: channels.Channel, incoming: channels.Incoming) -> None:
+        link = self._links.get(channel.peer)
+        if link is not None and incoming.lane == Lane.BULK:
+            bulk = self._bulk(link)
+            if incoming.greets:  # the other peer asks for this connection
+                bulk.send([channels.MARKS[Lane.BULK]])
+        self._hand_on(channel.peer, incoming)
+
+    def _hand_on(self, name: str, incoming: channels.Incoming) -> None:
+        if incoming.greets:
+            return
+        lane, frames = incoming.lane, incoming.frames
+        reason = None if lane is None else misfit(frames, lane)
         if lane is None or reason is not None:
             self.counters.drop(f"not received: {reason or 'malformed'}")
-            self.on_misfit(name, f"{reason or 'no lane'}: {n_frames} frames of {size - len(head)} bytes together")
-            return size
-        if lane == Lane.CONTROL and self._routes.get(name) != head.bytes:  # it may have been restarted
-            self._routes[name] = head.bytes
-            self._arrivals.note(name, head)
-            if (link := self._links.get(name)) is not None:
-                link.control.revive()
-                if link.bulk is not None:
-                    link.bulk.revive()
-        elif lane == Lane.BULK and not self._arrivals.known(name, head.bytes):
-            self._arrivals.note(name, head)
-        (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
-        return size
+            size = f"{incoming.n_frames} frames of {incoming.n_bytes} bytes together"
+            self.on_misfit(name, f"{reason or 'no lane'}: {size}")
+        else:
+            (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
 
     def _sender(self, head: zmq.Frame) -> str | None:
         # On the current roster: its handshake may be older than the roster.
@@ -306,17 +295,13 @@ if TYPE_CHECKING:
     _follows_the_interface: type[Links] = ZmqLinks
 
 
-_INBOUND_QUEUE = 64  # messages per connection
-
-
 def open_router(context: zmq.Context[zmq.Socket[bytes]], curve_secret: bytes) -> zmq.Socket[bytes]:
-    """The receive-only socket of a peer."""
+    """The socket of a peer at which others connect."""
     router = context.socket(zmq.ROUTER)
-    set_common_options(router)
+    channels.set_common_options(router)
+    channels.set_limits(router)
     router.set(zmq.BACKLOG, 1024)
-    router.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES + CURVE_OVERHEAD)
-    router.rcvhwm = _INBOUND_QUEUE
-    router.sndhwm = 1
+    router.set(zmq.ROUTER_MANDATORY, 1)  # sending on a connection that has ended is an error
     guard(router, curve_secret, DOMAIN)
     return router
 
@@ -340,4 +325,4 @@ def bind(router: zmq.Socket[bytes], host: str, port: int) -> str:
                 f"cannot listen on {where}: the port is in use; choose another, or stop the program that uses it"
             ) from None
         raise UsageError(f"cannot listen on {where}: {error.strerror}; give an address of this machine") from None
-    return bound_to(router)
+    return channels.bound_to(router)

@@ -18,7 +18,7 @@ import zmq
 from tests.fuzz.live import MOST_GROWTH_MB, Target, at_once, enrolled, in_sequence
 from zmq.utils.monitor import recv_monitor_message
 
-from p2pclust.peer.core.codec import encode
+from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.job_messages import Heartbeat
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Gossip, Message, Ping, Relay, Update
 from p2pclust.peer.core.spread.facts import Fact
@@ -150,10 +150,13 @@ def test_a_forged_fact_is_refused_and_its_sender_named(target: Target) -> None:
         return [line for line in target.said("forged-fact") if line["peer"] == "p02"]
 
     def came() -> bool:
-        """Ask the peer for all facts, as the friend, whose connections come and go."""
+        """Ask the peer for all facts, with the key of the friend; it answers on the same connection."""
         with enrolled(target.bundle("p01"), target.address, target.their_key) as asking:
             asking.send_multipart(on_wire(FactDigest(False, (), (), ())))
             serves(target)
+            while fact.version not in sent_facts("p01") and asking.poll(1000):
+                first, *rest = asking.recv_multipart()
+                target.friend.heard.append(decode([first[1:], *rest]))
         return fact.version in sent_facts("p01")
 
     with enrolled(target.bundle("p02"), target.address, target.their_key) as sender:

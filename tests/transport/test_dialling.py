@@ -8,6 +8,8 @@ import pytest
 from tests.transport.clock import Clock
 
 from p2pclust.transport.channel import Dialler
+from p2pclust.transport.keys import throwaway_fleet
+from p2pclust.transport.links import Counters
 
 
 class Connection:
@@ -34,7 +36,8 @@ def fleet(clock: Clock) -> tuple[Dialler, dict[str, Connection], list[str]]:
     """Peer "e" of ten, which has asked for connections to all others."""
     dialled: list[str] = []
     loop: Any = clock
-    dialler = Dialler(loop, "e")
+    unused: Any = None
+    dialler = Dialler(unused, loop, throwaway_fleet(["e"])[1]["e"], Counters(), unused, unused)
     connections = {peer: Connection(peer, dialled) for peer in "abcdfghij"}
     for connection in connections.values():
         dialler.ask(connection)
@@ -50,14 +53,26 @@ def test_a_few_begin_and_each_makes_room_for_the_next(fleet: Fleet, clock: Clock
     assert dialled == ["d", "c", "b", "a"]  # down the alphabet from its own name
     dialler.up(connections["c"], 0.1)
     dialler.done(connections["a"])
+    clock.advance(0.1)
+    assert dialled[4:] == []  # the others are to dial this peer
+    clock.advance(0.15)
     clock.advance(0.0)
-    assert dialled[4:] == ["j", "i"]  # then from the last name on
+    assert dialled[4:] == ["j", "i"]  # but they have not: then from the last name on
 
 
-def test_a_peer_that_connected_itself_is_next(fleet: Fleet, clock: Clock) -> None:
+def test_a_peer_that_has_connected_itself_is_not_dialled(fleet: Fleet, clock: Clock) -> None:
+    dialler, connections, dialled = fleet
+    for peer in "dcbaji":
+        dialler.done(connections[peer])
+    clock.advance(0.2)
+    clock.advance(0.0)
+    assert dialled == ["h", "g", "f"]
+
+
+def test_a_connection_for_something_large_is_next(fleet: Fleet, clock: Clock) -> None:
     dialler, connections, dialled = fleet
     clock.advance(0.0)
-    dialler.hurry(connections["f"])
+    dialler.ask(Connection("f", dialled), hurried=True)
     dialler.done(connections["d"])
     clock.advance(0.0)
     assert dialled[4:] == ["f"]
@@ -74,7 +89,7 @@ def test_absent_peers_hold_up_the_others_for_a_short_time_only(fleet: Fleet, clo
 
 def test_where_handshakes_take_long_the_next_waits_longer(fleet: Fleet, clock: Clock) -> None:
     dialler, connections, dialled = fleet
-    clock.advance(0.0)
+    clock.advance(0.2)
     for peer in "dcba":
         dialler.up(connections[peer], 2.0)
     clock.advance(0.0)
@@ -89,6 +104,8 @@ def test_where_handshakes_take_long_the_next_waits_longer(fleet: Fleet, clock: C
 def test_what_is_closed_is_not_dialled(fleet: Fleet, clock: Clock) -> None:
     dialler, connections, dialled = fleet
     dialler.done(connections["d"])
+    clock.advance(0.0)
+    clock.advance(0.2)
     clock.advance(0.0)
     assert dialled == ["c", "b", "a", "j"]
     dialler.done(connections["c"])

@@ -94,6 +94,7 @@ def test_a_refused_port_is_seen_over_a_shaped_link_too(net):
         a.connect("b", b.address)
         assert not await a.refused("b", 5.0)
         b.close()
+        await net.until(lambda: a.trouble("b"))
         assert await a.refused("b", 5.0)
 
     net.run(test())
