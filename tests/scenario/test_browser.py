@@ -19,7 +19,7 @@ from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.protocols.models.association import Association, Clusters
 
-pytestmark = [pytest.mark.slow, pytest.mark.pictures]
+pytestmark = pytest.mark.slow
 
 SMALL = """
 title = "Four peers, and one that dies"
@@ -191,7 +191,7 @@ def _luminance(colour: str) -> float:
 
 def test_the_graph_of_each_iteration_can_be_chosen(browser: Any, tmp_path: Path) -> None:
     graphs = [Association(Clusters((1, 1, 1)), links) for links in ([], [(0, 1)], [(0, 1), (1, 2)])]
-    steps = [Picture(association_drawing(graph).svg("a graph"), "", "", 800) for graph in graphs]
+    steps = [Picture(association_drawing(graph).element("a graph"), "", "", 800) for graph in graphs]
     file = tmp_path / "report.html"
     write_page(file, Page("three iterations", "", [Section("graphs", steps=steps, step="iteration")]))
     opened(browser, file)

@@ -36,7 +36,6 @@ def compare(
     runs = outcome.read_runs(results)
     lines = [line for line in outcome.compare([*runs.values()]) if line.differs or not differing]
     if out is not None:
-        from p2pclust.lab.pictures import canvas  # noqa: PLC0415
         from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
 
         try:
@@ -44,8 +43,6 @@ def compare(
         except OSError as error:
             raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another file") from None
         note(f"page: {out}")
-        if not canvas.can_draw():
-            note(f"{out.name} has {canvas.INSTALL}")
     if as_json:
         put_json({"runs": [*runs], "lines": [line.to_dict() for line in lines]})
         return
