@@ -98,6 +98,14 @@ def test_places_are_in_the_units_of_the_data() -> None:
     assert path_of(drawing).startswith("M53 55m-5.0 0a5.0 5.0 ")
 
 
+@pytest.mark.parametrize("size", [10.0, 45.74, 3.333])
+def test_a_dot_with_an_edge_is_round(size: float) -> None:
+    drawing = bare(Axis.hidden(0, 10), Axis.hidden(0, 10))
+    drawing.dots([(5, 5)], WRONG, size, edge=PAPER)
+    radius, chord = re.findall(r"a([\d.]+) [\d.]+ 0 1 0 ([\d.]+) ", path_of(drawing))[0]
+    assert 2 * float(radius) == pytest.approx(float(chord)), "an arc over a shorter chord is more than half a circle"
+
+
 def test_what_is_infinite_is_at_the_edge() -> None:
     drawing = bare(Axis.hidden(0, 10), Axis.hidden(10, 0))
     drawing.line([(2, -math.inf), (2, math.inf)], INK)

@@ -78,7 +78,7 @@ def value_bars(bars: Sequence[Bar], *, title: str = "", across: str = "", most: 
     With a title the picture is narrow and has no scale; with `across`, the label of the scale, it is wide. `most` is the
     right end of the scale, by default a little more than the largest value.
     """
-    ends = (0.0, most or 1.25 * max((bar.value for bar in bars), default=1.0) or 1.0)
+    ends = (0.0, most or 1.35 * max((bar.value for bar in bars), default=1.0) or 1.0)
     if title:
         drawing = Drawing(336, 29 * len(bars) + 36, title, Axis.hidden(*ends))
         drawing.lanes([bar.name if len(bar.name) <= 16 else f"…{bar.name[-15:]}" for bar in bars], 10.5)

@@ -142,7 +142,9 @@ def attendance_drawing(
     for number in reversed([n for n, stage in enumerate(stages) if n == 0 or stage != stages[n - 1]]):
         drawing.line([(number - 0.5, -math.inf), (number - 0.5, math.inf)], LINK, 1, dash="3 3")
         if nearest - number > 9 / width * len(stages) * (len(stages[number]) + 1):
-            drawing.text((number - 0.5, -0.6), stages[number], ha="left", va="bottom", dx=3)
+            fits = (len(stages) - number) * width > 8 * len(stages) * len(stages[number])
+            at, ha, dx = (number - 0.5, "left", 3) if fits else (len(stages) - 0.5, "right", 0)
+            drawing.text((at, -0.6), stages[number], ha=ha, va="bottom", dx=dx)
             nearest = number
     left_out = {why.startswith(LEFT_OUT) for of_round in abstained for why in of_round.values()}
     drawing.key("contributed, in the peer's colour", LINK)

@@ -148,8 +148,8 @@ class Mark:
 
     @property
     def _plain(self) -> bool:
-        """Whether it is round dots without edges: lines of length 0 with round ends, the shortest way to write them."""
-        return self.shape == "o" and not self.edge
+        """Whether it is many round dots without edges, which lines of length 0 with round ends write in the fewest bytes."""
+        return self.shape == "o" and not self.edge and len(self.at) > 1
 
     def element(self, places: Floats) -> str:
         """Return the mark as SVG at these places, in pixels."""
@@ -188,7 +188,7 @@ class Mark:
         if self.shape == "boxes":
             corners = np.concatenate([places[::2], places[1::2] - places[::2]], axis=1).round(1).tolist()
             return "".join(f"M{x:g} {y:g}h{width:g}v{height:g}h{-width:g}z" for x, y, width, height in corners)
-        r = self.size / 2
+        r = round(self.size / 2, 1)  # as it is written: a chord must not be shorter than the diameter of its arc
         if self._plain:
             outline = "h0"
         elif self.shape == "o":

@@ -36,7 +36,7 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
     end, bottom = run.t or 1.0, len(names) - 0.5
     called = [f"{name} (stranger)" if name in run.strangers else name for name in names]
     drawing = Drawing(
-        width, _LANE * (len(names) + 2) + 40, "", Axis("seconds of the run", (0.0, end * 1.01)),
+        width, _LANE * (len(names) + 2) + 40, "", Axis("seconds of the run", (0.0, end * 1.01), most=width // 90),
         Axis("", (bottom + 0.1, -1.7), [(-1.0, "rounds closed"), *enumerate(called)], line=False, letters=12),
     )  # fmt: skip
     for wait in run.waits:

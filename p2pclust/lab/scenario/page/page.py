@@ -78,17 +78,6 @@ class Page:
     tiles: Sequence[Tile] = ()
     alarm: str = ""  # a failure, shown above everything else
 
-    @property
-    def rows(self) -> list[list[Section]]:
-        """The sections in order, two half ones that follow each other in one row."""
-        rows: list[list[Section]] = []
-        for section in self.sections:
-            if section.half and rows and len(rows[-1]) == 1 and rows[-1][0].half:
-                rows[-1].append(section)
-            else:
-                rows.append([section])
-        return rows
-
 
 def write_page(file: Path, page: Page) -> None:
     """Write a page as one HTML file that refers to no other file."""
