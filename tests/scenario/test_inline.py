@@ -148,3 +148,12 @@ def test_an_image_has_a_byte_for_each_pixel() -> None:
     start = data.index(b"IDAT") + 4
     assert zlib.decompress(data[start : data.index(b"IEND") - 8]) == bytes([0, 0, 128, 255, 0, 255, 0, 255])
     assert 'x="3" y="5" width="100" height="100"' in svg
+
+
+def test_long_names_of_lanes_leave_room() -> None:
+    drawing = Drawing(300, 60, "", Axis.hidden(0, 1))
+    drawing.lanes(["a", "b" * 200])
+    drawing.boxes((0, 0, 1, 0.5), INK)
+    width = float(path_of(drawing).partition("h")[2].partition("v")[0])
+    assert 120 < width < 150
+    assert "b…</text>" in drawing.svg("x")

@@ -275,8 +275,9 @@ class Drawing:
         self.text((edge, height), text, ha=ha, va="bottom", dx=dx, dy=-2)
 
     def lanes(self, names: Sequence[str], letters: float = _LABEL) -> None:
-        """Make the upward axis one of lanes, from the top, with these names."""
-        self.y = Axis(self.y.label, (len(names) - 0.4, -0.6), list(enumerate(names)), line=False, letters=letters)
+        """Make the upward axis one of lanes, from the top, with these names, which take half of the width at most."""
+        shown = [short_name(name, int(self.width / 2 / (_LETTER * letters))) for name in names]
+        self.y = Axis("", (len(names) - 0.4, -0.6), list(enumerate(shown)), line=False, letters=letters)
 
     def key(
         self, text: str, colour: str, shape: Shape = "boxes", size: float = 10.0, *, there: object = True, **how: Any

@@ -34,11 +34,10 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
     `groups` has the device class of every peer of the run.
     """
     end, bottom = run.t or 1.0, len(names) - 0.5
-    called = [f"{name} (stranger)" if name in run.strangers else name for name in names]
-    drawing = Drawing(
-        width, _LANE * (len(names) + 2) + 40, "", Axis("seconds of the run", (0.0, end * 1.01), most=width // 90),
-        Axis("", (bottom + 0.1, -1.7), [(-1.0, "rounds closed"), *enumerate(called)], line=False, letters=12),
-    )  # fmt: skip
+    across = Axis("seconds of the run", (0.0, end * 1.01), most=width // 90)
+    drawing = Drawing(width, _LANE * (len(names) + 2) + 40, "", across)
+    drawing.lanes([f"{name} (stranger)" if name in run.strangers else name for name in names])
+    drawing.y.ends, drawing.y.ticks = (bottom + 0.1, -1.7), [(-1.0, "rounds closed"), *(drawing.y.ticks or ())]
     for wait in run.waits:
         band = (wait.start, bottom, wait.end - wait.start, -1.7 - bottom)
         drawing.boxes(band, WRONG, alpha=0.13, tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
