@@ -12,8 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-pytest test-seeds docs arm long check check-form check-types check-mathematics check-peers format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
 
-# The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
-# so that the report has its pictures; a device that runs a peer needs none.
+# The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish.
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
@@ -142,8 +141,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(VENV)/bin/python $(SOURCES)
-	@echo "installing p2pclust and what draws its report into $(VENV)"
-	$(BIN)/pip install --quiet $(EDITABLE) -e ".[plots]"
+	@echo "installing p2pclust into $(VENV)"
+	$(BIN)/pip install --quiet $(EDITABLE) -e .
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python $(SOURCES)

@@ -64,8 +64,9 @@ def _take(browser: Any, report: Path, label: str, file: Path) -> None:
     shown = [
         one for one in browser.find_elements("css selector", f'svg[aria-label="{label}"]') if one.size["width"] > 0
     ]
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", shown[0])
-    picture = Image.open(io.BytesIO(shown[0].screenshot_as_png)).convert("RGB")
+    drawn = shown[0].find_element("xpath", "..")  # with the legend below it
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", drawn)
+    picture = Image.open(io.BytesIO(drawn.screenshot_as_png)).convert("RGB")
     if picture.width > _WIDTH:
         picture = picture.resize((_WIDTH, picture.height * _WIDTH // picture.width), Image.Resampling.LANCZOS)
     picture.quantize(48).save(file, optimize=True)

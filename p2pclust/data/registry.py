@@ -171,6 +171,17 @@ def _scikit_learn(name: str) -> DataSet:
     return DataSet(name, np.asarray(bunch.data, np.float64), np.asarray(bunch.target, np.int64), feature_names=names)
 
 
-_SHIPPED = {name: partial(_scikit_learn, name) for name in ("breast_cancer", "digits", "iris", "wine")}
+def _digits() -> DataSet:
+    """Return the digits of scikit-learn from its file: to import the package takes longer than to start a fleet."""
+    found = importlib.util.find_spec("sklearn")
+    file = Path(found.origin if found and found.origin else "").parent / "datasets" / "data" / "digits.csv.gz"
+    if not file.is_file():  # another release may keep it elsewhere
+        return _scikit_learn("digits")
+    table = np.loadtxt(file, delimiter=",")
+    names = tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8))
+    return DataSet("digits", table[:, :-1], table[:, -1].astype(np.int64), feature_names=names)
+
+
+_SHIPPED = {name: partial(_scikit_learn, name) for name in ("breast_cancer", "iris", "wine")} | {"digits": _digits}
 BUILT_IN: dict[str, Callable[..., DataSet]] = dict(sorted((_SHIPPED | GENERATORS).items()))
 """What is always there, by name."""

@@ -25,13 +25,6 @@ class Ended:
 Cli = Callable[..., Ended]
 
 
-@pytest.fixture(autouse=True)
-def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw only where a test is about it: all pictures of a run take seconds."""
-    if request.node.get_closest_marker("pictures") is None:
-        monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
-
-
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Run the command line in this process, in an empty folder."""

@@ -127,7 +127,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = "".join(f"{name} = grid_cells:{kind}\n" for name, kind in names.items())
     (info / "entry_points.txt").write_text(f"[p2pclust.protocols]\n{entries}", encoding="utf-8")
     monkeypatch.syspath_prepend(site)
-    monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
     importlib.invalidate_caches()
 
 

@@ -61,6 +61,19 @@ def test_labels_that_nobody_knows_are_none(cache: Path) -> None:
     assert partly.tolist() == [-1, 4]
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_digits_are_those_of_scikit_learn(found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.datasets import load_digits
+
+    if not found:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    digits, wanted = load("digits"), load_digits()
+    np.testing.assert_array_equal(digits.X, wanted.data)
+    np.testing.assert_array_equal(digits.y, wanted.target)
+    assert list(digits.feature_names) == wanted.feature_names
+    assert (digits.X.dtype, digits.y.dtype) == (np.float64, np.int64)
+
+
 def test_a_cached_file_does_not_hide_a_built_in_set(cache: Path) -> None:
     np.savez(cache / "iris.npz", X=np.zeros((1, 1)))
     assert load("iris").n_rows == 150

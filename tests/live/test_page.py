@@ -73,9 +73,7 @@ class Played:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("killed")
     (home / "s.toml").write_text(KILLED, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
-        carry_out(load_scenario(home / "s.toml"), "simulated", out=home / "out")
+    carry_out(load_scenario(home / "s.toml"), "simulated", out=home / "out")
     return home / "out"
 
 

@@ -16,13 +16,6 @@ clusters = 3
 """
 
 
-@pytest.fixture(autouse=True)
-def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw only where a test is about it: all pictures of a run take seconds."""
-    if request.node.get_closest_marker("pictures") is None:
-        monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
-
-
 @pytest.fixture
 def scenario_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Write a scenario into the current folder, so that messages name it shortly: the minimal one, and more."""

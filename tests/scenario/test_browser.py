@@ -19,7 +19,7 @@ from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.protocols.models.association import Association, Clusters
 
-pytestmark = [pytest.mark.slow, pytest.mark.pictures]
+pytestmark = pytest.mark.slow
 
 SMALL = """
 title = "Four peers, and one that dies"
@@ -189,9 +189,21 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+def test_two_half_sections_share_a_row_only_where_one_follows_the_other(browser: Any, tmp_path: Path) -> None:
+    kinds = [True, False, True, True, True]
+    file = tmp_path / "report.html"
+    write_page(file, Page("t", "", [Section(str(number), half=half) for number, half in enumerate(kinds)]))
+    opened(browser, file)
+    places = [section.rect for section in browser.find_elements("css selector", "section")]
+    tops = [place["y"] for place in places]
+    assert tops[0] < tops[1] < tops[2] == tops[3] < tops[4]
+    assert places[3]["x"] > places[2]["x"] == places[4]["x"]
+    assert places[1]["width"] > places[2]["width"] + places[3]["width"]
+
+
 def test_the_graph_of_each_iteration_can_be_chosen(browser: Any, tmp_path: Path) -> None:
     graphs = [Association(Clusters((1, 1, 1)), links) for links in ([], [(0, 1)], [(0, 1), (1, 2)])]
-    steps = [Picture(association_drawing(graph).svg("a graph"), "", "", 800) for graph in graphs]
+    steps = [Picture(association_drawing(graph).element("a graph"), "", "", 800) for graph in graphs]
     file = tmp_path / "report.html"
     write_page(file, Page("three iterations", "", [Section("graphs", steps=steps, step="iteration")]))
     opened(browser, file)

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.collections import LineCollection
-from matplotlib.colors import to_hex
-from matplotlib.patches import Circle, Rectangle
 
 from p2pclust.lab.pictures.bars import Cost, bytes_drawing
 from p2pclust.lab.pictures.canvas import data_address, new_figure, width_in_pixels
 from p2pclust.lab.pictures.curves import history_drawings
+from p2pclust.lab.pictures.drawing import Drawing
 from p2pclust.lab.pictures.graph import NODE, association_drawing, community_names, lay_out
 from p2pclust.lab.pictures.palette import CLUSTERS, GOOD, WRONG
-from p2pclust.lab.pictures.shares import reconstruction_figure
+from p2pclust.lab.pictures.shares import reconstruction_drawing
 from p2pclust.protocols.models.association import Association, Clusters
 
 # Two communities, {0, 2, 4} and {1, 3}, and one isolated cluster.
@@ -57,54 +55,55 @@ def test_the_same_graph_is_drawn_alike() -> None:
     np.testing.assert_array_equal(one.places, lay_out(GRAPH).places)
 
 
+def texts(drawing: Drawing) -> list[str]:
+    return [mark.text for mark in drawing.marks if mark.shape == "text"]
+
+
 def test_wrong_links_and_strangers_are_red() -> None:
-    axes = association_drawing(GRAPH, CLASSES).axes
-    right, wrong = (c for c in axes.collections if isinstance(c, LineCollection))
-    assert len(right.get_segments()) == 2
-    assert len(wrong.get_segments()) == 2
-    assert to_hex(wrong.get_color()[0]) == WRONG
-    circles = [patch for patch in axes.patches if isinstance(patch, Circle)]
-    red = [node for node, circle in enumerate(circles) if to_hex(circle.get_edgecolor()) == WRONG]
-    assert red == [4]
-    assert axes.get_title() == "2 communities of 5 clusters, 1 isolated; 4 links, 2 of them wrong (50.0 %)"
-    texts = [text.get_text() for text in axes.texts]
-    assert texts[:6] == ["0", "0", "1", "1", "2", "3"], "whose clusters they are"
-    assert texts[6:] == ["A: 3 clusters\n2 of class a, 1 not", "B: 2 clusters\nall of class b"]
+    drawing = association_drawing(GRAPH, CLASSES)
+    right, wrong, *nodes = (mark for mark in drawing.marks if mark.shape != "text")
+    assert (right.shape, wrong.shape) == ("line", "line")
+    assert [len(links.at) for links in (right, wrong)] == [6, 6], "two ends and a break for each of two links"
+    assert wrong.colour == WRONG
+    assert [number for number, node in enumerate(nodes) if node.edge == WRONG] == [4]
+    assert drawing.title == "2 communities of 5 clusters, 1 isolated; 4 links, 2 of them wrong (50.0 %)"
+    written = texts(drawing)
+    assert written[:6] == ["0", "0", "1", "1", "2", "3"], "whose clusters they are"
+    assert written[6:] == ["A: 3 clusters\n2 of class a, 1 not", "B: 2 clusters\nall of class b"]
 
 
 def test_communities_that_were_dropped_are_named() -> None:
-    axes = association_drawing(GRAPH, gone=[1]).axes
-    assert axes.get_title().startswith("2 communities (1 left in the end) of 5 clusters")
-    assert axes.texts[-1].get_text() == "B: 2 clusters\ndropped later"
+    drawing = association_drawing(GRAPH, gone=[1])
+    assert drawing.title.startswith("2 communities (1 left in the end) of 5 clusters")
+    assert texts(drawing)[-1] == "B: 2 clusters\ndropped later"
 
 
 def test_communities_may_have_the_colours_of_other_pictures() -> None:
     def colours(**options: Any) -> list[str]:
-        patches = association_drawing(GRAPH, **options).axes.patches
-        return [to_hex(patch.get_facecolor()) for patch in patches if isinstance(patch, Circle)]
+        return [mark.colour for mark in association_drawing(GRAPH, **options).marks if mark.shape == "o"]
 
-    first, second = CLUSTERS[0].lower(), CLUSTERS[1].lower()
+    first, second = CLUSTERS[:2]
     assert colours()[:5] == [first, second, first, second, first]
     assert colours(hues=[1, 0])[:5] == [second, first, second, first, second]
 
 
 def test_a_graph_without_a_link_says_so() -> None:
     alone = Association(Clusters((2, 1)), [])
-    assert association_drawing(alone).axes.get_title() == "no community: 3 clusters, all isolated"
+    assert association_drawing(alone).title == "no community: 3 clusters, all isolated"
 
 
 def test_without_labels_nothing_is_called_wrong() -> None:
-    axes = association_drawing(GRAPH, peers=["w", "x", "y", "z"]).axes
-    assert axes.get_title() == "2 communities of 5 clusters, 1 isolated; 4 links"
-    assert [text.get_text() for text in axes.texts][-2:] == ["A: 3 clusters", "B: 2 clusters"]
-    assert axes.texts[2].get_text() == "x"
-    assert len(axes.collections[1].get_segments()) == 0
+    drawing = association_drawing(GRAPH, peers=["w", "x", "y", "z"])
+    assert drawing.title == "2 communities of 5 clusters, 1 isolated; 4 links"
+    assert texts(drawing)[-2:] == ["A: 3 clusters", "B: 2 clusters"]
+    assert texts(drawing)[2] == "x"
+    assert len(drawing.marks[1].at) == 0
 
 
 def test_what_is_known_of_some_clusters_only() -> None:
-    axes = association_drawing(GRAPH, ["a", None, "a", "b", None, None]).axes
-    assert axes.get_title().endswith("none of them wrong")
-    assert axes.texts[6].get_text() == "A: 3 clusters\nclass a, 1 unknown"
+    drawing = association_drawing(GRAPH, ["a", None, "a", "b", None, None])
+    assert drawing.title.endswith("none of them wrong")
+    assert texts(drawing)[6] == "A: 3 clusters\nclass a, 1 unknown"
 
 
 def test_names_go_on_after_z() -> None:
@@ -119,48 +118,49 @@ def test_a_curve_has_a_panel_if_anything_of_it_is_known() -> None:
         {"accuracy": [0.7, nan, 0.9], "isolated": [9, 3, 2], "wrong": [nan, nan, nan], "communities": [nan, 4, 5]},
         wanted={"communities": 5.0},
     )
-    assert [drawing.axes.get_title("left") for drawing in drawings] == [
+    assert [drawing.title for drawing in drawings] == [
         "communities", "accuracy (mean over peers)", "isolated clusters",
     ]  # fmt: skip
-    communities, score, isolated = (drawing.axes.lines[0] for drawing in drawings)
-    assert communities.get_xdata().tolist() == [1, 2]
-    assert score.get_xdata().tolist() == [0, 2]
-    assert (score.get_linestyle(), isolated.get_linestyle()) == (":", "-")
-    assert drawings[0].axes.lines[1].get_ydata() == [5.0, 5.0]
-    legends = [drawing.axes.get_legend() for drawing in drawings]
-    told = [[] if legend is None else [text.get_text() for text in legend.get_texts()] for legend in legends]
+    communities, score, isolated = (drawing.marks[0] for drawing in drawings)
+    assert communities.at[:, 0].tolist() == [1, 2]
+    assert score.at[:, 0].tolist() == [0, 2]
+    assert (bool(score.dash), bool(isolated.dash)) == (True, False)
+    assert drawings[0].marks[2].at[:, 1].tolist() == [5.0, 5.0]
+    told = [[key.text for key in drawing.keys] for drawing in drawings]
     assert told == [["dashed: classes (5)"], ["dotted: not known in between"], []], "each kind of line is explained"
 
 
 def test_the_best_reconstruction_is_outlined() -> None:
     rows = np.array([[0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 0.0, 1.0]])
     drawn = np.stack([np.stack([rows[0] + 0.1, rows[1] + 0.2]), np.stack([rows[0] + 0.3, rows[1]])])
-    axes = reconstruction_figure(rows, ["class 0", "class 1"], drawn, ["A", "B"]).axes[0]
-    assert len(axes.images) == 6, "two rows, each with two reconstructions, of 2 x 2 pixels"
-    boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-    assert [to_hex(box.get_edgecolor()) for box in boxes] == [GOOD, GOOD]
-    texts = {text.get_text(): text for text in axes.texts}
-    assert {text for text, drawn_text in texts.items() if drawn_text.get_color() == GOOD} == {"0.010", "0.000"}
-    assert {"0.040", "0.090"} <= set(texts)
-    assert boxes[0].get_x() < boxes[1].get_x()
+    marks = reconstruction_drawing(rows, ["class 0", "class 1"], drawn, ["A", "B"]).marks
+    images = [mark for mark in marks if mark.shape == "image"]
+    assert len(images) == 6, "two rows, each with two reconstructions, of 2 x 2 pixels"
+    boxes = [mark for mark in marks if mark.shape == "boxes"]
+    assert [box.edge for box in boxes] == [GOOD, GOOD]
+    written = {mark.text: mark.colour for mark in marks if mark.shape == "text"}
+    assert {text for text, colour in written.items() if colour == GOOD} == {"0.010", "0.000"}
+    assert {"0.040", "0.090"} <= set(written)
+    assert boxes[0].at[0, 0] < boxes[1].at[0, 0]
 
 
 def test_rows_that_are_no_pictures_are_lines() -> None:
     rows = np.array([[0.0, 0.5, 1.0]])
-    axes = reconstruction_figure(rows, ["A"], rows[np.newaxis], ["A"]).axes[0]
-    assert not axes.images
-    assert len(axes.lines) == 3, "the row, and the reconstruction over the row"
+    shapes = [mark.shape for mark in reconstruction_drawing(rows, ["A"], rows[np.newaxis], ["A"]).marks]
+    assert "image" not in shapes
+    assert shapes.count("line") == 3, "the row, and the reconstruction over the row"
 
 
 def test_bytes_by_phase() -> None:
     costs = [Cost("models", "1", 0), Cost("verdicts", "1", 3_000_000), Cost("train", "1", 1_000_000)]
-    axes = bytes_drawing([*costs, Cost("train", "2", 2_000_000)], 4, measured=7_000_000).axes
-    assert axes.get_title("left") == "models: 6.0 MB, 1.5 MB a peer; all that the peers sent: 7.0 MB"
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["clusters' models, to every peer: 3.0 MB", "FedAvg within the communities: 3.0 MB"]
-    heights = [bar.get_height() for bar in axes.patches]
-    assert heights == [3.0, 0.0, 1.0, 2.0]
-    assert bytes_drawing([], 1).axes.get_title("left") == "models: 0 B, 0 B a peer"
+    drawing = bytes_drawing([*costs, Cost("train", "2", 2_000_000)], 4, measured=7_000_000)
+    assert drawing.title == "models: 6.0 MB, 1.5 MB a peer; all that the peers sent: 7.0 MB"
+    assert [key.text for key in drawing.keys] == [
+        "clusters' models, to every peer: 3.0 MB", "FedAvg within the communities: 3.0 MB",
+    ]  # fmt: skip
+    corners = np.concatenate([mark.at for mark in drawing.marks])
+    assert (corners[1::2, 1] - corners[::2, 1]).tolist() == [3.0, 0.0, 1.0, 2.0]
+    assert bytes_drawing([], 1).title == "models: 0 B, 0 B a peer"
 
 
 def test_the_same_figure_has_the_same_bytes() -> None:

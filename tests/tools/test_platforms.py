@@ -46,8 +46,6 @@ for module, names in {
             delattr(module, name)
 platform.system = lambda: "Windows"
 from p2pclust.cli.app import app
-from p2pclust.lab.pictures import canvas
-canvas.can_draw = lambda: False
 app(asked["words"], prog_name="p2pclust")
 """
 

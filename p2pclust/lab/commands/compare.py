@@ -39,8 +39,6 @@ def compare(
         except OSError as error:
             raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another file") from None
         note(f"page: {out}")
-        if not canvas.can_draw():
-            note(f"{out.name} has {canvas.INSTALL}")
     if as_json:
         put_json({"runs": [*runs], "lines": [line.to_dict() for line in lines]})
         return

@@ -158,7 +158,6 @@ def _carry_out(
     from p2pclust.lab.commands.show.page import page_of  # noqa: PLC0415
     from p2pclust.lab.commands.show.summary import summarise  # noqa: PLC0415
     from p2pclust.lab.live.shown import FollowedRun  # noqa: PLC0415
-    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.run.events import RunEvent  # noqa: PLC0415
     from p2pclust.lab.run.scene import OPENING, Scene  # noqa: PLC0415
     from p2pclust.lab.scenario.run import carry_out  # noqa: PLC0415
@@ -196,8 +195,6 @@ def _carry_out(
             if shown:
                 shown[0][1].say(ended=True, outcome=outcome)
         summarise(console, result)
-        if not canvas.can_draw():
-            console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
         if serve is not None:
             again = f"{command('p2pclust', 'replay', directory, '--serve')} shows the run again"
             if stderr().is_terminal and not as_json:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from p2pclust.lab.pictures.canvas import Drawing, whole_numbers, write
+from p2pclust.lab.pictures.drawing import Axis, Drawing
 from p2pclust.lab.pictures.palette import ALONE, INK, PAPER, SHADES, device_colours, ink_on, peer_colours
 from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.tools.units import scaled, size
@@ -35,19 +36,17 @@ def cost_drawing(measure: CostFigure, names: Sequence[str], groups: Mapping[str,
     lanes = list(names if few else classes)
     largest = max((value for value in measure.values.values() if value is not None), default=0.0)
     scale, unit = scaled(largest, measure.unit)
-    title = f"{measure.title}{f' ({unit})' if unit else ''}"
-    height = (0.26 if few else 0.9) * len(lanes) + 0.85
-    drawing = Drawing.new(3.55, height, title, sides=("bottom",), grid="x")
-    axes = drawing.axes
+    height = round((25 if few else 86) * len(lanes) + 60)
+    across = Axis(ends=(0.0, math.nan), most=4, grid=True)
+    drawing = Drawing(340, height, f"{measure.title}{f' ({unit})' if unit else ''}", across)
+    drawing.lanes(lanes)
     for lane, name in enumerate(names if few else ()):
         value = measure.values.get(name)
         if value is None:
-            axes.annotate(
-                "lost with the peer", (0, lane), (3, 0), textcoords="offset points", va="center", fontsize=8, color=ALONE
-            )  # fmt: skip
+            drawing.text((0, lane), "lost with the peer", colour=ALONE, ha="left", dx=4)
             continue
-        bar = axes.barh([lane], [value / scale], 0.72, color=colours[name])
-        drawing.mark(bar, kind="peer", peer=name, tip=f"{name}: {value / scale:.4g} {unit}".strip())
+        tip = f"{name}: {value / scale:.4g} {unit}".strip()
+        drawing.boxes((0, lane - 0.36, value / scale, 0.72), colours[name], peer=name, tip=tip)
     rng = np.random.Generator(np.random.PCG64(0))  # the height of a dot in its cloud has no meaning
     for lane, (group, colour) in enumerate(() if few else classes.items()):
         own = [name for name in names if groups[name] == group]
@@ -55,40 +54,40 @@ def cost_drawing(measure: CostFigure, names: Sequence[str], groups: Mapping[str,
         if not values:
             continue
         spread = rng.uniform(-0.32, 0.32, len(values))
-        cloud = axes.scatter(values, lane + spread, s=7, color=colour, alpha=0.5, linewidths=0)
-        drawing.mark(cloud, tip=f"{group}: {len(values)} peers")
+        cloud = np.stack([values, lane + spread], axis=1)
+        drawing.dots(cloud, colour, 3.5, alpha=0.5, tip=f"{group}: {len(values)} peers")
         middle = float(np.median(values))
-        line = axes.plot([middle, middle], [lane - 0.4, lane + 0.4], color=INK, linewidth=2)
-        drawing.mark(line, tip=f"half of {group} spent less than {middle:.4g} {unit}".strip())
-    drawing.lanes(lanes)
-    axes.set_xlim(left=0)
-    axes.locator_params(axis="x", nbins=4)
+        tip = f"half of {group} spent less than {middle:.4g} {unit}".strip()
+        drawing.line([(middle, lane - 0.4), (middle, lane + 0.4)], INK, 2.7, tip=tip)
     return drawing
 
 
-def value_bars(
-    names: Sequence[str], values: Sequence[float], texts: Sequence[str], tips: Sequence[str], colours: Sequence[str],
-    *, title: str = "", across: str = "", most: float | None = None,
-) -> Drawing:  # fmt: skip
-    """Draw a bar for each name, from the top, with its value as a text next to it.
+class Bar(NamedTuple):
+    """One bar: the text is next to it, the tip is shown when the reader points at it."""
+
+    name: str
+    value: float
+    text: str
+    tip: str
+    colour: str
+
+
+def value_bars(bars: Sequence[Bar], *, title: str = "", across: str = "", most: float | None = None) -> Drawing:
+    """Draw bars from the top, with their values as texts.
 
     With a title the picture is narrow and has no scale; with `across`, the label of the scale, it is wide. `most` is the
     right end of the scale, by default a little more than the largest value.
     """
+    ends = (0.0, most or 1.35 * max((bar.value for bar in bars), default=1.0) or 1.0)
     if title:
-        drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75, title, sides=("left",))
-        drawing.lanes([name if len(name) <= 16 else f"…{name[-15:]}" for name in names], letters=8)
-        drawing.axes.set_xticks([])
+        drawing = Drawing(336, 29 * len(bars) + 36, title, Axis.hidden(*ends))
+        drawing.lanes([bar.name if len(bar.name) <= 16 else f"…{bar.name[-15:]}" for bar in bars], 10.5)
     else:
-        drawing = Drawing.new(6.5, 0.36 * len(names) + 0.9, "", across, sides=("bottom",), grid="x")
-        drawing.lanes(names)
-    for lane, (value, text, tip, colour) in enumerate(zip(values, texts, tips, colours, strict=True)):
-        bar = drawing.axes.barh([lane], [value], 0.68, color=colour)
-        drawing.mark(bar, peer=names[lane] if title else "", tip=tip)
-        drawing.axes.annotate(
-            text, (value, lane), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
-        )
-    drawing.axes.set_xlim(0, most or 1.25 * max(values, default=1.0) or 1.0)
+        drawing = Drawing(624, 35 * len(bars) + 60, "", Axis(across, ends, grid=True))
+        drawing.lanes([bar.name for bar in bars])
+    for lane, bar in enumerate(bars):
+        drawing.boxes((0, lane - 0.34, bar.value, 0.68), bar.colour, peer=bar.name if title else "", tip=bar.tip)
+        drawing.text((bar.value, lane), bar.text, ha="left", dx=5)
     return drawing
 
 
@@ -99,21 +98,18 @@ def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
     shown = [(kind, n_bytes) for kind, n_bytes in ordered[:9] if n_bytes / total >= 0.005]
     if rest := total - sum(n_bytes for _, n_bytes in shown):
         shown.append(("all others", rest))
-    drawing = Drawing.new(6.5, 1.5)
-    axes = drawing.axes
+    drawing = Drawing(624, 70, "", Axis.hidden(0, 1), Axis.hidden(-0.45, 0.45))
     left = 0.0
     for number, (kind, n_bytes) in enumerate(shown):
         share = n_bytes / total
         colour = ALONE if kind == "all others" else SHADES[number]
         label = f"{kind} {share:.0%}" if share >= 0.005 else f"{kind} below 1%"
-        bar = axes.barh([0], [share], 0.8, left=[left], color=colour, edgecolor=PAPER, linewidth=0.8, label=label)
-        drawing.mark(bar, tip=f"{kind}: {n_bytes / 1000:.4g} kB, {share:.1%}")
-        if share > 0.018 * len(label):
-            write(axes, left + share / 2, 0, label, 9, ink_on(colour))
+        tip = f"{kind}: {n_bytes / 1000:.4g} kB, {share:.1%}"
+        drawing.boxes((left, -0.4, share, 0.8), colour, edge=PAPER, tip=tip)
+        drawing.key(label, colour)
+        if share > 0.013 * len(label):
+            drawing.text((left + share / 2, 0), label, 12, ink_on(colour))
         left += share
-    axes.set(xlim=(0, 1), ylim=(-0.45, 0.45))
-    axes.axis("off")
-    drawing.legend(columns=4)
     return drawing
 
 
@@ -145,22 +141,19 @@ def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: st
     steps = list(dict.fromkeys(cost.step for cost in costs if cost.phase in _PHASES))
     largest = max((sum(cost.model_bytes for cost in costs if cost.step == step) for step in steps), default=0)
     scale, unit = scaled(largest, "bytes")
-    drawing = Drawing.new(6.5, 3.4, title, by, f"{unit}, all peers", grid="y")
-    axes = drawing.axes
+    named = [(place, step) for place, step in enumerate(steps) if place % (1 + len(steps) // 25) == 0]
+    drawing = Drawing(
+        624, 326, title, Axis(by, (-0.6, len(steps) - 0.4), named),
+        Axis(f"{unit}, all peers", (0.0, 1.12 * largest / scale or 1.0), grid=True),
+    )  # fmt: skip
     below = np.zeros(len(steps))
     for number, (phase, label) in enumerate(_PHASES.items()):
         sizes = np.array([sum(c.model_bytes for c in costs if (c.step, c.phase) == (step, phase)) for step in steps])
         if sizes.any():
-            text = f"{label}: {size(int(sizes.sum()))}"
-            axes.bar(range(len(steps)), sizes / scale, 0.7, bottom=below, color=SHADES[3 * number], label=text)
+            boxes = [(place - 0.35, below[place], 0.7, part / scale) for place, part in enumerate(sizes)]
+            drawing.boxes(boxes, SHADES[3 * number])
+            drawing.key(f"{label}: {size(int(sizes.sum()))}", SHADES[3 * number])
             below += sizes / scale
-    axes.set_xticks(range(len(steps)), steps)
-    if len(steps) > 25:
-        whole_numbers(axes, most=25)
-    if below.any():
-        axes.set_ylim(0, 1.12 * below.max())
-    if total:
-        axes.legend(fontsize=9, frameon=False)
     return drawing
 
 

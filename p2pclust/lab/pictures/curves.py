@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures.canvas import Drawing, area_key, line_key, whole_numbers, write
+from p2pclust.lab.pictures.canvas import whole_numbers
+from p2pclust.lab.pictures.drawing import Axis, Drawing
 from p2pclust.lab.pictures.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours, series_colour
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _MARKED: Final = 60  # curves over more rounds have no dots
-_ROUNDS: Final[Mapping[str, Any]] = {"most": 12, "min_n_ticks": 1}
 
 
 def rounds_of(clustered: Sequence[int], n_moved: int) -> list[int]:
@@ -37,72 +37,62 @@ def rounds_of(clustered: Sequence[int], n_moved: int) -> list[int]:
 
 def movement_drawing(
     rounds: Sequence[int], moved: Sequence[float | None], tol: float, terms: Sequence[tuple[int, str]] = (),
-    *, what: str = "centers", on: Axes | None = None,
+    *, what: str = "centers",
 ) -> Drawing:  # fmt: skip
     """Draw how far the centers moved in each round that made a step; None if unknown.
 
     The job ends below `tol`, if that is not 0; `terms` are the rounds in which another peer began to aggregate, and the
     names of its terms.
     """
-    drawing = _curve(f"how far the {what} moved", on)
-    axes = drawing.axes
+    drawing = _rounds(f"how far the {what} moved")
     steps = list(zip(rounds, moved, strict=True))
     known = [(number, shift) for number, shift in steps if shift is not None and shift > 0]
     still = [number for number, shift in steps if shift == 0]
-    xs, ys = [number for number, _ in known], [shift for _, shift in known]
-    line = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=CURVE)
-    drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
-    if ys:
-        axes.set_yscale("log")
+    if known:
+        drawing.y.log = True
+        _curve(drawing, known, CURVE, tip=f"from {known[0][1]:.3g} to {known[-1][1]:.3g}")
         if still:  # at the lower edge of the logarithmic axis
-            marks = axes.plot(
-                still, [0.02] * len(still), "v", color=CURVE, markersize=6, transform=axes.get_xaxis_transform(),
-                label="moved by 0, which this axis cannot show",
-            )  # fmt: skip
-            drawing.mark(marks, tip=f"moved by 0 in round {', '.join(map(str, still[:20]))}")
-            axes.legend(fontsize=8, frameon=False, loc="upper right")
+            tip = f"moved by 0 in round {', '.join(map(str, still[:20]))}"
+            drawing.dots([(number, -math.inf) for number in still], CURVE, 8, "v", tip=tip)
+            drawing.key("moved by 0, which this axis cannot show", CURVE, "v", 8)
     elif still:
-        axes.plot(still, [0.0] * len(still), "o", markersize=4, color=CURVE)
+        drawing.dots([(number, 0.0) for number in still], CURVE, 5.5)
     if tol > 0:
         drawing.limit(tol, f"ends below {tol:g}", left=True)
     for number, name in terms[:8]:
-        axes.axvline(number - 0.5, color=CROWN, linewidth=1.2)
-        axes.annotate(name, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
-                      va="center", rotation=90, fontsize=8, color=INK)  # fmt: skip
+        drawing.line([(number - 0.5, -math.inf), (number - 0.5, math.inf)], CROWN, 1.6)
+        drawing.text((number - 0.5, math.inf), name, ha="right", turned=90, dx=8, dy=4)
     return drawing
 
 
 def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str) -> Drawing:
     """Draw the value of each round's centers; `name` is the name of the value."""
-    drawing = _curve(name)
-    marker = "o" if len(rounds) <= _MARKED else ""
-    line = drawing.axes.plot(rounds, values, "-", marker=marker, markersize=4, color=CURVE)
-    drawing.mark(line, kind="curve", tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
+    drawing = _rounds(name)
+    points = list(zip(rounds, values, strict=True))
+    _curve(drawing, points, CURVE, tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
     return drawing
 
 
-def _curve(title: str, on: Axes | None = None) -> Drawing:
-    drawing = Drawing.new(5.4, 2.9, title, "round", grid="both", on=on)
-    whole_numbers(drawing.axes, **_ROUNDS)
-    return drawing
+def _rounds(title: str) -> Drawing:
+    return Drawing(518, 278, title, Axis("round", most=12, whole=True, grid=True), Axis(grid=True))
+
+
+def _curve(drawing: Drawing, points: Sequence[tuple[float, float]], colour: str, **said: Any) -> None:
+    drawing.line(points, colour, kind="curve", **said)
+    if len(points) <= _MARKED:
+        drawing.dots(points, colour, 5.5)
 
 
 def curves_drawing(
     names: Sequence[str], series: Sequence[Sequence[tuple[float, float]]], title: str, across: str, *, log: bool = False
 ) -> Drawing:
     """Draw a curve through the points of each of several runs."""
-    drawing = Drawing.new(5.4, 3.1, title, across, grid="both")
-    axes = drawing.axes
+    up = Axis(log=True, grid=True) if log else Axis(ends=(0.0, math.nan), grid=True)
+    drawing = Drawing(518, 298, title, Axis(across, grid=True), up)
     for number, (name, points) in enumerate(zip(names, series, strict=True)):
         if points:
-            marker, colour = "o" if len(points) <= _MARKED else "", series_colour(number)
-            line = axes.plot(*zip(*points, strict=True), marker=marker, markersize=3.5, color=colour, label=name)
-            drawing.mark(line, kind="curve", peer=name, tip=name)
-    if log:
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8, frameon=False)
+            _curve(drawing, points, series_colour(number), peer=name, tip=name)
+            drawing.key(name, series_colour(number), "line", 2)
     return drawing
 
 
@@ -126,57 +116,55 @@ def mean_curves(axes: Axes, samples: Mapping[str, Floats], *, log: bool = False,
 
 def attendance_drawing(
     contributors: Sequence[Sequence[str]], abstained: Sequence[Mapping[str, str]], names: Sequence[str],
-    groups: Mapping[str, str], stages: Sequence[str], *, width: float = 11.0,
+    groups: Mapping[str, str], stages: Sequence[str], *, width: int = 1056,
 ) -> Drawing:  # fmt: skip
-    """Draw the contributors of each round: a lane for each peer in `names`; `width` is in inches.
+    """Draw the contributors of each round: a lane for each peer in `names`; `width` is in pixels.
 
     `contributors`, `abstained` and `stages` have for each round the peers that contributed, those that abstained or were
     left out with the reasons, and the protocol. `groups` has the device class of every peer of the run.
     """
-    drawing = Drawing.new(width, 0.24 * len(names) + 1.45, "", "round", sides=("bottom",))
-    axes = drawing.axes
-    whole_numbers(axes, **_ROUNDS)
+    across = Axis("round", (-0.5, len(contributors) - 0.5), most=12, whole=True)
+    drawing = Drawing(width, 23 * len(names) + 62, "", across)
+    drawing.lanes(names)
+    drawing.y.ends = (len(names) - 0.5, -1.4)
     colours = peer_colours(groups)
     for lane, name in enumerate(names):
         there = [name in of_round for of_round in contributors]
-        bar = axes.broken_barh(_runs(there), (lane - 0.36, 0.72), facecolors=colours[name], linewidth=0)
-        drawing.mark(bar, kind="peer", peer=name, tip=f"{name} contributed to {sum(there)} of {len(there)} rounds")
-        reasons = dict.fromkeys(of_round[name] for of_round in abstained if name in of_round)
-        for reason in reasons:
+        tip = f"{name} contributed to {sum(there)} of {len(there)} rounds"
+        drawing.boxes(_runs(there, lane, 0.72), colours[name], peer=name, tip=tip)
+        for reason in dict.fromkeys(of_round[name] for of_round in abstained if name in of_round):
             because = [of_round.get(name) == reason for of_round in abstained]
             colour = WRONG if reason.startswith(LEFT_OUT) else ALONE
-            gap = axes.broken_barh(_runs(because), (lane - 0.12, 0.24), facecolors=colour, linewidth=0)
-            drawing.mark(gap, peer=name, tip=f"{name}, {sum(because)} rounds: {reason}")
+            tip = f"{name}, {sum(because)} rounds: {reason}"
+            drawing.boxes(_runs(because, lane, 0.24), colour, peer=name, tip=tip)
     # Each stage is named above its first round; of two that are too close only the later one.
     nearest = math.inf
     for number in reversed([n for n, stage in enumerate(stages) if n == 0 or stage != stages[n - 1]]):
-        axes.axvline(number - 0.5, color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))
-        if nearest - number > 0.12 / width * len(stages) * (len(stages[number]) + 1):
-            write(axes, number - 0.45, -0.62, stages[number], ha="left", va="bottom")
+        drawing.line([(number - 0.5, -math.inf), (number - 0.5, math.inf)], LINK, 1, dash="3 3")
+        if nearest - number > 9 / width * len(stages) * (len(stages[number]) + 1):
+            fits = (len(stages) - number) * width > 8 * len(stages) * len(stages[number])
+            at, ha, dx = (number - 0.5, "left", 3) if fits else (len(stages) - 0.5, "right", 0)
+            drawing.text((at, -0.6), stages[number], ha=ha, va="bottom", dx=dx)
             nearest = number
-    drawing.lanes(names)
-    axes.set(xlim=(-0.5, len(contributors) - 0.5), ylim=(len(names) - 0.5, -0.6))
     left_out = {why.startswith(LEFT_OUT) for of_round in abstained for why in of_round.values()}
-    keys = (
-        (True, area_key("contributed, in the peer's colour", LINK)),
-        (False in left_out, area_key("thin: abstained", ALONE)),
-        (True in left_out, area_key("thin: left out", WRONG)),
-        (len({*stages}) > 1, line_key("another stage begins", color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))),
-    )
-    drawing.legend([key for there, key in keys if there], 2 if drawing.width < 700 else 4)
+    drawing.key("contributed, in the peer's colour", LINK)
+    drawing.key("thin: abstained", ALONE, there=False in left_out)
+    drawing.key("thin: left out", WRONG, there=True in left_out)
+    drawing.key("another stage begins", LINK, "line", 1, dash="3 3", there=len({*stages}) > 1)
     return drawing
 
 
-def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
-    """Return the runs of rounds that are there as (left, width), with gaps between rounds if there are few.
+def _runs(there: Sequence[bool], lane: int, height: float) -> list[tuple[float, float, float, float]]:
+    """Return boxes for the runs of rounds that are there, with gaps between rounds if there are few.
 
-    >>> _runs([True] * 50 + [False] + [True] * 49)
+    >>> [(left, width) for left, _, width, _ in _runs([True] * 50 + [False] + [True] * 49, 0, 1.0)]
     [(-0.5, 50), (50.5, 49)]
     """
     if len(there) <= 40:
-        return [(number - 0.44, 0.88) for number, here in enumerate(there) if here]
+        return [(number - 0.44, lane - height / 2, 0.88, height) for number, here in enumerate(there) if here]
     edges = np.flatnonzero(np.diff([False, *there, False])).tolist()
-    return [(start - 0.5, end - start) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    runs = zip(edges[::2], edges[1::2], strict=True)
+    return [(start - 0.5, lane - height / 2, end - start, height) for start, end in runs]
 
 
 #: The title of each curve by its name: the panels of the paper's Figure 8, and one for the refined mode.
@@ -206,27 +194,26 @@ def history_drawings(
         there = np.isfinite(values)
         if not there.any():
             continue
-        drawing = Drawing.new(3.4, 3.0, title, f"{step} (0: the start)" if there[0] else step, grid="both")
-        axes = drawing.axes
-        gaps = not there[int(np.argmax(there)) :].all()
-        axes.plot(
-            np.flatnonzero(there), values[there], ":" if gaps else "-", marker="o", markersize=4, color=CURVE,
-            label="dotted: not known in between" if gaps else "_",
-        )  # fmt: skip
-        if name in wanted:
-            label = f"dashed: classes ({wanted[name]:g})"
-            axes.axhline(wanted[name], color=INK, linestyle="--", linewidth=1, label=label)
-        if gaps or name in wanted:
-            axes.legend(fontsize=8, frameon=False, loc="best")
-        whole_numbers(axes, most=6)
+        counts = name not in ("accuracy", "wrong", "changed")
         if name == "accuracy":
-            axes.set_ylim(min(0.5, float(values[there].min()) - 0.05), 1.0)
+            ends = (min(0.5, float(values[there].min()) - 0.05), 1.0)
         else:  # the range starts at 0, and is not too small for a few counts
-            least = 5.0 if name in ("wrong", "isolated", "changed") else 2.0
-            top = max(least, float(values[there].max()), wanted.get(name, 0.0))
-            axes.set_ylim(-0.03 * top, 1.12 * top)
-            if name not in ("wrong", "changed"):
-                whole_numbers(axes, "y", 6)
-        axes.set_xlim(-0.3, len(values) - 0.7)
+            top = max(
+                2.0 if name in ("communities", "active") else 5.0, float(values[there].max()), wanted.get(name, 0.0)
+            )
+            ends = (-0.03 * top, 1.12 * top)
+        label = f"{step} (0: the start)" if there[0] else step
+        drawing = Drawing(
+            326, 288, title, Axis(label, (-0.3, len(values) - 0.7), whole=True, grid=True),
+            Axis("", ends, whole=counts, grid=True),
+        )  # fmt: skip
+        points = np.stack([np.flatnonzero(there), values[there]], axis=1)
+        gaps = not there[int(np.argmax(there)) :].all()
+        drawing.line(points, CURVE, dash="2 3" if gaps else "")
+        drawing.dots(points, CURVE, 5.5)
+        drawing.key("dotted: not known in between", CURVE, "line", 2, dash="2 3", there=gaps)
+        if name in wanted:
+            drawing.line([(-math.inf, wanted[name]), (math.inf, wanted[name])], INK, 1.3, dash="5 3")
+            drawing.key(f"dashed: classes ({wanted[name]:g})", INK, "line", 1.3, dash="5 3")
         drawings.append(drawing)
     return drawings

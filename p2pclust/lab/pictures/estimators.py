@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,10 @@ from numpy.typing import ArrayLike
 from p2pclust.clustering import objective
 from p2pclust.errors import UsageError
 from p2pclust.lab.pictures import canvas
-from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, new_figure, shown_axes, whole_numbers, write
+from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, draw_on, new_figure, shown_axes, whole_numbers, write
 from p2pclust.lab.pictures.curves import movement_drawing, rounds_of
 from p2pclust.lab.pictures.palette import CURVE, GOOD, INK, PAPER, SERIES, cluster_colour, cluster_hues
-from p2pclust.lab.pictures.scatter import Colouring, Floats, evenly, plane_of, scatter_drawing
+from p2pclust.lab.pictures.scatter import Colouring, evenly, plane_of, scatter_drawings
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
@@ -63,19 +62,51 @@ def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
         this.predict(rows) if len(rows) else np.zeros(0, np.int64), [str(n) for n in range(len(centers))],
         centers=plane(centers),
     )  # fmt: skip
-    return scatter_drawing(plane(rows), panel, plane.titles, on=ax or shown_axes(5.4, 4.2)).axes
+    (drawing,) = scatter_drawings(plane(rows), [panel], plane.titles)
+    return draw_on(ax or shown_axes(5.4, 4.2), drawing)
 
 
 def memberships(this: Any, X: ArrayLike, ax: Axes | None) -> Axes:
+    """Draw the memberships of rows as stacked bars; of many rows some are drawn, evenly."""
     if not hasattr(this, "memberships"):
         raise UsageError(
             f"{type(this).__name__} has no memberships to draw: a row belongs to one cluster only; fuzzy estimators "
             "such as LosslessFuzzyCMeans have them"
         )
     found = this.memberships(X)
-    names = [str(number) for number in range(found.shape[1])]
-    hues = cluster_hues([None] * len(names))
-    return memberships_drawing(found, names, hues, on=ax or shown_axes(7.0, 3.2)).axes
+    ax, (n_rows, n_clusters) = ax or shown_axes(7.0, 3.2), found.shape
+    colours = [cluster_colour(hue) for hue in cluster_hues([None] * n_clusters)]
+    # Sorted by the cluster of the greatest membership, the surest row first.
+    best, sure = found.argmax(axis=1), found.max(axis=1)
+    order = np.lexsort((-sure, best))[evenly(n_rows)]
+    shown, best = found[order], best[order]
+    # The same ends twice make each row a bar with straight sides.
+    edges = np.repeat(np.arange(len(shown) + 1), 2)[1:-1]
+    ax.stackplot(
+        edges,
+        np.repeat(shown, 2, axis=0).T,
+        colors=colours,
+        labels=[str(number) for number in range(n_clusters)],
+        linewidth=0,
+    )
+    ends = np.flatnonzero(np.diff(best)) + 1
+    for end in ends.tolist():
+        ax.axvline(end, color=PAPER, linewidth=2)
+    for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(shown)], strict=True):
+        if end - start > 0.02 * len(shown):
+            write(ax, (start + end) / 2, 1.02, str(best[start]), va="bottom", clip_on=False)
+    ax.set(xlim=(0, len(shown)), ylim=(0, 1))
+    few = "" if len(order) == n_rows else f", {len(order)} of {n_rows} rows"
+    title = f"the rows' memberships in {n_clusters} clusters{few}"
+    ax.set_title(title, fontsize=10, color=INK, loc="left", pad=18)
+    ax.set_xlabel("row, sorted", fontsize=9, color=INK)
+    ax.set_ylabel("membership", fontsize=9, color=INK)
+    ax.tick_params(labelsize=8)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(
+        loc="center left", bbox_to_anchor=(1.0, 0.5), title="cluster", fontsize=8, title_fontsize=8, frameon=False
+    )
+    return ax
 
 
 def convergence(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
@@ -98,8 +129,8 @@ def convergence(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
     fleet = this._course.fleet
     terms = [] if fleet is None else fleet.run.later_terms()
     rounds = rounds_of(this._clustered, len(moved))
-    ax = ax or shown_axes(5.4, 3.4)
-    movement_drawing(rounds, moved, this._tol, terms, what=this._moves, on=ax)
+    drawing = movement_drawing(rounds, moved, this._tol, terms, what=this._moves)
+    ax = draw_on(ax or shown_axes(5.4, 3.4), drawing)
     ax.set_xlabel("round of the job", fontsize=9)
     if worth:  # with its scale at the right of these axes
         right = ax.twinx()
@@ -124,43 +155,7 @@ def overlay(this: Any, ax: Axes | None) -> Axes:
     from p2pclust.lab.pictures.overlay import roles_drawing
 
     groups = dict.fromkeys(fleet.links.names, "peer")
-    return roles_drawing(fleet.links, groups, fleet.run, on=ax or shown_axes(5.8, 5.0)).axes
-
-
-def memberships_drawing(
-    memberships: Floats, names: Sequence[str], hues: Sequence[int], *, on: Axes | None = None
-) -> Drawing:
-    """Draw the memberships of rows as stacked bars: by the cluster of the greatest membership, the surest row first.
-
-    `memberships` has shape (n, C); `hues` are the numbers of the clusters' colours. Of many rows some are drawn, evenly.
-    """
-    n_rows, n_clusters = memberships.shape
-    best, sure = memberships.argmax(axis=1), memberships.max(axis=1)
-    order = np.lexsort((-sure, best))[evenly(n_rows)]
-    shown, best = memberships[order], best[order]
-    few = "" if len(order) == n_rows else f", {len(order)} of {n_rows} rows"
-    drawing = Drawing.new(
-        7.0, 3.2, f"the rows' memberships in {n_clusters} clusters{few}", "row, sorted", "membership", on=on
-    )
-    axes = drawing.axes
-    # The same ends twice make each row a bar with straight sides.
-    edges = np.repeat(np.arange(len(shown) + 1), 2)[1:-1]
-    heights = np.repeat(shown, 2, axis=0).T
-    bands = axes.stackplot(edges, heights, colors=[cluster_colour(hue) for hue in hues], labels=names, linewidth=0)
-    for name, band in zip(names, bands, strict=True):
-        drawing.mark(band, tip=f"membership in cluster {name}")
-    ends = np.flatnonzero(np.diff(best)) + 1
-    for end in ends.tolist():
-        axes.axvline(end, color=PAPER, linewidth=2)
-    for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(shown)], strict=True):
-        if end - start > 0.02 * len(shown):
-            write(axes, (start + end) / 2, 1.02, names[int(best[start])], va="bottom", clip_on=False)
-    axes.set(xlim=(0, len(shown)), ylim=(0, 1))
-    axes.set_title(axes.get_title(loc="left"), fontsize=10, color=INK, loc="left", pad=18)
-    axes.legend(
-        loc="center left", bbox_to_anchor=(1.0, 0.5), title="cluster", fontsize=8, title_fontsize=8, frameon=False
-    )
-    return drawing
+    return draw_on(ax or shown_axes(5.8, 5.0), roles_drawing(fleet.links, groups, fleet.run))
 
 
 # -- a choice of the number of clusters --------------------------------------------------------------------------------

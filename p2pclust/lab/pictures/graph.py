@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, write
-from p2pclust.lab.pictures.palette import LINK, WRONG, cluster_colour, ink_on
+from p2pclust.lab.pictures.drawing import Axis, Drawing
+from p2pclust.lab.pictures.palette import LINK, PAPER, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from p2pclust.protocols.models.association import Association
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NODE: Final = 0.42  # radius; neighbours are at least 1 apart
+_WIDTH: Final = 1056  # pixels
 _STRETCH: Final = 1.6  # a page is wider than it is high
 _GAP: Final = 0.9  # between communities
 _CAPTION: Final = (0.125, 0.035)  # width and height of two lines above a community, as parts of the page's width
@@ -50,13 +51,9 @@ def association_drawing(
     peer's clusters, at most three letters, by default its index in the job roster. `gone` are communities that were dropped
     later because no row belongs to them. `hues` has the number of each community's colour, by default its index.
     """
-    from matplotlib.collections import LineCollection
-    from matplotlib.patches import Circle
-
     layout = lay_out(association)
     left, right, bottom, top = layout.page
-    drawing = Drawing.new(11, 11 * (top - bottom) / (right - left) + 1.0)
-    axes, places, groups = drawing.axes, layout.places, association.groups
+    places, groups = layout.places, association.groups
     known = list(classes) if classes is not None else [None] * association.clusters.total
     kinds = [Counter(known[m] for m in members if known[m] is not None) for members in groups]
     main = [found.most_common(1)[0][0] if found else None for found in kinds]  # of equally frequent ones the first
@@ -64,23 +61,21 @@ def association_drawing(
     links = association.links.tolist()
     compared = [(a, b) for a, b in links if known[a] is not None and known[b] is not None]
     wrong = dict.fromkeys((a, b) for a, b in compared if known[a] != known[b])
-    sound = [(places[a], places[b]) for a, b in links if (a, b) not in wrong]
-    # The many links of a large community must not look darker than the few of a small one.
-    faint = float(np.clip(6.0 / math.sqrt(max(1, len(sound))), 0.25, 0.8))
-    axes.add_collection(LineCollection(sound, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
-    crossing = [(places[a], places[b]) for a, b in wrong]
-    axes.add_collection(LineCollection(crossing, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
-    # As large as fits into a node, on a page of 11 inches.
-    font = float(np.clip(NODE * 11 * 72 / (right - left), 3.0, 9.0))
+    headline = _headline(association, len(compared), len(wrong), len(gone))
+    drawing = Drawing(_WIDTH, 0, headline, Axis.hidden(left, right), Axis.hidden(bottom, top))
+    drawing.lines([places[[a, b]] for a, b in links if (a, b) not in wrong], LINK, 1.1, alpha=0.6)
+    drawing.lines([places[[a, b]] for a, b in wrong], WRONG, 2.1, alpha=0.8)
+    radius = NODE * _WIDTH / (right - left)
+    letters = float(np.clip(radius, 4.0, 12.0))
     owners = association.clusters.owners.tolist()
     for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
         kind = main[group] if group >= 0 else None
         stranger = kind is not None and known[node] is not None and known[node] != kind
         colour = cluster_colour(-1 if group < 0 else (hues or range(len(main)))[group])
-        edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
-        x, y = places[node]
-        axes.add_patch(Circle((x, y), NODE, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
-        write(axes, x, y, str(peer) if peers is None else peers[peer], font, ink_on(colour), zorder=4)
+        edge, width = (WRONG, 3.0) if stranger else (PAPER, 1.0)
+        drawing.dots(places[node], colour, 2 * radius, edge=edge, edge_width=width)
+        text = str(peer) if peers is None else peers[peer]
+        drawing.text(places[node], text, letters, ink_on(colour))
     names = community_names(len(main), gone)
     for number, (members, kind) in enumerate(zip(groups, main, strict=True)):
         text = f"{names[number]}: {len(members)} clusters"
@@ -91,20 +86,13 @@ def association_drawing(
         elif n_known:
             rest = len(members) - n_known
             text += f"\nclass {kind}, {rest} unknown" if rest else f"\nall of class {kind}"
-        x, y = layout.captions[number]
-        write(axes, x, y, text, 9, va="bottom", linespacing=1.1)
-    axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
-    axes.axis("off")
-    axes.set_title(_headline(association, len(compared), len(wrong), len(gone)), fontsize=12)
-    keys = [
-        dot_key("a cluster of one peer; the number is the peer", "white", markeredgecolor="#555555"),
-        line_key("associated: same colour, one community", color=LINK, linewidth=1.2),
-        dot_key("isolated: associated with none", cluster_colour(-1), markeredgecolor="white"),
-    ]
-    if any(kind is not None for kind in known):
-        keys.append(line_key("wrong: most rows are of different classes", color=WRONG, linewidth=1.2))
-        keys.append(dot_key("not of the class of its community", "white", markeredgecolor=WRONG))
-    drawing.legend(keys)
+        drawing.text(layout.captions[number], text, 12, va="bottom")
+    drawing.key("a cluster of one peer; the number is the peer", PAPER, "o", edge="#555555")
+    drawing.key("associated: same colour, one community", LINK, "line", 1.6)
+    drawing.key("isolated: associated with none", cluster_colour(-1), "o")
+    some = any(kind is not None for kind in known)
+    drawing.key("wrong: most rows are of different classes", WRONG, "line", 1.6, there=some)
+    drawing.key("not of the class of its community", PAPER, "o", edge=WRONG, there=some)
     return drawing
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.lab.pictures import palette
-from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, new_figure, short_name, write
+from p2pclust.lab.pictures.canvas import dot_key, new_figure
+from p2pclust.lab.pictures.drawing import Axis, Drawing, Shape, short_name
 from p2pclust.lab.pictures.palette import CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.lab.run.state import ASLEEP, RunState
 from p2pclust.lab.run.views import Span
@@ -21,10 +22,7 @@ from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Annotation
 
 Floats = NDArray[np.float64]
 
@@ -32,14 +30,16 @@ _NAMED: Final = 40  # with more peers the names have no room
 _POINTED: Final = 120  # with more peers, or five times as many links, they have no tips
 _MANY: Final = 2000  # more links than this are drawn fainter
 _PAGE: Final = 9.0  # inches, the longer side of an overlay alone
-_SHAPES: Final = "oshpv^"  # of device classes, where each peer has its own colour
+_INCH: Final = 96  # pixels
+#: Of device classes, where each peer has its own colour.
+_SHAPES: Final[tuple[Shape, ...]] = ("o", "s", "h", "p", "v", "^")
 
 
 def roles_drawing(
     overlay: Overlay, groups: Mapping[str, str], run: RunState, *, load: Mapping[tuple[str, str], int] | None = None,
-    tips: Mapping[str, str] | None = None, on: Axes | None = None,
+    tips: Mapping[str, str] | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw the fleet, with the overlay at the start, on a figure of its own or `on` these axes.
+    """Draw the fleet, with the overlay at the start.
 
     A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links that
     existed for a shorter time are fainter. Each peer has its own colour and the shape of its device class, which
@@ -56,28 +56,16 @@ def roles_drawing(
     outside = np.stack([across, np.full(len(across), bottom - 0.95)], axis=1)
     places = np.concatenate([places, outside])
     low, high = places.min(axis=0), places.max(axis=0)
-    width, height = (max(4.2, side) for side in high - low + (2.2, 1.0))
-    drawing = Drawing.new(width, height + 0.5, on=on)
-    axes = drawing.axes
-    size = float(np.clip(11000 / overlay.n_peers, 24, 520))
+    half = np.maximum(4.2, high - low + (2.2, 1.0)) / 2
+    (left, bottom), (right, top) = (low + high) / 2 - half, (low + high) / 2 + half
+    drawing = Drawing(round(_INCH * (right - left)), 0, "", Axis.hidden(left, right), Axis.hidden(bottom, top))
+    size = float(np.clip(140 / math.sqrt(overlay.n_peers), 6.5, 30.0))
     links = {**dict.fromkeys(overlay.links), **dict.fromkeys(run.linked)}
     _draw_links(drawing, list(links), place_of, run, load or {})
     _draw_peers(drawing, place_of, groups, run, size, tips)
     for name, place in zip(sorted(run.strangers), outside, strict=True):
-        mark = axes.scatter(
-            place[0], place[1], s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2,
-            linestyle=(0, (3, 2)), zorder=3,
-        )  # fmt: skip
-        drawing.mark(mark, kind="peer", peer=name, tip=tips.get(name, name))
-        below = np.array([0.0, -1.0])
-        text = write_beside(axes, short_name(name), place, below, math.sqrt(size) / 2 + 4, fontsize=9, zorder=7)
-        drawing.mark(text, kind="halo", peer=name)
-    middle = (low + high) / 2
-    axes.set(
-        xlim=(middle[0] - width / 2, middle[0] + width / 2), ylim=(middle[1] - height / 2, middle[1] + height / 2),
-        aspect="equal",
-    )  # fmt: skip
-    axes.axis("off")
+        drawing.dots(place, PAPER, 0.8 * size, "D", edge=INK, dash="4 3", peer=name, tip=tips.get(name, name))
+        drawing.text(place, short_name(name), 12, va="top", dy=size / 2 + 5, kind="halo", peer=name)
     _legend(drawing, groups, run, loaded=bool(load))
     return drawing
 
@@ -86,25 +74,24 @@ def _draw_links(
     drawing: Drawing, links: Sequence[tuple[str, str]], place_of: Mapping[str, Floats], run: RunState,
     load: Mapping[tuple[str, str], int],
 ) -> None:  # fmt: skip
-    from matplotlib.collections import LineCollection
-
-    lines = [np.array([place_of[a], place_of[b]]) for a, b in links]
-    faint = float(np.clip(6.0 / math.sqrt(max(1, len(lines))), 0.1, 0.85))
+    faint = float(np.clip(6.0 / math.sqrt(max(1, len(links))), 0.1, 0.85))
     top = max(load.values(), default=0)
-    widths = [0.5 + 4.5 * load.get(link, 0) / top if top else 1.0 for link in links]
+    widths = [0.7 + 6 * load.get(link, 0) / top if top else 1.3 for link in links]
     if len(links) > 5 * _POINTED:
-        drawing.axes.add_collection(LineCollection(lines, colors=LINK, linewidths=widths, alpha=faint, zorder=1))
+        wides = [round(wide) or 0.7 for wide in widths]
+        for wide in sorted({*wides}):
+            own = [(place_of[a], place_of[b]) for (a, b), its in zip(links, wides, strict=True) if its == wide]
+            drawing.lines(own, LINK, wide, alpha=max(faint, 0.3))  # one mark does not darken where its lines cross
         return
-    for link, line, wide in zip(links, lines, widths, strict=True):
+    for link, wide in zip(links, widths, strict=True):
         spans = run.linked.get(link, [Span(0.0, run.t)])
         share = sum(span.end - span.start for span in spans) / (run.t or 1.0)
-        alpha = faint * (0.2 + 0.8 * share)
-        drawn = drawing.axes.plot(*line.T, color=LINK, linewidth=wide, alpha=alpha, solid_capstyle="round", zorder=1)
         tip, when = f"{link[0]} – {link[1]}" + (f": {size(load[link])}" if link in load else ""), None
         if not run.steady(spans):
             tip += f", linked for {share * run.t:.2f} s"
             when = [(span.start, span.end) for span in spans]
-        drawing.mark(drawn, kind="way", when=when, tip=tip)
+        line = (place_of[link[0]], place_of[link[1]])
+        drawing.line(line, LINK, wide, alpha=faint * (0.2 + 0.8 * share), when=when, tip=tip)
 
 
 def _draw_peers(
@@ -114,42 +101,33 @@ def _draw_peers(
     colours, shapes = palette.peer_colours(groups), _shapes(groups)
     terms_of = {name: [term for term in run.terms if term.peer == name and not term.within] for name in place_of}
     for name, place in place_of.items():
-
-        def put(area: float, colour: str, place: Floats = place, **how: Any) -> Artist:
-            return drawing.axes.scatter(place[0], place[1], s=size * area, color=colour, **how)
-
         if terms_of[name]:
-            ring = put(1.9, CROWN, linewidths=0, zorder=2)
-            drawing.mark(ring, when=[(term.start, term.end) for term in terms_of[name]])
-        shape = shapes[groups[name]]
-        dot = put(1.0, colours[name], marker=shape, edgecolors=PAPER, linewidths=1.0, zorder=3)
-        if len(place_of) <= _POINTED:
-            drawing.mark(dot, kind="peer", peer=name, tip=tips.get(name, name))
+            drawing.dots(place, CROWN, 1.38 * size, when=[(term.start, term.end) for term in terms_of[name]])
+        said = {"peer": name, "tip": tips.get(name, name)} if len(place_of) <= _POINTED else {}
+        drawing.dots(place, colours[name], size, shapes[groups[name]], edge=PAPER, edge_width=1.3, **said)
         away = [(span.start, span.end) for span in run.peers[name].away]
         if away:
-            drawing.mark(put(0.62, PAPER, linewidths=0, alpha=0.85, zorder=4), when=away)
+            drawing.dots(place, PAPER, 0.79 * size, alpha=0.85, when=away)
             failed = [span for span in run.peers[name].away if not span.what.startswith(ASLEEP)]
             back = [(span.start, span.end) for span in failed if span.end < run.t]
             gone = [(span.start, span.end) for span in failed if span.end >= run.t]
             if back:
-                drawing.mark(put(0.35, GOOD, marker=">", linewidths=0, zorder=5), when=back)
+                drawing.dots(place, GOOD, 0.59 * size, ">", when=back)
             if gone:
-                drawing.mark(put(0.4, WRONG, marker="x", linewidths=2.6, zorder=6), when=gone)
+                drawing.dots(place, WRONG, 0.6 * size, "x", edge_width=3.5, when=gone)
             if not failed:
-                drawing.mark(write(drawing.axes, place[0], place[1], "z", 11, zorder=5), when=away)
+                drawing.text(place, "z", 14.5, when=away)
     if len(place_of) <= _NAMED:
-        texts = []
-        for name, terms in terms_of.items():
+        sizes = [size * (1.38 if terms else 1.0) for terms in terms_of.values()]
+        ways = ways_out(np.array(list(place_of.values())), sizes)
+        for (name, terms), wide, way in zip(terms_of.items(), sizes, ways, strict=True):
             own = [str(term.number) for term in terms]
             own = own if len(own) <= 3 else [*own[:2], "…"]
-            texts.append(short_name(name) + (f"\nterm{'s' * (len(own) > 1)} {', '.join(own)}" if own else ""))
-        sizes = [size * (1.9 if terms else 1.0) for terms in terms_of.values()]
-        written = write_names(drawing.axes, texts, np.array(list(place_of.values())), sizes, fontsize=9, zorder=7)
-        for name, text in zip(place_of, written, strict=True):
-            drawing.mark(text, kind="halo", peer=name)
+            text = short_name(name) + (f"\nterm{'s' * (len(own) > 1)} {', '.join(own)}" if own else "")
+            drawing.text(place_of[name], text, 12, kind="halo", peer=name, **beside(way, wide / 2 + 5))
 
 
-def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
+def _shapes(groups: Mapping[str, str]) -> dict[str, Shape]:
     """Return the shape of each device class; the same for all where each device is a class of its own."""
     own = palette.own_colours(groups) and palette.share_classes(groups)
     return {group: _SHAPES[n % len(_SHAPES)] if own else "o" for n, group in enumerate(palette.device_colours(groups))}
@@ -158,27 +136,23 @@ def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
 def _legend(drawing: Drawing, groups: Mapping[str, str], run: RunState, *, loaded: bool) -> None:
     members = [group for name, group in groups.items() if name not in run.strangers]
     own, shapes = palette.own_colours(groups), _shapes(groups)
-    keys = [
-        dot_key(f"{group} ({members.count(group)})", LINK if own else colour, shapes[group], markeredgecolor=PAPER)
-        for group, colour in palette.device_colours(groups).items()
-        if group in members and (palette.share_classes(groups) or len({*groups.values()}) == 1)
-    ]
+    for group, colour in palette.device_colours(groups).items():
+        there = group in members and (palette.share_classes(groups) or len({*groups.values()}) == 1)
+        shape = shapes[group]
+        drawing.key(f"{group} ({members.count(group)})", LINK if own else colour, shape, edge=PAPER, there=there)
     away = [span for peer in run.peers.values() for span in peer.away]
     failed = [span for span in away if not span.what.startswith(ASLEEP)]
-    strangers = f"stranger, kept out ({len(run.strangers)})"
     ringed = any(not term.within for term in run.terms)
     gone, back = (any((span.end >= run.t) == lost for span in failed) for lost in (True, False))
     fleeting = not all(map(run.steady, run.linked.values()))
-    more = (
-        (run.strangers, dot_key(strangers, PAPER, "D", markeredgecolor=INK)),
-        (ringed, dot_key("aggregated", PAPER, markeredgecolor=CROWN, markeredgewidth=3)),
-        (gone, dot_key("gone for good", WRONG, "x", markeredgewidth=2.5)),
-        (back, dot_key("was away, and came back", GOOD, ">")),
-        (len(failed) < len(away), dot_key("was asleep at times", INK, "$z$")),
-        (fleeting, line_key("faint: linked for a short time", color=LINK, alpha=0.3)),
-        (loaded, line_key("wide: carried many bytes", color=LINK, linewidth=4)),
-    )
-    drawing.legend([*keys, *(key for there, key in more if there)])
+    strangers = f"stranger, kept out ({len(run.strangers)})"
+    drawing.key(strangers, PAPER, "D", 9, edge=INK, there=run.strangers)
+    drawing.key("aggregated", PAPER, "o", 9, edge=CROWN, edge_width=3, there=ringed)
+    drawing.key("gone for good", WRONG, "x", 8, edge_width=2.5, there=gone)
+    drawing.key("was away, and came back", GOOD, ">", there=back)
+    drawing.key("z: was asleep at times", LINK, "o", 4, there=len(failed) < len(away))
+    drawing.key("faint: linked for a short time", LINK, "line", 2, alpha=0.3, there=fleeting)
+    drawing.key("wide: carried many bytes", LINK, "line", 5, there=loaded)
 
 
 def overlay_figure(overlay: Overlay) -> Figure:
@@ -212,7 +186,13 @@ def overlay_figure(overlay: Overlay) -> Figure:
         # No name is written over the places on each link near its ends.
         ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
         near = [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
-        write_names(axes, texts, places, sizes.tolist(), near, fontsize=8, zorder=4, path_effects=[halo])
+        far = np.sqrt(sizes)  # points
+        for text, place, way, wide in zip(texts, places, ways_out(places, far / 0.75, near), far, strict=True):
+            where = beside(way, wide / 2 + 4)
+            axes.annotate(
+                text, place, (where["dx"], -where["dy"]), textcoords="offset points", color=INK, ha=where["ha"],
+                va=where["va"], fontsize=8, zorder=4, path_effects=[halo],
+            )  # fmt: skip
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
     peers, links = counted(overlay.n_peers, "peers"), counted(overlay.n_links, "links")
@@ -255,28 +235,24 @@ def on_page(places: Floats, side: float) -> Floats:
     return places * (side / extent if extent > 0 else 1.0)
 
 
-def write_beside(axes: Axes, text: str, place: Floats, way: Floats, points: float, **how: Any) -> Annotation:
-    """Write a text at this distance from a place, in the direction of `way`, a vector of length 1."""
-    x, y = (float(part) for part in way)
-    return axes.annotate(
-        text, (float(place[0]), float(place[1])), (x * points, y * points), textcoords="offset points", color=INK,
-        ha="center" if abs(x) < 0.4 else "left" if x > 0 else "right",
-        va="center" if abs(y) < 0.4 else "bottom" if y > 0 else "top", **how,
-    )  # fmt: skip
+def beside(way: Floats, far: float) -> dict[str, Any]:
+    """Return where a text is written that is this far from a place, in the direction of `way`, a vector of length 1."""
+    x, y = way.tolist()
+    ha = "center" if abs(x) < 0.4 else "left" if x > 0 else "right"
+    va = "center" if abs(y) < 0.4 else "bottom" if y > 0 else "top"
+    return {"dx": x * far, "dy": -y * far, "ha": ha, "va": va}
 
 
-def write_names(
-    axes: Axes, texts: Sequence[str], places: Floats, sizes: Sequence[float], avoided: Sequence[Floats] = (), **how: Any
-) -> list[Annotation]:
-    """Write each text next to its dot, on the side with the most room.
+def ways_out(places: Floats, sizes: Iterable[float], avoided: Sequence[Floats] = ()) -> list[Floats]:
+    """Return for each dot the direction in which a name next to it has the most room.
 
-    `sizes` are the dots' areas in square points; `avoided` are other places that leave less room.
+    `places` are in inches, `sizes` are the dots' diameters in pixels; `avoided` are other places that leave less room.
     """
     taken, centre = [*places, *avoided], places.mean(axis=0)
     ways = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.arange(8) * math.pi / 4]
-    written = []
-    for text, place, area in zip(texts, taken[: len(texts)], sizes, strict=True):
-        far = math.sqrt(area) / 2 / 72 + 0.3
+    found = []
+    for place, size_px in zip(taken[: len(places)], sizes, strict=True):
+        far = size_px / 2 / _INCH + 0.3
 
         def room(way: Floats, place: Floats = place, far: float = far) -> float:
             spot = place + far * way
@@ -287,5 +263,5 @@ def write_names(
 
         best = max(ways, key=room) if len(taken) > 1 else ways[6]
         taken.append(place + 1.2 * far * best)
-        written.append(write_beside(axes, text, place, best, (far - 0.3) * 72 + 4, **how))
-    return written
+        found.append(best)
+    return found

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures.canvas import Drawing, dot_key, write
+from p2pclust.lab.pictures.drawing import Axis, Drawing
 from p2pclust.lab.pictures.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -92,79 +89,37 @@ class Colouring:
         return ALONE if kind < 0 else self.colours[kind % len(self.colours)]
 
 
-def scatter_drawings(
-    places: Floats, panels: Sequence[Colouring], titles: tuple[str, str], *, on: Axes | None = None
-) -> list[Drawing]:
-    """Draw the same rows at these places several times, each time in other colours.
-
-    `titles` are those of the axes, and `on` the axes to draw on, for a single panel.
-    """
+def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> list[Drawing]:
+    """Draw the same rows at these places several times, each time in other colours; `titles` are those of the axes."""
     overlaid = [part for panel in panels for part in (panel.centers, panel.trails) if part is not None]
     whole = np.concatenate([places, *(part.reshape(-1, 2) for part in overlaid)])
     low, high = np.min(whole, axis=0), np.max(whole, axis=0)
     margin = 0.04 * np.where(high > low, high - low, 1.0)
     (left, bottom), (right, top) = low - margin, high + margin
+    width = 340 if len(panels) > 1 else 518
     drawings = []
     for panel in panels:
-        # All axes have the same height; a legend below one gets extra room.
-        lines = -(-len(panel.names) // _columns_of_names(panel)) if len(panel.names) <= _LEGEND else 0
-        below = 0.0 if panel.centers is not None else 0.1 + 0.2 * lines
-        width = 3.55 if len(panels) > 1 else 5.4
-        drawing = Drawing.new(width, 3.9 + below, panel.title, *titles, letters=8, on=on)
-        drawing.axes.set(xlim=(left, right), ylim=(bottom, top))
+        across, up = (Axis(title, ends) for title, ends in zip(titles, ((left, right), (bottom, top)), strict=True))
+        drawing = Drawing(width, 374, panel.title, across, up)
         _draw_panel(drawing, places, panel)
         drawings.append(drawing)
     return drawings
 
 
-def scatter_drawing(places: Floats, panel: Colouring, titles: tuple[str, str], *, on: Axes | None = None) -> Drawing:
-    """Draw rows at these places once; see `scatter_drawings`."""
-    return scatter_drawings(places, [panel], titles, on=on)[0]
-
-
 def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring) -> None:
-    axes = drawing.axes
-    size = float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0))  # with more rows the dots are smaller
+    size = float(np.clip(267 / np.sqrt(max(1, len(places))), 3.2, 8.0))  # with more rows the dots are smaller
     for kind in np.unique(panel.kinds).tolist():
-        own = places[panel.kinds == kind]
-        colour, alpha = panel.colour(kind), 0.75 if kind >= 0 else 0.4
-        if drawing.alone:  # only a page, where each byte counts, draws all as one path, which PNG images lack
-            dots = add_points(axes, own, colour, size, alpha=alpha)
-        else:
-            dots = axes.scatter(own[:, 0], own[:, 1], s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3)
-        name = panel.names[kind] if 0 <= kind < len(panel.names) else "none"
-        drawing.mark(dots, kind="dots", tip=f"{name}: {len(own)} of the rows drawn")
+        own, named = places[panel.kinds == kind], 0 <= kind < len(panel.names)
+        colour, name = panel.colour(kind), panel.names[kind] if named else "none"
+        tip = f"{name}: {len(own)} of the rows drawn"
+        drawing.dots(own, colour, size, alpha=0.75 if kind >= 0 else 0.4, kind="dots", tip=tip)
+        if panel.centers is None and len(panel.names) <= _LEGEND:
+            drawing.key(name[:14], colour, "o", 8, there=named)
     if panel.trails is not None:
-        for number in range(panel.trails.shape[1]):
-            axes.plot(*panel.trails[:, number].T, "-", color=INK, linewidth=0.9, alpha=0.7, zorder=4)
-            axes.plot(*panel.trails[0, number], "o", color=INK, markersize=2.5, zorder=4)
+        for trail in panel.trails.transpose(1, 0, 2):
+            drawing.line(trail, INK, 1.2, alpha=0.7)
+        drawing.dots(panel.trails[0], INK, 3.3)
     if panel.centers is not None:
-        for number, (x, y) in enumerate(panel.centers.tolist()):
-            colour, name = panel.colour(number), panel.names[number]
-            dot = axes.plot([x], [y], "o", color=colour, markeredgecolor=PAPER, markersize=13, zorder=6)
-            drawing.mark(dot, tip=f"center {name}")
-            write(axes, x, y, name, 8, ink_on(colour), zorder=7, clip_on=True)
-    elif len(panel.names) <= _LEGEND:
-        shown = [kind for kind in np.unique(panel.kinds).tolist() if 0 <= kind < len(panel.names)]
-        keys = [dot_key(panel.names[kind][:14], panel.colour(kind), size=6) for kind in shown]
-        axes.legend(
-            handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=_columns_of_names(panel), fontsize=8,
-            frameon=False, handletextpad=0.1, columnspacing=0.8,
-        )  # fmt: skip
-
-
-def _columns_of_names(panel: Colouring) -> int:
-    longest = max((len(name[:14]) for name in panel.names), default=1)
-    return max(1, min(len(panel.names), 34 // (longest + 3)))
-
-
-def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:
-    """Add dots as one path, which takes a tenth of the space of as many markers; `size` is in points."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    # A line of length 0 with round ends is a dot.
-    path = Path(np.repeat(places, 2, axis=0), np.tile([Path.MOVETO, Path.LINETO], len(places)))
-    path.should_simplify = False
-    dots = PathPatch(path, facecolor="none", edgecolor=colour, linewidth=size, capstyle="round", alpha=alpha, zorder=3)
-    return axes.add_patch(dots)
+        for number, (place, name) in enumerate(zip(panel.centers, panel.names, strict=False)):
+            drawing.dots(place, panel.colour(number), 17, edge=PAPER, edge_width=1.3, tip=f"center {name}")
+            drawing.text(place, name, 10.5, ink_on(panel.colour(number)))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet
 from p2pclust.lab.data.shares import Holdings
 from p2pclust.lab.pictures import palette
-from p2pclust.lab.pictures.canvas import Drawing, new_figure, require, short_name, write
-from p2pclust.lab.pictures.scatter import Colouring, Floats, Ints, scatter_drawing
+from p2pclust.lab.pictures.canvas import draw_on, new_figure, require, write
+from p2pclust.lab.pictures.drawing import Axis, Drawing, short_name
+from p2pclust.lab.pictures.scatter import Colouring, Floats, Ints, scatter_drawings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,24 +35,22 @@ def holdings_drawing(
 
     `table` counts the rows of each kind that each peer has, shape (P, K).
     """
-    drawing = Drawing.new(5.4, 0.25 * len(names) + 1.0, title, sides=())
-    axes = drawing.axes
+    across = Axis("", (0, 1), [(0, "0"), (0.5, "half of its rows"), (1, "all")], line=False)
+    drawing = Drawing(518, 24 * len(names) + 60, title, across)
+    drawing.lanes(names)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     for lane, name in enumerate(names):
         left = 0.0
         for kind in np.flatnonzero(table[lane]).tolist():
             share = float(shares[lane, kind])
             colour = palette.ALONE if kind >= len(colours) else colours[kind]
-            bar = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=palette.PAPER, linewidth=0.5)
-            drawing.mark(bar, peer=name, tip=f"{name}: {table[lane, kind]} rows of {kinds[kind]}")
+            tip = f"{name}: {table[lane, kind]} rows of {kinds[kind]}"
+            drawing.boxes(
+                (left, lane - 0.41, share, 0.82), colour, edge=palette.PAPER, edge_width=0.7, peer=name, tip=tip
+            )
             if share > 0.02 + 0.018 * len(kinds[kind]):
-                write(axes, left + share / 2, lane, kinds[kind], 7, palette.ink_on(colour))
+                drawing.text((left + share / 2, lane), kinds[kind], 9.5, palette.ink_on(colour))
             left += share
-    drawing.lanes(names)
-    axes.set_xlim(0, 1)
-    axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"])
-    axes.get_xticklabels()[-1].set_horizontalalignment("right")
-    axes.tick_params(length=0)
     return drawing
 
 
@@ -60,22 +59,18 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
 
     `sure` and `labels` have shape (n,); `hues` are the numbers of the clusters' colours.
     """
-    drawing = Drawing.new(5.4, 3.6, "each row's membership in its cluster, sorted", grid="both")
-    axes = drawing.axes
+    ticks = [(0.0, "the highest"), (0.5, "half of the cluster"), (1.0, "the lowest")]
+    title = "each row's membership in its cluster, sorted"
+    drawing = Drawing(518, 346, title, Axis("", (0, 1), ticks, grid=True), Axis("", (0, 1.02), grid=True))
     for number, name in enumerate(names):
         own = np.sort(sure[labels == number])[::-1]
         if own.size:
             along = np.linspace(0, 1, min(own.size, 120))
             values = np.interp(along, np.linspace(0, 1, own.size), own)
-            line = axes.plot(along, values, color=palette.cluster_colour(hues[number]), linewidth=1.8)
             tip = f"cluster {name}: half of its rows have a membership of {float(np.median(own)):.2f} or more"
-            drawing.mark(line, kind="curve", tip=tip)
+            points = np.stack([along, values], axis=1)
+            drawing.line(points, palette.cluster_colour(hues[number]), 2.4, kind="curve", tip=tip)
     drawing.limit(1 / max(len(names), 1), "equal in all clusters")
-    axes.set(xlim=(0, 1), ylim=(0, 1.02))
-    axes.set_xticks([0, 0.5, 1], ["the highest", "half of the cluster", "the lowest"])
-    first, _, last = axes.get_xticklabels()
-    first.set_horizontalalignment("left")
-    last.set_horizontalalignment("right")
     return drawing
 
 
@@ -97,31 +92,25 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
 
     `rows` and `columns` are the names in the table, `row` and `column` those of the two axes.
     """
-    from matplotlib.patches import Rectangle
-
     n_rows, n_columns = table.shape
     few = max(n_rows, n_columns) <= _NUMBERS
-    cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
-    sides = ("left", "right", "top", "bottom")
-    drawing = Drawing.new(cell * n_columns + 1.7, cell * n_rows + 1.0, "", column, row, sides=sides)
-    axes = drawing.axes
+    cell = float(np.clip(400 / max(n_rows, n_columns), 15, 40))
+    letters, upright = 10.5 if few else 8.0, 90 * (max(map(len, columns), default=0) > 4)
+    across = Axis(
+        column, (-0.5, n_columns - 0.5), list(enumerate(columns)), line=False, letters=letters, turned=upright
+    )
+    up = Axis(row, (n_rows - 0.5, -0.5), list(enumerate(rows)), line=False, letters=letters)
+    drawing = Drawing(max(240, round(cell * n_columns + up.longest + 35)), 0, "", across, up)
+    drawing.boxes((-0.5, -0.5, n_columns, n_rows), "none", edge=palette.ALONE)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     for i in range(n_rows):
         for j in np.flatnonzero(table[i]).tolist():
-            square = Rectangle(
-                (j - 0.48, i - 0.48), 0.96, 0.96, facecolor=palette.CURVE, alpha=0.12 + 0.88 * shares[i, j], linewidth=0
-            )
-            axes.add_patch(square)
-            drawing.mark(square, tip=f"{row} {rows[i]}, {column} {columns[j]}: {table[i, j]} rows ({shares[i, j]:.0%})")
+            tip = f"{row} {rows[i]}, {column} {columns[j]}: {table[i, j]} rows ({shares[i, j]:.0%})"
+            alpha = 0.12 + 0.88 * float(shares[i, j])
+            drawing.boxes((j - 0.48, i - 0.48, 0.96, 0.96), palette.CURVE, alpha=alpha, tip=tip)
             if few:
-                write(axes, j, i, f"{table[i, j]}", 7, palette.PAPER if shares[i, j] > 0.55 else palette.INK)
-    axes.set(xlim=(-0.5, n_columns - 0.5), ylim=(n_rows - 0.5, -0.5), aspect="equal")
-    upright = max(map(len, columns), default=0) > 4
-    axes.set_xticks(range(n_columns), columns, fontsize=8 if few else 6, rotation=90 if upright else 0)
-    axes.set_yticks(range(n_rows), rows, fontsize=8 if few else 6)
-    axes.tick_params(length=0)
-    for side in sides:
-        axes.spines[side].set_color(palette.ALONE)
+                colour = palette.PAPER if shares[i, j] > 0.55 else palette.INK
+                drawing.text((j, i), f"{table[i, j]}", 9.5, colour)
     return drawing
 
 
@@ -130,17 +119,15 @@ def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Dra
 
     Both have shape (C, F), with each feature in its range; `hues` are the numbers of the clusters' colours.
     """
-    drawing = Drawing.new(4.4, 3.6, "", "coordinate of a center by pooling", "the fleet's", grid="both")
-    axes = drawing.axes
     low, high = float(min(found.min(), wanted.min())), float(max(found.max(), wanted.max()))
     margin = 0.05 * (high - low or 1.0)
-    ends = [low - margin, high + margin]
-    axes.plot(ends, ends, color=palette.LINK, linewidth=1, zorder=1)
-    how: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 4, "alpha": 0.7, "markeredgewidth": 0}
-    for number in range(len(found)):
-        dots = axes.plot(wanted[number], found[number], color=palette.cluster_colour(hues[number]), **how)
-        drawing.mark(dots, tip=f"center {number}: {found.shape[1]} coordinates")
-    axes.set(xlim=ends, ylim=ends, aspect="equal")
+    ends = (low - margin, high + margin)
+    across, up = (Axis(text, ends, grid=True) for text in ("coordinate of a center by pooling", "the fleet's"))
+    drawing = Drawing(350, 0, "", across, up)
+    drawing.line([(ends[0], ends[0]), (ends[1], ends[1])], palette.LINK, 1.3)
+    for number, points in enumerate(np.stack([wanted, found], axis=2)):
+        tip = f"center {number}: {found.shape[1]} coordinates"
+        drawing.dots(points, palette.cluster_colour(hues[number]), 5.5, alpha=0.7, tip=tip)
     return drawing
 
 
@@ -150,21 +137,17 @@ def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
     `apart` has the absolute differences, shape (C, F), with each feature in its range.
     """
     few = len(features) <= 14
-    title = "largest difference, in the feature's range"
-    drawing = Drawing.new(5.4, 3.6, title, "" if few else "feature", grid="both")
-    axes = drawing.axes
     floor = 1e-18  # values that are equal bit for bit are drawn here
     worst = np.maximum(apart.max(axis=0), floor)
-    dots = axes.plot(worst, "o", color=palette.CURVE, markersize=4 if len(features) <= 80 else 2.5)
-    drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
-    axes.set_yscale("log")
-    axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
+    ticks = [(floor, "equal"), *((10.0**power, f"1e{power:03}") for power in (-15, -12, -9, -6))]
+    drawing = Drawing(
+        518, 346, "largest difference, in the feature's range",
+        _of_features(features) if few else Axis("feature", whole=True, grid=True),
+        Axis("", (floor / 3, max(1e-6, float(worst.max()) * 10)), ticks, log=True, grid=True),
+    )  # fmt: skip
+    tip = f"the largest: {float(apart.max()):.2g} of the feature's range"
+    drawing.dots(list(enumerate(worst)), palette.CURVE, 5.5 if len(features) <= 80 else 3.3, tip=tip)
     drawing.limit(_PROMISED, "promised: below 1e-9", palette.WRONG)
-    if few:
-        _name_features(axes, features)
-    ticks = [1e-18, 1e-15, 1e-12, 1e-9, 1e-6]
-    axes.set_yticks(ticks, ["equal", *[f"{tick:.0e}" for tick in ticks[1:]]])
-    axes.minorticks_off()
     return drawing
 
 
@@ -185,25 +168,16 @@ def centers_drawing(
 
 
 def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Drawing:
-    """Draw all images as one with gaps between them, because many axes are slow."""
-    from matplotlib.patches import Rectangle
-
-    side = pictures.shape[1]
-    step, columns = side + max(2, side // 4), min(10, len(pictures))
-    rows = math.ceil(len(pictures) / columns)
-    whole = np.full((rows * step, columns * step), np.nan)
-    drawing = Drawing.new(0.98 * columns + 0.1, 1.05 * rows + 0.1)
-    axes = drawing.axes
+    n, columns = len(pictures), min(10, len(pictures))
+    rows = math.ceil(n / columns)
+    drawing = Drawing(94 * columns, 0, "", Axis.hidden(0, columns), Axis.hidden(rows, 0))
+    low, spread = float(pictures.min()), float(np.ptp(pictures)) or 1.0
     for number, picture in enumerate(pictures):
-        y, x = (number // columns) * step + step - side, (number % columns) * step
-        whole[y : y + side, x : x + side] = picture
-        colour = palette.cluster_colour(hues[number])
-        frame = Rectangle((x - 0.5, y - 0.5), side, side, fill=False, edgecolor=colour, linewidth=2.5)
-        drawing.mark(axes.add_patch(frame), tip=f"center {names[number]}")
-        write(axes, x + side / 2 - 0.5, y - 0.9, names[number], 9, va="bottom")
-    axes.imshow(np.ma.masked_invalid(whole), cmap="gray", interpolation="nearest", resample=False)
-    axes.set(xlim=(-1, columns * step - step + side), ylim=(rows * step, 0))
-    axes.axis("off")
+        box = (number % columns + 0.1, number // columns + 0.2, 0.8, 0.8)
+        drawing.image(box, (picture - low) / spread)
+        frame, colour = f"center {names[number]}", palette.cluster_colour(hues[number])
+        drawing.boxes(box, "none", edge=colour, edge_width=3.3, tip=frame)
+        drawing.text((box[0] + 0.4, box[1]), names[number], 12, va="bottom", dy=-1)
     return drawing
 
 
@@ -212,80 +186,71 @@ def _profiles(
 ) -> Drawing:
     spread = np.ptp(rows, axis=0)
     heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
-    longest = max(len(short_name(name, _LETTERS)) for name in features)
-    title = "the centers, feature by feature, in the range of the rows"
-    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest, title, grid="both")
-    axes = drawing.axes
+    across = _of_features(features)
+    ends = (min(0.0, float(heights.min())) - 0.06, max(1.0, float(heights.max())) + 0.06)
+    drawing = Drawing(
+        518 if len(features) <= 14 else 1056, round(230 + 0.87 * across.longest),
+        "the centers, feature by feature, in the range of the rows", across,
+        Axis("", ends, [(0.0, "least"), (1.0, "most")], grid=True),
+    )  # fmt: skip
     for number, line in enumerate(heights):
-        colour = palette.cluster_colour(hues[number])
-        drawn = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
-        drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
-    _name_features(axes, features)
-    axes.set_yticks([0, 1], ["least", "most"])
-    axes.set_ylim(min(0.0, float(heights.min())) - 0.06, max(1.0, float(heights.max())) + 0.06)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+        points, colour = list(enumerate(line)), palette.cluster_colour(hues[number])
+        drawing.line(points, colour, 2.4, kind="curve", tip=f"center {names[number]}")
+        drawing.dots(points, colour, 5.5)
+        drawing.key(names[number], colour, "line", 2.4)
     return drawing
 
 
-def _name_features(axes: Axes, features: Sequence[str]) -> None:
+def _of_features(features: Sequence[str]) -> Axis:
     called = [short_name(name, _LETTERS) for name in features]
-    axes.set_xticks(range(len(features)), called, fontsize=7, rotation=60, ha="right")
+    return Axis(ticks=list(enumerate(called)), grid=True, letters=9.5, turned=60)
 
 
 _CELL: Final = 0.9  # of a picture; 1 with the room to the next
 _PITCH: Final = 1.22  # from row to row, with a number below each picture
 
 
-def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: NDArray[Any], headings: Sequence[str]) -> Figure:
+def reconstruction_drawing(rows: Floats, names: Sequence[str], drawn: NDArray[Any], headings: Sequence[str]) -> Drawing:
     """Draw rows and their reconstructions by every community's model; the best reconstruction is outlined.
 
     `rows` have shape (n, d), in working coordinates, and the reconstructions shape (M, n, d). Where d is a square, a row is
     drawn as a picture, else as a line. `headings` are the names of the models.
     """
-    from matplotlib.patches import Rectangle
-
     n, M = len(rows), len(drawn)
     errors = ((np.asarray(drawn, dtype=np.float64) - rows) ** 2).mean(axis=2).T
-    figure = new_figure(0.62 * (M + 1) + 1.3, 0.62 * _PITCH * n + 0.9)
-    axes = figure.add_subplot()
-    low, high = float(min(rows.min(), 0.0)), float(max(rows.max(), 1.0))
+    across, up = Axis.hidden(-1.3, M + 1.3), Axis.hidden(_PITCH * n + 0.05, -0.55)
+    drawing = Drawing(round(60 * (M + 2.6)), 0, "", across, up)
+    limits = (float(min(rows.min(), 0.0)), float(max(rows.max(), 1.0)))
     for column, heading in enumerate(("the row", *headings)):
-        x = column + (0.0 if column == 0 else 0.25)
-        write(axes, x + _CELL / 2, -0.08, heading, 8, "black", va="bottom")
+        drawing.text((column + 0.25 * (column > 0) + _CELL / 2, -0.08), heading, 10.5, va="bottom")
     for number in range(n):
         y = _PITCH * number
-        write(axes, -0.12, y + _CELL / 2, names[number], 9, "black", ha="right")
-        _draw_row(axes, rows[number], None, 0.0, y, (low, high))
+        drawing.text((-0.12, y + _CELL / 2), names[number], 12, ha="right")
+        _draw_row(drawing, rows[number], None, 0.0, y, limits)
         best = int(errors[number].argmin()) if M else -1
         for model in range(M):
             x = 1.25 + model
-            _draw_row(axes, np.asarray(drawn[model][number]), rows[number], x, y, (low, high))
-            colour, weight = (palette.GOOD, "bold") if model == best else (palette.LINK, "normal")
-            text = f"{errors[number, model]:.3f}"
-            write(axes, x + _CELL / 2, y + _CELL + 0.04, text, 7, colour, va="top", weight=weight)
+            _draw_row(drawing, np.asarray(drawn[model][number]), rows[number], x, y, limits)
+            colour = palette.GOOD if model == best else palette.LINK
+            drawing.text((x + _CELL / 2, y + _CELL), f"{errors[number, model]:.3f}", 9.5, colour, va="top", dy=2)
             if model == best:
-                axes.add_patch(Rectangle((x, y), _CELL, _CELL, fill=False, edgecolor=palette.GOOD, linewidth=2.5))
-    axes.set(xlim=(-0.9, M + 1.3), ylim=(_PITCH * n + 0.05, -0.55))
-    axes.axis("off")
-    return figure
+                drawing.boxes((x, y, _CELL, _CELL), "none", edge=palette.GOOD, edge_width=3.3)
+    return drawing
 
 
 def _draw_row(
-    axes: Axes, row: NDArray[Any], original: Floats | None, x: float, y: float, limits: tuple[float, float]
+    drawing: Drawing, row: NDArray[Any], original: Floats | None, x: float, y: float, limits: tuple[float, float]
 ) -> None:
-    """Draw a row into its cell, upside down as the figure is: as a picture, or as a line over the original."""
-    side = math.isqrt(row.size)
+    """Draw a row into its cell, upside down as the drawing is: as a picture, or as a line over the original."""
+    side, low, spread = math.isqrt(row.size), limits[0], limits[1] - limits[0]
     if side * side == row.size and side > 1:
-        axes.imshow(
-            row.reshape(side, side), cmap="gray", vmin=limits[0], vmax=limits[1], extent=(x, x + _CELL, y + _CELL, y),
-            interpolation="nearest", aspect="auto",
-        )  # fmt: skip
+        drawing.image((x, y, _CELL, _CELL), (row.reshape(side, side) - low) / spread)
         return
     along = x + _CELL * (np.arange(row.size) + 0.5) / row.size
-    for values, colour, width in ((original, palette.ALONE, 1.8), (row, palette.CURVE, 1.0)):
+    for values, colour, width in ((original, palette.ALONE, 2.4), (row, palette.CURVE, 1.3)):
         if values is not None:
-            height = (np.clip(values, *limits) - limits[0]) / (limits[1] - limits[0])
-            axes.plot(along, y + _CELL * (1 - height), color=colour, linewidth=width)
+            height = (np.clip(values, *limits) - low) / spread
+            drawing.line(np.stack([along, y + _CELL * (1 - height)], axis=1), colour, width)
 
 
 def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, shares: Sequence[Ints] = ()) -> Figure:
@@ -319,7 +284,8 @@ def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, sha
         dealt = np.concatenate(shares)
         owners = np.repeat(np.arange(n_peers), held.sizes)
         panel = Colouring("whose rows they are", owners, held.peers, palette.PEERS)
-        scatter_drawing(data.X[dealt], panel, (data.feature_names[0], data.feature_names[1]), on=axes[-1])
+        (drawing,) = scatter_drawings(data.X[dealt], [panel], (data.feature_names[0], data.feature_names[1]))
+        draw_on(axes[-1], drawing)
         axes[-1].set_aspect("equal")
     return figure
 

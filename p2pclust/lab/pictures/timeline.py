@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import numpy as np
-
-from p2pclust.lab.pictures.canvas import Drawing, area_key, dot_key, line_key, write
+from p2pclust.lab.pictures.drawing import Axis, Drawing
 from p2pclust.lab.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
 from p2pclust.lab.run.state import ASLEEP, RunState
 from p2pclust.lab.run.views import Span, Term
 
-if TYPE_CHECKING:
-    pass
-
 #: The most peers that have a lane each; of more, some are chosen, and the page says so.
 LANES: Final = 40
-_LANE: Final = 0.27  # inches
-_DOTTED: Final = (0, (1, 2))
-_DASHED: Final = (0, (4, 3))
-_APART: Final = 0.24  # inches between two numbers of rounds
+_LANE: Final = 26  # pixels
+_DOTTED: Final = "2 3"
+_DASHED: Final = "5 4"
+_APART: Final = 23  # pixels between two numbers of rounds
 
 
 def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) -> list[str]:
@@ -33,20 +28,21 @@ def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) 
     return [name for name in names if name in kept]
 
 
-def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0) -> Drawing:
-    """Draw the time line: a lane for each of these peers, from top to bottom; `width` is in inches.
+def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, str], width: int = 1056) -> Drawing:
+    """Draw the time line: a lane for each of these peers, from top to bottom; `width` is in pixels.
 
     `groups` has the device class of every peer of the run.
     """
-    from matplotlib.collections import LineCollection
-
-    height = _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9)
-    drawing = Drawing.new(width, height, "", "seconds of the run", sides=("bottom",))
-    axes = drawing.axes
-    end = run.t or 1.0
+    end, bottom = run.t or 1.0, len(names) - 0.5
+    across = Axis("seconds of the run", (0.0, end * 1.01), most=width // 90)
+    drawing = Drawing(width, _LANE * (len(names) + 2) + 40, "", across)
+    drawing.lanes([f"{name} (stranger)" if name in run.strangers else name for name in names])
+    drawing.y.ends, drawing.y.ticks = (bottom + 0.1, -1.7), [(-1.0, "rounds closed"), *(drawing.y.ticks or ())]
     for wait in run.waits:
-        band = axes.axvspan(wait.start, wait.end, color=WRONG, alpha=0.13, linewidth=0, zorder=0)
-        drawing.mark(band, kind="wait", tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
+        band = (wait.start, bottom, wait.end - wait.start, -1.7 - bottom)
+        drawing.boxes(band, WRONG, alpha=0.13, tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
+    for t in (job.submitted for job in run.by_id.values()):
+        drawing.line([(t, -1.5), (t, bottom)], LINK, 1.3, dash="3 3")
     colours = peer_colours(groups)
     for lane, name in enumerate(names):
         if name in run.strangers:
@@ -55,41 +51,30 @@ def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, s
             _draw_lane(drawing, run, name, lane, colours[name])
     # A mark for each round that was closed, and as many numbers as there is room for.
     for colour, whole in ((INK, True), (WRONG, False)):
-        strokes = [[(done.t, -1.25), (done.t, -0.75)] for done in run.rounds if (done.present > 0) == whole]
-        axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
-    last = -np.inf
+        closed = [done.t for done in run.rounds if (done.present > 0) == whole]
+        drawing.lines([[(t, -1.25), (t, -0.75)] for t in closed], colour, 1)
+    last = -end
     for done in run.rounds:
         if done.t - last > _APART / width * end:
-            write(axes, done.t, -1.36, f"{done.number}", 7, va="bottom")
+            drawing.text((done.t, -1.3), f"{done.number}", 9.5, va="bottom")
             last = done.t
-    for t in (job.submitted for job in run.by_id.values()):
-        axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
-    axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
-    called = [f"{name} (stranger)" if name in run.strangers else name for name in names]
-    axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *called], fontsize=9)
-    axes.tick_params(axis="x", labelsize=9)
-    axes.tick_params(axis="y", length=0)
     # The page moves the cursor along the span when the reader chooses a moment.
-    drawing.mark(axes.plot([0.0, end], [-1.6, -1.6], color=INK, alpha=0.0), kind="span")
-    drawing.mark(axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9), kind="cursor")
+    drawing.line([(0.0, -1.6), (end, -1.6)], INK, alpha=0.0, kind="span")
+    drawing.line([(0.0, -1.5), (0.0, bottom)], INK, kind="cursor")
     _legend(drawing, run, own=own_colours(groups))
     return drawing
 
 
 def _draw_lane(drawing: Drawing, run: RunState, name: str, lane: int, colour: str) -> None:
-    axes, here, away = drawing.axes, run.here(name), run.peers[name].away
+    here, away = run.here(name), run.peers[name].away
     edges = [here.start, *(t for span in away for t in (span.start, span.end)), max(here.end, here.start)]
-    alive = [(a, b - a) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
-    bar = axes.broken_barh(alive, (lane - 0.3, 0.6), facecolors=colour, alpha=0.55, linewidth=0, zorder=2)
-    drawing.mark(bar, kind="peer", peer=name, tip=name)
+    alive = [(a, lane - 0.3, b - a, 0.6) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
+    drawing.boxes(alive, colour, alpha=0.55, peer=name, tip=name)
     for span in away:
-        ends = [span.start, span.end]
-        gap = axes.plot(ends, [lane, lane], color=ALONE, linewidth=1.2, linestyle=_DOTTED, zorder=2)
-        drawing.mark(gap, peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
+        tip = f"{name}: {span.what}, away for {span.end - span.start:.2f} s"
+        drawing.line([(span.start, lane), (span.end, lane)], ALONE, 1.6, dash=_DOTTED, peer=name, tip=tip)
         if _back(span, run):
-            _draw_sign(drawing, span.end, lane, ">", GOOD, f"{name} came back")
-    for span in run.peers[name].troubled:
-        _draw_bar(drawing, span, (lane + 0.22, 0.12), WRONG, f"{name}: {span.what}", peer=name, zorder=4)
+            _draw_sign(drawing, span.end, lane, f"{name} came back", good=True)
     for term in run.terms:
         if term.peer == name and term.within:
             # Of a community while its model is trained: many and short, and not about the whole fleet.
@@ -97,60 +82,59 @@ def _draw_lane(drawing: Drawing, run: RunState, name: str, lane: int, colour: st
         elif term.peer == name:
             _draw_bar(drawing, term, (lane - 0.3, 0.6), CROWN, f"{name} aggregates term {term.number}")
             if term.end - term.start > 0.05 * run.t:
-                write(axes, (term.start + term.end) / 2, lane, f"term {term.number}", 8, "#111111", zorder=7)
-    for strike in run.strikes:
-        if strike.peer == name and strike.do != "resume":  # every return is marked above
-            marker, colour = (">", GOOD) if strike.do in ("join", "heal") else ("X", WRONG)
-            _draw_sign(drawing, strike.t, lane, marker, colour, strike.text)
+                drawing.text(((term.start + term.end) / 2, lane), f"term {term.number}", 10.5, "#111111")
+    for span in run.peers[name].troubled:
+        _draw_bar(drawing, span, (lane + 0.22, 0.12), WRONG, f"{name}: {span.what}", peer=name)
     for (_, peer), t in run.finished.items():
         if peer == name:
-            dot = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
-            drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
+            drawing.dots((t, lane), GOOD, 7, tip=f"{name} finished at {t:.2f} s")
+    for strike in run.strikes:
+        if strike.peer == name and strike.do != "resume":  # every return is marked above
+            _draw_sign(drawing, strike.t, lane, strike.text, good=strike.do in ("join", "heal"))
 
 
 def _draw_stranger(drawing: Drawing, run: RunState, name: str, lane: int) -> None:
     """Draw the lane of a stranger: a dashed line with a mark for each refusal."""
-    axes, here = drawing.axes, run.here(name)
-    line = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=_DASHED, zorder=2)
-    drawing.mark(line, peer=name, tip=f"{name}: not on the fleet roster")
+    here, tip = run.here(name), f"{name}: not on the fleet roster"
+    drawing.line([(here.start, lane), (here.end, lane)], INK, 1.6, dash=_DASHED, peer=name, tip=tip)
     for peer, t in run.refusals.items():
-        mark = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
-        drawing.mark(mark, tip=f"{peer} refused it, at {t:.2f} s")
+        drawing.dots((t, lane), PAPER, 8, "D", edge=INK, tip=f"{peer} refused it, at {t:.2f} s")
 
 
 def _back(span: Span, run: RunState) -> bool:
     return span.end < run.t and not span.what.startswith(ASLEEP)
 
 
-def _draw_sign(drawing: Drawing, t: float, lane: int, marker: str, colour: str, words: str) -> None:
-    sign = drawing.axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
-    drawing.mark(sign, tip=f"{words}, at {t:.2f} s")
+def _draw_sign(drawing: Drawing, t: float, lane: int, words: str, *, good: bool) -> None:
+    tip = f"{words}, at {t:.2f} s"
+    if good:
+        drawing.dots((t, lane), GOOD, 11, ">", tip=tip)
+    else:
+        drawing.dots((t, lane), WRONG, 8, "x", edge_width=4, tip=tip)
 
 
 def _draw_bar(
-    drawing: Drawing, span: Span | Term, heights: tuple[float, float], colour: str, words: str, *, peer: str = "",
-    zorder: int = 3,
+    drawing: Drawing, span: Span | Term, heights: tuple[float, float], colour: str, words: str, *, peer: str = ""
 ) -> None:  # fmt: skip
-    across = [(span.start, span.end - span.start)]
-    bar = drawing.axes.broken_barh(across, heights, facecolors=colour, linewidth=0, zorder=zorder)
-    drawing.mark(bar, peer=peer, tip=f"{words}, {span.start:.2f} to {span.end:.2f} s")
+    low, high = heights
+    tip = f"{words}, {span.start:.2f} to {span.end:.2f} s"
+    drawing.boxes((span.start, low, span.end - span.start, high), colour, peer=peer, tip=tip)
 
 
 def _legend(drawing: Drawing, run: RunState, *, own: bool) -> None:
     away = [span for peer in run.peers.values() for span in peer.away]
     asleep = any(span.what.startswith(ASLEEP) for span in away)
     submitted = "a job was submitted" if len(run.by_id) > 1 else "the job was submitted"
-    keys = (
-        (True, area_key(f"alive, in the colour of the {'peer' if own else 'device class'}", LINK, alpha=0.5)),
-        (run.terms, area_key("aggregates", CROWN)),
-        (run.strikes, dot_key("a fault strikes", WRONG, "X")),
-        (any(_back(span, run) for span in away), dot_key("came back", GOOD, ">")),
-        (away, line_key(f"dotted: {'asleep, or ' * asleep}away", color=ALONE, linewidth=1.2, linestyle=_DOTTED)),
-        (run.by_id, line_key(f"vertical: {submitted}", color=LINK, linewidth=1.0, linestyle=(0, (2, 2)))),
-        (any(peer.troubled for peer in run.peers.values()), area_key("thin: cut off, slow, or with bad rows", WRONG)),
-        (run.strangers, line_key("a stranger, kept out", color=INK, linewidth=1.2, linestyle=_DASHED)),
-        (run.refusals, dot_key("refused", PAPER, "D", 6, markeredgecolor=INK)),
-        (run.finished, dot_key("finished", GOOD, size=5)),
-        (run.waits, area_key("waiting: no majority in reach", WRONG, alpha=0.2)),
-    )
-    drawing.legend([key for there, key in keys if there], 4 if drawing.width > 700 else 2)
+    alive = f"alive, in the colour of the {'peer' if own else 'device class'}"
+    drawing.key(alive, LINK, alpha=0.5)
+    drawing.key("aggregates", CROWN, there=run.terms)
+    drawing.key("a fault strikes", WRONG, "x", 8, edge_width=4, there=run.strikes)
+    drawing.key("came back", GOOD, ">", 11, there=any(_back(span, run) for span in away))
+    drawing.key(f"{'asleep, or ' * asleep}away", ALONE, "line", 1.6, dash=_DOTTED, there=away)
+    drawing.key(f"vertical: {submitted}", LINK, "line", 1.3, dash="3 3", there=run.by_id)
+    troubled = any(peer.troubled for peer in run.peers.values())
+    drawing.key("thin: cut off, slow, or with bad rows", WRONG, there=troubled)
+    drawing.key("a stranger, kept out", INK, "line", 1.6, dash=_DASHED, there=run.strangers)
+    drawing.key("refused", PAPER, "D", 8, edge=INK, there=run.refusals)
+    drawing.key("finished", GOOD, "o", 7, there=run.finished)
+    drawing.key("waiting: no majority in reach", WRONG, alpha=0.2, there=run.waits)

@@ -70,7 +70,6 @@ def test_who_is_not_measured_is_named(cli: Cli, small: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'p2pclust[plots]'")
     ended = cli("choose", small, "--clusters", "2-4", "--restarts", "1", "-o", "choice.png")
@@ -79,7 +78,6 @@ def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
     assert ended.out.splitlines()[-1] == "plot: choice.png"
 
 
-@pytest.mark.pictures
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

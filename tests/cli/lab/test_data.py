@@ -50,7 +50,6 @@ def test_split(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 def test_split_with_a_picture(cli: Cli, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     ended = cli("data", "split", "iris", "--peers", 3, "--out", "parts", "--picture", "parts/who.png")

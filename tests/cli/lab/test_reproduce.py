@@ -38,7 +38,6 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(cli:
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 def test_one_table(cli: Cli, tmp_path: Path) -> None:
     ended = cli("reproduce", "001-table2", "--repeats", 2, "--jobs", 1, "--out", "here", "--json", "--quick")
     assert ended.code == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.pictures]
+pytestmark = pytest.mark.slow
 
 MIXING = """
 title = "Two overlays"

@@ -83,7 +83,6 @@ def test_what_was_written_can_be_shown(cli: Cli, tmp_path: Path, suffix: str) ->
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 def test_pictures(cli: Cli, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     ended = cli("topology", "show", "grid", "--set", "torus=true", "-o", "o.svg", "-o", "o.PNG")

@@ -18,14 +18,3 @@ def test_a_page_holds_everything_and_nothing_is_taken_for_markup(tmp_path: Path)
     assert set(re.findall(r'src="([^"]*)"', text)) == {"data:image/png;base64,AAAA"}
     assert "http" not in text
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_two_half_sections_share_a_row_only_where_one_follows_the_other(tmp_path: Path) -> None:
-    kinds = [True, False, True, True, True]
-    page = Page("t", "", [Section(str(number), half=half) for number, half in enumerate(kinds)])
-    assert [[section.heading for section in row] for row in page.rows] == [["0"], ["1"], ["2", "3"], ["4"]]
-    write_page(tmp_path / "report.html", page)
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert re.findall(r'<section id="s(\d)"|<div class="(pair)">', text) == [
-        ("1", ""), ("2", ""), ("", "pair"), ("3", ""), ("4", ""), ("5", ""),
-    ]  # fmt: skip

@@ -1,10 +1,11 @@
-"""What the page of a run says, with pictures and without."""
+"""What the page of a run says."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,7 +108,7 @@ def test_a_stranger_does_not_count_as_a_peer_that_did_not_finish(scenario_file: 
     assert "<b>3 of 3</b> <span>peers finished</span>" in text
     assert '<li class="good"><b>1 of 1</b> <span>strangers kept out</span>' in text
     assert "laptop is not on the fleet roster and could not join" in text
-    assert "<summary>a row for each peer</summary>" in text
+    assert "<summary>the same as a table</summary>" in text
 
 
 def test_bytes_are_whole_numbers() -> None:
@@ -197,15 +198,15 @@ def test_the_slider_says_what_it_shows(events: list[str], shown: str) -> None:
     assert _changing(RunState.of(map(happened, told), "ab", links=[("a", "b")])) == shown
 
 
-def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(
-    scenario_file: Write, tmp_path: Path
-) -> None:
+def test_a_page_needs_no_matplotlib(scenario_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     text = page(scenario_file(), tmp_path / "out")
-    assert "pip install &#39;p2pclust[plots]&#39;" in text
-    assert "<svg" not in text
-    assert headings(text) == ["No pictures", "What it found", "The job in figures", "The log, shortened"]
+    assert headings(text) == [
+        "How it went, round by round", "What it found", "Whose rows, and how sure", "Compared with pooling all rows",
+        "The job in figures", "The log, shortened",
+    ]  # fmt: skip
+    assert text.count('<svg class="drawing"') > 8
     assert "A real fleet cannot produce this page" in text
-    assert text.count("<details open><summary>") == text.count("<details") == 2, "its tables are all that there is"
 
 
 def test_a_fleet_that_could_not_begin_has_a_page_that_says_so(scenario_file: Write, tmp_path: Path) -> None:
@@ -243,7 +244,6 @@ def test_an_earlier_page_is_replaced(scenario_file: Write, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 def test_all_parts_of_a_run_are_drawn(scenario_file: Write, tmp_path: Path) -> None:
     late = FUZZY.replace("round = 4", "round = 9")  # of fuzzy c-means: first centers are found before
     text = page(scenario_file(base=late), tmp_path / "out", "simulated")
@@ -272,7 +272,6 @@ def test_all_parts_of_a_run_are_drawn(scenario_file: Write, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 def test_of_peers_that_hold_columns(scenario_file: Write, tmp_path: Path) -> None:
     text = page(scenario_file(base=VERTICAL), tmp_path / "out")
     labels = re.findall(r'aria-label="([^"]*)"', text)
@@ -283,7 +282,6 @@ def test_of_peers_that_hold_columns(scenario_file: Write, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 @pytest.mark.parametrize(
     ("protocol", "more"),
     [("fkm", {}), ("k-fed", {}), ("llf-cm", {"participation": 0.5})],
@@ -300,7 +298,6 @@ def test_every_protocol_has_a_page(
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 @pytest.mark.long
 def test_many_peers_are_drawn_with_less(scenario_file: Write, tmp_path: Path) -> None:
     scenario = load_scenario(scenario_file(), ["fleet.peers=60", "jobs.0.max_rounds=2"])
@@ -311,7 +308,6 @@ def test_many_peers_are_drawn_with_less(scenario_file: Write, tmp_path: Path) ->
     assert len(text) < 900_000
 
 
-@pytest.mark.pictures
 def test_a_job_that_no_peer_finished_has_a_page(scenario_file: Write, tmp_path: Path) -> None:
     class Lost:
         def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.hosts.events import Combined
 from p2pclust.lab.pictures.bars import Cost, bytes_drawing
-from p2pclust.lab.pictures.canvas import data_address, width_in_pixels
 from p2pclust.lab.pictures.curves import history_drawings
 from p2pclust.lab.pictures.graph import association_drawing, community_names
 from p2pclust.lab.pictures.palette import cluster_hues
-from p2pclust.lab.pictures.shares import reconstruction_figure
+from p2pclust.lab.pictures.shares import reconstruction_drawing
 from p2pclust.lab.scenario.outcome.communities import cluster_classes, labels_of_peers, most_frequent, wrong_links
-from p2pclust.lab.scenario.page.page import Picture, Section
+from p2pclust.lab.scenario.page.page import Section
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.models.association import Association, Clusters
@@ -194,7 +193,7 @@ def _history(story: CommunityStory) -> Section:
             "with its best matching of labels to classes; a wrong association links clusters of different classes."
         )
     drawings = history_drawings(story.curves, step=step, wanted=wanted)
-    pictures = [picture_of(drawing, f"{drawing.axes.get_title('left')} by {step}", "") for drawing in drawings]
+    pictures = [picture_of(drawing, f"{drawing.title} by {step}", "") for drawing in drawings]
     return Section(f"{story.prefix}How the communities came about", caption, pictures)
 
 
@@ -216,7 +215,7 @@ def _models(story: CommunityStory) -> Section | None:
         own = [y[story.labels[name] == story.label_of(group)] for name, y in story.truth.items()]
         kind = most_frequent(np.concatenate(own)) if own else None
         headings.append(story.names[group] + ("" if kind is None else f"\n({str(kind)[:9]})"))
-    figure = reconstruction_figure(X, [text for text, _ in samples], reconstructions(stack, X), headings)
+    drawing = reconstruction_drawing(X, [text for text, _ in samples], reconstructions(stack, X), headings)
     what = "class" if story.truth else "community"
     caption = (
         f"Left: one row of each {what}. Right: its reconstruction by each community's model, with the mean squared error. "
@@ -226,9 +225,7 @@ def _models(story: CommunityStory) -> Section | None:
         caption += " In brackets: the class of most rows of the community."
     if len(there) > len(shown):
         caption += f" Shown are the {len(shown)} of {len(there)} models with the most rows."
-    # Many rows are smaller as one PNG image; other pictures are SVG, in the colours of the page.
-    alt = "rows and their reconstructions by each community's model"
-    picture = Picture(data_address(figure), caption, alt, width_in_pixels(figure))
+    picture = picture_of(drawing, "rows and their reconstructions by each community's model", caption)
     return Section(f"{story.prefix}What each community's model draws", pictures=[picture])
 
 

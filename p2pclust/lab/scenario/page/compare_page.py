@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from p2pclust.lab.pictures import canvas
-from p2pclust.lab.pictures.bars import value_bars
-from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.pictures.bars import Bar, value_bars
 from p2pclust.lab.pictures.curves import curves_drawing
+from p2pclust.lab.pictures.drawing import Drawing
 from p2pclust.lab.pictures.palette import series_colour
 from p2pclust.lab.scenario.outcome.compare import ComparedFigure, Result, mark, of_peers, shown
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
@@ -22,13 +21,11 @@ _CHARTS: Final = 12
 def write_comparison(file: Path, runs: Mapping[str, Result], lines: Sequence[ComparedFigure]) -> None:
     """Write the page of these runs, by name, and of the lines of their comparison."""
     numbered = [f"{number}: {name}" for number, name in enumerate(runs, start=1)]
-    sections: list[Section] = []
-    if canvas.can_draw():
-        bars = [line for line in lines if line.differs and line.measured][:_CHARTS]
-        drawn = [picture_of(_bars(line, [*runs]), line.what, "") for line in bars]
-        sections.append(Section("What differs", "" if drawn else "No number differs.", drawn))
-        if curves := _curves(runs):
-            sections.append(Section("How they went", pictures=curves))
+    bars = [line for line in lines if line.differs and line.measured][:_CHARTS]
+    drawn = [picture_of(_bars(line, [*runs]), line.what, "") for line in bars]
+    sections = [Section("What differs", "" if drawn else "No number differs.", drawn)]
+    if curves := _curves(runs):
+        sections.append(Section("How they went", pictures=curves))
     table = [["", *runs, "differs"]]
     table += [
         [f"{line.part}: {line.what}", *(shown(v, line.unit) for v in line.values), mark(line)]
@@ -44,14 +41,12 @@ def write_comparison(file: Path, runs: Mapping[str, Result], lines: Sequence[Com
 def _bars(line: ComparedFigure, names: Sequence[str]) -> Drawing:
     known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
     scale, unit = scaled(max(known), line.unit)
-    values = [value / scale for value in known]
-    return value_bars(
-        names, values,
-        ["–" if value is None else f"{own:.3g}" for value, own in zip(line.values, values, strict=True)],
-        [f"{name}: {shown(value, line.unit)}" for name, value in zip(names, line.values, strict=True)],
-        [series_colour(lane) for lane in range(len(names))],
-        title=f"{line.what}{f' ({unit})' if unit else ''}",
-    )  # fmt: skip
+    bars = [
+        Bar(name, own / scale, "–" if value is None else f"{own / scale:.3g}", f"{name}: {shown(value, line.unit)}",
+            series_colour(lane))
+        for lane, (name, value, own) in enumerate(zip(names, line.values, known, strict=True))
+    ]  # fmt: skip
+    return value_bars(bars, title=f"{line.what}{f' ({unit})' if unit else ''}")
 
 
 def _curves(runs: Mapping[str, Result]) -> list[Picture]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.pictures import canvas, palette, shares
-from p2pclust.lab.pictures.bars import value_bars
+from p2pclust.lab.pictures import palette, shares
+from p2pclust.lab.pictures.bars import Bar, value_bars
 from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.lab.scenario.outcome.lines import job_lines
@@ -26,18 +27,17 @@ _ABSENT: Final = 4  # the most peers without a part in the result that are named
 
 def job_sections(story: JobStory) -> list[Section]:
     """Return the sections of a job."""
-    drawn = canvas.can_draw()
     communities: list[Section] = []
-    if drawn and story.job.has_workspace and story.done and story.came.notes:
+    if story.job.has_workspace and story.done and story.came.notes:
         # Imported here, because it is slow to import and only these jobs need it.
         from p2pclust.lab.scenario.page.community_pages import CommunityStory, sections  # noqa: PLC0415
 
         story = CommunityStory(story.run, story.number)
         communities = sections(story)
-    made = [rounds_section(story) if drawn else None, _terms(story), *communities]
-    if drawn and story.rows is not None:
+    made = [rounds_section(story), _terms(story), *communities]
+    if story.rows is not None:
         made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
-    elif table := centers_table(story):  # a page without pictures
+    elif table := centers_table(story):
         made.append(Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table))
     made.append(_notes(story))
     return [section for section in made if section is not None]
@@ -257,28 +257,24 @@ def attacks_section(story: JobStory) -> Section | None:
     )
     table = [["observer", "attack", "rows", "found", "devices"]]
     table += [[one.observer, one.attack, f"{one.rows:,}", one.words, audited.most(one)] for one in findings]
-    pictures: list[Picture] = []
-    if canvas.can_draw():
-        sought = [(one, one.recovered) for one in findings if one.recovered is not None]
-        percent = [100.0 * recovered / max(one.rows, 1) for one, recovered in sought]
-        texts = [f"{recovered:,} of {one.rows:,}" for one, recovered in sought]
-        drawing = value_bars(
-            [f"{one.observer}: {one.attack}" for one, _ in sought], percent, texts,
-            [f"{one.observer}, {one.attack}: {text} rows" for (one, _), text in zip(sought, texts, strict=True)],
-            [palette.WRONG if recovered else palette.GOOD for _, recovered in sought],
-            across="rows that came back exactly (% of those attacked)", most=1.25 * max([*percent, 10.0]),
-        )  # fmt: skip
-        pictures.append(picture_of(drawing, "share of rows that came back, by attack", ""))
-        if guessed := [(one, one.auc) for one in findings if one.auc is not None]:
-            drawing = value_bars(
-                [f"{one.observer}: {one.attack}" for one, _ in guessed], [auc for _, auc in guessed],
-                [f"{auc:.2f}" for _, auc in guessed],
-                [f"{one.observer}, {one.attack}: {auc:.3f}" for one, auc in guessed],
-                [palette.CURVE] * len(guessed), across="area under the curve (dashed: a guess)", most=1.1,
-            )  # fmt: skip
-            drawing.axes.axvline(0.5, color=palette.INK, linestyle="--", linewidth=1)
-            caption = (
-                "How often a row that a model was trained on looks more familiar to it than one that was withheld."
-            )
-            pictures.append(picture_of(drawing, "how well models recognise members, by attack", caption))
+    sought = [
+        Bar(f"{one.observer}: {one.attack}", 100.0 * one.recovered / max(one.rows, 1),
+            f"{one.recovered:,} of {one.rows:,}",
+            f"{one.observer}, {one.attack}: {one.recovered:,} of {one.rows:,} rows",
+            palette.WRONG if one.recovered else palette.GOOD)
+        for one in findings if one.recovered is not None
+    ]  # fmt: skip
+    scale = "rows that came back exactly (% of those attacked)"
+    drawing = value_bars(sought, across=scale, most=1.25 * max([*(bar.value for bar in sought), 10.0]))
+    pictures = [picture_of(drawing, "share of rows that came back, by attack", "")]
+    guessed = [
+        Bar(f"{one.observer}: {one.attack}", one.auc, f"{one.auc:.2f}", f"{one.observer}, {one.attack}: {one.auc:.3f}",
+            palette.CURVE)
+        for one in findings if one.auc is not None
+    ]  # fmt: skip
+    if guessed:
+        drawing = value_bars(guessed, across="area under the curve (dashed: a guess)", most=1.1)
+        drawing.line([(0.5, -math.inf), (0.5, math.inf)], palette.INK, 1.3, dash="5 3")
+        caption = "How often a row that a model was trained on looks more familiar to it than one that was withheld."
+        pictures.append(picture_of(drawing, "how well models recognise members, by attack", caption))
     return Section(f"{story.prefix}What a curious peer could read", text, pictures, table=table)

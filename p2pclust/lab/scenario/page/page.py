@@ -22,7 +22,7 @@ _DARK: Final = {VARIABLES[colour]: lighter for colour, lighter in DARK.items()}
 class Picture:
     """A picture and its caption."""
 
-    source: str  # a ``data:`` address that holds the whole picture, or an SVG element
+    source: str  # a ``data:`` address that holds the whole picture, or an SVG element with its legend
     caption: str
     alt: str  # describes the picture in words; an SVG element contains its own description
     width: int  # in pixels, where the page is that wide
@@ -77,18 +77,6 @@ class Page:
     about: str = ""  # what kind of page this is
     tiles: Sequence[Tile] = ()
     alarm: str = ""  # a failure, shown above everything else
-    unfolded: bool = False  # whether all folds are open at first: for a page that has little else
-
-    @property
-    def rows(self) -> list[list[Section]]:
-        """The sections in order, two half ones that follow each other in one row."""
-        rows: list[list[Section]] = []
-        for section in self.sections:
-            if section.half and rows and len(rows[-1]) == 1 and rows[-1][0].half:
-                rows[-1].append(section)
-            else:
-                rows.append([section])
-        return rows
 
 
 def write_page(file: Path, page: Page) -> None:

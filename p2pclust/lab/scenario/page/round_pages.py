@@ -8,7 +8,7 @@ from p2pclust.lab.pictures.curves import attendance_drawing, movement_drawing, o
 from p2pclust.lab.pictures.timeline import lanes_of
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.rows import worth_of
-from p2pclust.lab.scenario.page.story import NARROW, JobStory, picture_of
+from p2pclust.lab.scenario.page.story import NARROW, WIDE, JobStory, picture_of
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.runner import labelling_stage
 
@@ -86,7 +86,7 @@ def _attendance(story: JobStory) -> Picture | None:
     if not there:
         return None
     drawn = (entry["contributors"], entry["abstained"], lanes, story.run.groups, entry["stages"])
-    drawing, narrow = (attendance_drawing(*drawn, width=width) for width in (11.0, NARROW))
+    drawing, narrow = (attendance_drawing(*drawn, width=width) for width in (WIDE, NARROW))
     caption = "The contributors of each round."
     if any(len(who) == 1 for who in entry["contributors"]) and len(there) > 1:
         caption += " First centers come from one peer."

@@ -1,17 +1,16 @@
 """``report.html`` of a run: its result, the fleet and its faults, every job, and the cost.
 
-The page is made from the run's result and events and from the rows that the scenario dealt out. Without matplotlib it has
-text and tables only, and says what to install.
+The page is made from the run's result and events and from the rows that the scenario dealt out.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from p2pclust.lab.pictures import canvas
 from p2pclust.lab.pictures.bars import CostFigure, cost_drawing, kinds_drawing
 from p2pclust.lab.pictures.overlay import roles_drawing
 from p2pclust.lab.pictures.palette import own_colours, share_classes
@@ -19,8 +18,8 @@ from p2pclust.lab.pictures.timeline import LANES, lanes_of, timeline_drawing
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.outcome.compare import shown
 from p2pclust.lab.scenario.page.job_pages import attacks_section, job_sections
-from p2pclust.lab.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
-from p2pclust.lab.scenario.page.story import NARROW, JobStory, RunStory, picture_of
+from p2pclust.lab.scenario.page.page import Page, Section, Tile, Verdict, write_page
+from p2pclust.lab.scenario.page.story import NARROW, WIDE, JobStory, RunStory, picture_of
 from p2pclust.overlay import Overlay
 from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
@@ -44,13 +43,11 @@ def write_run_page(out: Path, story: RunStory) -> None:
     strangers = f" and {counted(len(story.strangers), 'strangers')}" if story.strangers else ""
     peers = f"{counted(len(story.shares) - len(story.strangers), 'peers')}{strangers}"
     facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
-    # Without pictures the page has little but its tables.
-    unfolded = not canvas.can_draw()
     failed = sum(not item["held"] for item in result["expectations"])
     alarm = f"{failed} of {len(result['expectations'])} expectations did not hold" if failed else ""
     if result["failure"]:
         alarm = f"The fleet could not finish: {result['failure']}"
-    write_page(out / "report.html", Page(title, facts, _sections(story), _ABOUT, _tiles(story), alarm, unfolded))
+    write_page(out / "report.html", Page(title, facts, _sections(story), _ABOUT, _tiles(story), alarm))
 
 
 def _tiles(story: RunStory) -> list[Tile]:
@@ -90,18 +87,16 @@ def _tiles(story: RunStory) -> list[Tile]:
 
 
 def _sections(story: RunStory) -> list[Section]:
-    drawn = canvas.can_draw()
-    missing = f"This page has {canvas.INSTALL}; then run the scenario again."
-    made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn)]
+    made = [_fleet(story)]
     verdicts = []
     for item in story.result["expectations"]:
         found = str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
         verdicts.append(Verdict(bool(item["held"]), item["what"], found))
     made.append(Section("What was expected", verdicts=verdicts, half=True) if verdicts else None)
-    made.append(_timeline(story) if drawn else None)
+    made.append(_timeline(story))
     for number in range(len(story.jobs)):
         made += [*job_sections(JobStory(story, number)), attacks_section(JobStory(story, number))]
-    made.append(_cost(story, drawn=drawn))
+    made.append(_cost(story))
     if rows := [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]:
         text = (
             "These rows have a missing value, and the scenario says to leave such rows out. They are not counted "
@@ -121,12 +116,10 @@ def _sections(story: RunStory) -> list[Section]:
 # -- the fleet ----------------------------------------------------------------------------------------------------------
 
 
-def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
+def _fleet(story: RunStory) -> Section | None:
     if not story.linked:
         return None
     failed = _failed(story)
-    if not drawn:
-        return Section("The fleet", failed, half=True) if failed else None
     if len(story.shares) > _DRAWN:
         many = f"{len(story.shares)} peers are too many to draw: the limit is {_DRAWN}."
         return Section("The fleet", f"{many} {failed}")
@@ -156,7 +149,7 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
         caption += "Peers have the colour of their device class in all pictures of this page."
     end = story.run.t if changing else 0.0
     label = "the overlay with roles and failures"
-    picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)
+    picture = replace(picture_of(drawing, label, caption), width=max(drawing.width, 560), moment=end)
     return Section("The fleet", failed, [picture], half=drawing.width <= 640)
 
 
@@ -190,7 +183,7 @@ def _timeline(story: RunStory) -> Section | None:
         return None
     eventful = [*(strike.peer for strike in run.strikes), *(term.peer for term in run.terms)]
     lanes = lanes_of(story.names, eventful)
-    drawing, narrow = (timeline_drawing(run, lanes, story.groups, width) for width in (11.0, NARROW))
+    drawing, narrow = (timeline_drawing(run, lanes, story.groups, width) for width in (WIDE, NARROW))
     clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
     caption = (
         f"A lane for each peer, over the {clock} of the run; above the lanes a mark for each round that was closed."
@@ -211,7 +204,7 @@ _MEASURES: Final = (
 )  # fmt: skip
 
 
-def _cost(story: RunStory, *, drawn: bool) -> Section | None:
+def _cost(story: RunStory) -> Section | None:
     peers = story.result["peers"]
     known = [
         CostFigure(title, unit, {name: peers[name].get(key) for name in story.names})
@@ -220,23 +213,19 @@ def _cost(story: RunStory, *, drawn: bool) -> Section | None:
     ]
     if not known:
         return None
-    pictures: list[Picture] = []
-    text = ""
-    if drawn:
-        few = len(story.names) <= LANES
-        text = "A bar for each peer." if few else "A dot for each peer; the line marks the median."
-        pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
-        kinds: Counter[str] = Counter()
-        for traffic in story.found.links.values():
-            kinds.update(traffic.n_bytes)
-        if kinds:
-            caption = f"The {size(sum(kinds.values()))} on all links, by kind of message."
-            pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", caption))
+    few = len(story.names) <= LANES
+    text = "A bar for each peer." if few else "A dot for each peer; the line marks the median."
+    pictures = [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
+    kinds: Counter[str] = Counter()
+    for traffic in story.found.links.values():
+        kinds.update(traffic.n_bytes)
+    if kinds:
+        caption = f"The {size(sum(kinds.values()))} on all links, by kind of message."
+        pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", caption))
     table = [["peer", "class", *(f"{m.title}{f' ({m.unit})' if m.unit else ''}" for m in known)]]
     for name in story.names[:_EVENTS]:
         table.append([name, story.groups[name], *(_number(measure.values[name]) for measure in known)])
-    fold = "the same as a table" if drawn else "a row for each peer"
-    return Section("What it cost each device", text, pictures, folded_table=table, fold=fold)
+    return Section("What it cost each device", text, pictures, folded_table=table, fold="the same as a table")
 
 
 def _number(value: float | None) -> str:

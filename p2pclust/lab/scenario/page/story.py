@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError
 from p2pclust.jobs.request import JobResult
-from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.pictures.drawing import Drawing
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import TermEnd
@@ -22,8 +22,9 @@ from p2pclust.lab.testbed.spec import FleetResult
 from p2pclust.overlay import Overlay
 from p2pclust.protocols.engine.job import Job, JobState
 
-#: Width in inches of the second copy of a picture with lanes, for narrow pages.
-NARROW: Final = 4.8
+#: The widths in pixels of a picture with lanes, and of its second copy for narrow pages.
+WIDE: Final = 1056
+NARROW: Final = 460
 
 
 @dataclass(frozen=True)
@@ -137,4 +138,4 @@ class JobStory:
 
 def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:
     """Return a drawing as a picture of the page; `alt` describes it in words, `narrow` is drawn for narrow pages."""
-    return Picture(drawing.svg(alt), caption, alt, drawing.width, "" if narrow is None else narrow.svg(alt))
+    return Picture(drawing.element(alt), caption, alt, drawing.width, "" if narrow is None else narrow.element(alt))
