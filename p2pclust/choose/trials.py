@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Far apart, so that neighbouring seeds of a person have no restart in common.
-_NEXT_SEED = 2**32
+_NEXT_SEED = 2**32  # far apart, so that neighbouring seeds of a person have no restart in common
 # One peer's picks miss the clusters that it has no rows of, and k-means does not get over it; docs/protocols/stages.md has
 # how often each way to first centers is right.
 _INIT = "split-merge"

@@ -24,8 +24,7 @@ Encoding = Literal["float32", "float16", "int8"]
 Weights = npt.NDArray[np.float32]
 Layers = list[tuple[Weights, Weights]]
 
-# One outlier spoils the resolution of its own block only; the scales add 1.6 % to the bytes.
-_BLOCK = 256
+_BLOCK = 256  # one outlier spoils the resolution of its own block only; the scales add 1.6 % to the bytes
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,8 @@ class Architecture:
     """
 
     n_features: int  # of the rows: what goes in and comes out
-    #: Widths of the layers between. The code is the middle one; the hidden layers before it and after it need not
-    #: mirror each other.
-    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
-    #: "sigmoid", "relu" or "linear": the last layer's activation. A sigmoid's rows must lie in [0, 1].
-    output: Activation = "sigmoid"
+    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)  # widths of the layers between; the code is the middle one
+    output: Activation = "sigmoid"  # the last layer's activation. A sigmoid's rows must lie in [0, 1].
     code: Activation = "relu"  # "relu" or "linear": the code's activation. All other hidden layers are rectified.
 
     def __post_init__(self) -> None:

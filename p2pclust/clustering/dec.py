@@ -29,28 +29,22 @@ from p2pclust.clustering.points import Floats, Floats32, Labels, Points
 from p2pclust.clustering.stacks import minibatches, require_torch, train
 from p2pclust.errors import UsageError
 
-# The paper's number of k-means restarts in the code.
-_RESTARTS = 20
+_RESTARTS = 20  # the paper's number of k-means restarts in the code
 
 
 @dataclass(frozen=True)
 class DecSettings:
     """What DEC leaves to choose."""
 
-    #: Widths of the encoder's layers after the input; the decoder mirrors them
-    encoder: tuple[int, ...] = (500, 500, 2000, 10)
-    #: "layer-wise" or "plain": each layer as an autoencoder of its own first, then the whole; or the whole
-    #: autoencoder at once
-    pretraining: Literal["plain", "layer-wise"] = "layer-wise"
+    encoder: tuple[int, ...] = (500, 500, 2000, 10)  # widths of its layers after the input; the decoder mirrors them
+    pretraining: Literal["plain", "layer-wise"] = "layer-wise"  # the whole at once, or first layer by layer
     pretraining_epochs: int = 20  # of the whole, and of each layer
     pretraining_rate: float = 1e-3  # of Adam
     batch: int = 256
-    #: `learning_rate`, `momentum`: of the stochastic gradient descent that moves encoder and centers
-    learning_rate: float = 0.01
+    learning_rate: float = 0.01  # of the stochastic gradient descent that moves encoder and centers, as is the momentum
     momentum: float = 0.9
     update_interval: int = 140  # steps between two target distributions
-    #: Stop when fewer than this share of the rows changed their cluster between two target distributions
-    tol: float = 0.001
+    tol: float = 0.001  # stop when fewer than this share of the rows changed their cluster between two of these
     max_updates: int = 50  # stop after so many target distributions
 
     def __post_init__(self) -> None:

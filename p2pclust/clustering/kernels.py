@@ -31,8 +31,7 @@ KERNELS: Final = (NUMPY, C1)  # every kernel that a job may name
 AUTO: Final = "auto"  # what a person may ask for in the place of a name
 MAX_THREADS: Final = 256
 
-# Part of the bits of c1, as are the numbers in c/kernels.h.
-_PART_ROWS = 8192
+_PART_ROWS = 8192  # part of the bits of c1, as are the numbers in c/kernels.h
 _FUZZIFIERS = {2.0: 0, 1.5: 1, 3.0: 2}  # and what the extension calls them
 _TASKS_PER_THREAD = 4
 

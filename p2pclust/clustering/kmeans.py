@@ -20,11 +20,9 @@ import numpy.typing as npt
 from p2pclust.clustering.points import DistanceBlock, Floats, Labels, Points, direct, distance_blocks
 from p2pclust.errors import UsageError
 
-# Squared distances that differ by less than this, relatively, count as equal in the expanded form.
-_TIE = 1e-10
+_TIE = 1e-10  # squared distances that differ by less than this, relatively, count as equal in the expanded form
 _MAX_STEPS = 300
-# Costs that differ by less, relatively, are of the same result.
-_SAME = 1e-9
+_SAME = 1e-9  # costs that differ by less, relatively, are of the same result
 
 
 def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
@@ -83,8 +81,9 @@ def weighted_sums_and_counts(
     masses = counts if row_weights is None else np.zeros(centred.shape[0])
     for block, chosen in _assignments(points, centred):
         counts += chosen @ np.ones(block.stop - block.start)
-        if row_weights is not None:
-            masses += _weigh(block, chosen, row_weights)
+        if row_weights is not None:  # each row's weight takes the place of its 1.0
+            np.multiply(chosen, row_weights[block.start : block.stop], out=chosen)
+            masses += chosen @ np.ones(block.stop - block.start)
         sums += chosen @ block.rows
     return sums, masses, counts.astype(np.int64)
 
@@ -114,7 +113,8 @@ def cell_moments(
         apart = block.rows - centred[np.argmax(chosen, axis=0)]
         counts += chosen @ np.ones(block.stop - block.start)
         if row_weights is not None:
-            masses += _weigh(block, chosen, row_weights)
+            np.multiply(chosen, row_weights[block.start : block.stop], out=chosen)
+            masses += chosen @ np.ones(block.stop - block.start)
         sums += chosen @ apart
         squares += chosen @ np.square(apart, out=apart)
     return counts.astype(np.int64), masses, sums, squares
@@ -179,12 +179,6 @@ def crisp_objective(points: Points, centred: Floats, row_weights: Floats | None 
             squared = squared * row_weights[block.start : block.stop]
         total += float(squared.sum())
     return total
-
-
-def _weigh(block: DistanceBlock, chosen: Floats, row_weights: Floats) -> Floats:
-    """Put each row's weight in the place of its 1.0, and return the sum of the weights of each cluster, shape (C,)."""
-    np.multiply(chosen, row_weights[block.start : block.stop], out=chosen)
-    return np.asarray(chosen @ np.ones(block.stop - block.start))
 
 
 def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBlock, Floats]]:

@@ -23,18 +23,14 @@ from p2pclust.errors import UsageError
 
 _RUNS, _FITS = 10, 5
 _COMPONENTS = 30
-# A covariance of more has more numbers than a small cluster has rows.
-_MIXED_COMPONENTS = 20
-# Of one block of distances between rows, in the silhouette.
-_BLOCK_ROWS = 512
+_MIXED_COMPONENTS = 20  # a covariance of more has more numbers than a small cluster has rows
+_BLOCK_ROWS = 512  # of one block of distances between rows, in the silhouette
 _MAX_STEPS = 100
-# Of the mean log likelihood of a row, in one step: less than this is the end.
-_SETTLED = 1e-3
+_SETTLED = 1e-3  # of the mean log likelihood of a row, in one step: less than this is the end
 # The share of the rows' mean variance that is added to every variance: no component becomes flat or a point, however
 # few rows it has.
 _RIDGE = 0.01
-# A component that no row belongs to must not divide by zero.
-_FEWEST_ROWS = 1e-9
+_FEWEST_ROWS = 1e-9  # a component that no row belongs to must not divide by zero
 
 
 def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:

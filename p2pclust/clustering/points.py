@@ -31,8 +31,7 @@ _BLOCK_ROWS = 8192
 _BLOCK_ROWS_WIDE = 2048
 _WIDE = 32
 
-# Larger squares could overflow when they are added.
-_LARGEST_SQUARE = 1e300
+_LARGEST_SQUARE = 1e300  # larger squares could overflow when they are added
 # Pairs of rows and centers are gathered so many numbers at a time: 128 KiB, which malloc serves without new pages.
 _GATHERED = 2**14
 
@@ -100,11 +99,8 @@ class Points:
     __slots__ = (
         "_moved", "_squares", "_whole", "block_rows", "kernel", "n_features", "n_samples", "shift", "source", "subtracted"
     )  # fmt: skip
-
-    shift: Floats
     n_samples: int
     n_features: int
-    block_rows: int
 
     def __init__(
         self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None,
@@ -114,18 +110,17 @@ class Points:
         self.source = _matrix(X)
         self.n_samples, self.n_features = self.source.shape
         self.block_rows = rows_per_block(self.n_features)
-        if origin is not None:
-            if shift is not None:
-                raise UsageError("points have a shift or an origin; leave one of the two out")
-            self.shift = np.zeros(self.n_features)
-        elif shift is None:
+        if origin is not None and shift is not None:
+            raise UsageError("points have a shift or an origin; leave one of the two out")
+        self.shift: Floats = np.zeros(self.n_features)
+        if shift is not None:
+            self.shift = self._one_per_column("shift", shift)
+        elif origin is None:
             # What cannot be summed is found, with its row and column, when the squares are formed below.
             with np.errstate(over="ignore", invalid="ignore"):
-                self.shift = np.asarray(self.source.mean(axis=0))
-            if not np.isfinite(self.shift).all():
-                self.shift = np.zeros(self.n_features)
-        else:
-            self.shift = self._one_per_column("shift", shift)
+                mean = np.asarray(self.source.mean(axis=0))
+            if np.isfinite(mean).all():
+                self.shift = mean
         self.subtracted = self.shift if origin is None else self._one_per_column("origin", origin)
         self._moved = bool(self.subtracted.any())
         self._whole: Floats | None = self.source if origin is None or not self._moved else None
@@ -243,9 +238,9 @@ class DistanceBlock:
     start: int
     stop: int
     rows: Floats  # shape (stop - start, n_features): the rows, centred
-    #: Shape (n_clusters, stop - start), by the expanded form: the error is some 1e-16 of `magnitude`, and may make them
-    #: negative
-    squared: Floats
+    squared: (
+        Floats  # shape (n_clusters, stop - start): by the expanded form, with an error of some 1e-16 of `magnitude`
+    )
     closest: Floats  # shape (stop - start,): the smallest squared distance of each row
     magnitude: Floats  # shape (stop - start,): an upper bound of ``|x|^2 + |v|^2``
     spare: Floats  # a scratch of the same shape as `squared`, for the user of the block

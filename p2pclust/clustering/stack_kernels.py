@@ -138,28 +138,23 @@ class Trainer:
         # Models leave the program when they have taken all their steps; between two that leave, nothing changes.
         changes = np.flatnonzero(np.diff(moving)) + 1
         for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(moving)], strict=True):
+            # The first `count` models move; a partner of one that is alone does not.
             count = int(moving[start])
-            some = scales[start:stop, : max(count, self._fewest)]
-            self._steps(rows, picks[start:stop, :count], some, learning_rate)
+            together = max(count, self._fewest)
+            _, models, X = self._first(together)
+            values, gradients, first, second = (part[:count] for part in self._rows)
+            taken = [X[:count].flatten(0, 1)] if len(rows) == 1 else X[:count].unbind()
+            own_picks = picks[start:stop, :count].view(stop - start, len(taken), -1)
+            for pick, scale in zip(own_picks, scales[start:stop, :together].unbind(), strict=True):
+                for own, which, out in zip(rows, pick.unbind(), taken, strict=False):
+                    torch.index_select(own, 0, which, out=out)
+                output = models.forward(X)
+                # Twice the difference, times each row's scale.
+                torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=models.slope)
+                models.backward()
+                adam_step(values, gradients, first, second, self._count, learning_rate)
         self._layout.unpack(self._first(n_models)[0], dense)
         weights[chunk] = dense
-
-    def _steps(
-        self, rows: Sequence[torch.Tensor], picks: torch.Tensor, scales: torch.Tensor, learning_rate: float
-    ) -> None:
-        """Take steps in which the first models move, as many as there are picks; a partner of them does not."""
-        moving, (_, models, X) = picks.shape[1], self._first(scales.shape[1])
-        weights, gradients, first, second = (part[:moving] for part in self._rows)
-        taken = [X[:moving].flatten(0, 1)] if len(rows) == 1 else X[:moving].unbind()
-
-        for pick, scale in zip(picks.view(len(picks), len(taken), -1), scales.unbind(), strict=True):
-            for own, which, out in zip(rows, pick.unbind(), taken, strict=False):
-                torch.index_select(own, 0, which, out=out)
-            output = models.forward(X)
-            # Twice the difference, times each row's scale.
-            torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=models.slope)
-            models.backward()
-            adam_step(weights, gradients, first, second, self._count, learning_rate)
 
     def _first(self, n_models: int) -> tuple[Views, Pass, torch.Tensor]:
         """Return the weights, passes and minibatches of the first models of the chunk, which are still being trained."""
@@ -296,9 +291,8 @@ class Pass:
     def __init__(self, scratch: LayerStack, weights: Views, gradients: Views | None = None) -> None:
         n_models = len(weights[0][0])
         self._kinds, self._weights, self._gradients = scratch.kinds, weights, gradients or weights
-        self._outputs, self._slopes = (
-            [part[:n_models] for part in parts] for parts in (scratch.outputs, scratch.slopes)
-        )
+        self._outputs = [part[:n_models] for part in scratch.outputs]
+        self._slopes = [part[:n_models] for part in scratch.slopes]
         self._across = [matrix.mT for matrix, _ in weights]
         # The loss's slope in the last outputs (A, rows, width), to be filled in before going backward.
         self.slope = self._slopes[-1]

@@ -77,8 +77,7 @@ class LocalFuzzyResult:
     """The end of a local fuzzy c-means."""
 
     centers: Floats  # shape (C, F): in the units of the points
-    #: Shape (C,): ``sum over rows of u^m`` of the memberships that made these centers: the support of each cluster
-    weights: Floats
+    weights: Floats  # shape (C,): ``sum over rows of u^m`` of the memberships that made these centers
     plain_weights: Floats  # shape (C,): ``sum over rows of u`` of the same memberships
     n_steps: int
     converged: bool  # whether the last step changed the memberships by less than the tolerance

@@ -38,10 +38,9 @@ class CrispSums:
 class FuzzySums:
     """Sums over rows, weighted by their memberships u; m is the fuzzifier."""
 
-    #: `memberships`, `weights`, `spreads`: shape (C,): sums of u, of ``u^m``, and of ``u^m d``
-    memberships: Floats
-    weights: Floats
-    spreads: Floats
+    memberships: Floats  # shape (C,): sums of u
+    weights: Floats  # shape (C,): of ``u^m``
+    spreads: Floats  # shape (C,): of ``u^m d``
     objective: float  # sum over rows and centers of ``u^m d^2``
 
 

@@ -175,7 +175,7 @@ class _Watch:
         agreed = Agreed.of(state.arrays)
         if agreed.phase == "verdicts":
             # Models were exchanged: the partitions of now are those that the association graph is about.
-            counted = enumerate(self._truth[: agreed.clusters.n_peers])
+            counted = enumerate(self._truth[: len(agreed.clusters.counts)])
             entered = [(truth, self._notes[n]["entered"], agreed.counts[n]) for n, truth in counted if agreed.counts[n]]
             self._classes = np.concatenate([majority(*one) for one in entered])
             if not self._curves:

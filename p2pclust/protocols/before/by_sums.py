@@ -46,8 +46,7 @@ class EnoughRows(Additive):
 
     n_clusters: int = 1
     gate_rounds: int = 0  # the rounds whose equations are counted against the rows, times the number of starts; 0: none
-    # Whether totals of groups of peers are revealed one by one: then each group must have so many rows.
-    by_group: bool = False
+    by_group: bool = False  # whether each group of peers, whose total is revealed, must have so many rows
 
     allowed = checks.by_name(n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag)
 

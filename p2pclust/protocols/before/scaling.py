@@ -37,15 +37,12 @@ class Range(Protocol):
     id: ClassVar[str] = "range"
     holds: ClassVar[str] = "float64 F: lo hi; bool: declared; int64: rows"
 
-    # lo, hi: declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains from
-    # every later round, by name.
-    lo: tuple[float, ...] | None = None
+    lo: tuple[float, ...] | None = None  # lo, hi: declared bounds, one number per feature. Then no peer is asked.
     hi: tuple[float, ...] | None = None
-    # The job fails if all peers together hold fewer rows. Peers report no more than this many rows. Where a peer
-    # abstained because of ``min_rows``, the rows are not all known, and the clustering stage decides.
+    # The job fails if all peers together hold fewer rows, and peers report no more. Where a peer abstained because of
+    # ``min_rows``, the rows are not all known, and the clustering stage decides.
     rows_needed: int = 1
-    # A peer with fewer rows abstains; 1 lets every peer send its range. Not for declared bounds, which reveal nothing.
-    min_rows: int = 3
+    min_rows: int = 3  # a peer with fewer rows abstains, unless bounds are declared; 1 lets every peer send its range
 
     allowed = checks.by_name(
         rows_needed=_ROWS, min_rows=_ROWS, lo=checks.optional(checks.vector), hi=checks.optional(checks.vector)
@@ -134,10 +131,8 @@ class ZScoreScaling(Additive):
 
     The first round sums deviations from the middle of the range and gives the mean. The second sums squared deviations
     from that mean: the mean square minus the squared mean would lose digits where rows vary little beside the range.
-    Deviations are divided by the smallest power of two not below the range, so that one grid serves all features.
-
-    Mean and deviation are those of the rows of each round's contributors. A peer that is lost between the rounds is in
-    the mean and not in the deviation.
+    Deviations are divided by the smallest power of two not below the range, so that one grid serves all features. A peer
+    that is lost between the rounds is in the mean and not in the deviation.
     """
 
     id: ClassVar[str] = "zscore"

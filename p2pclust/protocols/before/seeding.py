@@ -70,8 +70,7 @@ class Seeding(FirstCenters):
     asks: ClassVar[Literal["all", "one"]] = "one"
 
     init: str = "k-means++"  # {"k-means++", "random", "uniform", "given"}
-    # With ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
-    centers: tuple[tuple[float, ...], ...] | None = None
+    centers: tuple[tuple[float, ...], ...] | None = None  # given ones, in the data's own units, shape (n_clusters, F)
     n_init: int = 1  # how many sets of first centers; given ones are one set
 
     allowed = checks.by_name(

@@ -29,8 +29,7 @@ _CELLS_PER_CLUSTER = 3
 _TRIES = 20
 _LEAST_ROWS_OF_A_CELL = 5
 _MOST_ROWS = 0.9
-# Gossip adds up within a tolerance: a count that is nearer to 0 than to 1 row is 0.
-_NONE = 0.5
+_NONE = 0.5  # gossip adds up within a tolerance: a count that is nearer to 0 than to 1 row is 0
 _SMALL = 2.0**-480
 _AS_WIDE = 0.99  # of the largest variance: a feature that varies so much counts as the widest one too
 
@@ -40,8 +39,7 @@ class SplitMerge(FirstCenters, Additive):
     """First centers by splitting and merging.
 
     In the state, ``cells`` (E, F) are the present cells in working coordinates and ``cell_masses`` (E,) how many rows
-    each had: the halves of a cell that was split have half of its rows each. ``splits`` counts the
-    rounds so far in which cells were split; it is -1 when no more are.
+    each had, halves of a cell half of its rows; ``splits`` counts the rounds that split cells, and is -1 when no more do.
     """
 
     id: ClassVar[str] = "split-merge"

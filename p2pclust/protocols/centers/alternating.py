@@ -41,10 +41,8 @@ _SLACK = 1e-9  # of a sum beyond what its weight allows: less is rounding
 class Iterated(Clustering):
     """Rounds from first centers until they stand still.
 
-    - `tol`: the papers' epsilon: stop when ``||V(t+1) - V(t)||_F < tol``, measured in working coordinates. It is above
-      0 in [1]; with 0 the centers never stand still enough, and ``max_rounds`` rounds are run.
-    - `max_rounds`: T of [1]. At most this many rounds are run, empty ones included, and so at most this many updates of
-      the centers; the printed ``t > T``, with t from 0, would allow two more.
+    The papers' epsilon is `tol`, measured in working coordinates; with 0 exactly ``max_rounds`` rounds are run. Their T is
+    `max_rounds`, empty rounds included; the printed ``t > T``, with t from 0, would allow two more.
     """
 
     holds: ClassVar[str] = "float64 C F: centers; float64 t: shifts; int64: suppressed"
@@ -91,8 +89,7 @@ class Fuzzy(Iterated):
     pooled_name: ClassVar[str] = "fuzzy c-means"
 
     fuzzifier: float = 2.0  # the papers' m or lambda, above 1
-    # Abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or fewer, see
-    # :func:`~p2pclust.protocols.engine.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
+    # Abstain with too few rows: see :func:`.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
     privacy_gate: bool | Literal["job"] = True
 
     allowed = checks.by_name(fuzzifier=checks.FUZZIFIER, privacy_gate=checks.gate)
@@ -151,17 +148,13 @@ class Alternating(Iterated, Additive, SideBySide):
 
     # Go further than each step (adaptive over-relaxation, reference [2]): by a factor that grows by a tenth each round, as
     # long as the objective falls. A round in which it rose is taken back to the plain step before it, and the factor to 1.
-    # The fixed points are those of the plain rounds, and the last step is a plain one; the path differs, so the centers
-    # agree with the pooled algorithm's only as closely as ``tol`` has it. Peers then reveal one more number, their share of
-    # the objective.
+    # The fixed points are those of the plain rounds, and the last step is a plain one.
     accelerate: bool = False
-    # How many sets of first centers there are. The sums of all are further arrays of the same rounds; the ``objective``
-    # stage that follows keeps the start with the smallest objective.
-    n_init: int = 1
+    n_init: int = 1  # sets of first centers; the ``objective`` stage that follows keeps the best one
     max_weight: float = 0.0  # at least 1: no peer weighs more than so many times the median peer. 0: no limit.
-    # {"", "trim", "median"}: how a center follows from the peers' means of its cluster: by the trimmed mean, without 15 %
-    # of the weight at each end of each coordinate, or by the median. Empty: by the mean, as the pooled algorithm.
-    robust: str = ""
+    robust: str = (
+        ""  # {"", "trim", "median"}: how a center follows from the peers' means of its cluster; empty: by the mean
+    )
 
     allowed = checks.by_name(
         accelerate=checks.flag, n_init=checks.STARTS, max_weight=checks.at_least(0.0),

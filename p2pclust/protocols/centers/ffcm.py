@@ -44,8 +44,9 @@ class LocalFuzzy(Fuzzy):
 
     tol: float = 1e-4
     max_rounds: int = 100
-    # Steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most 1000.
-    local_iterations: int | None = None
+    local_iterations: int | None = (
+        None  # steps of local fuzzy c-means per round. None: until convergence, at most 1000.
+    )
 
     allowed = checks.by_name(local_iterations=checks.optional(checks.between(1, _LOCAL_STEPS)))
 
@@ -96,9 +97,7 @@ class FFCMProtocol(LocalFuzzy):
     )
     inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
 
-    # {"weighted", "kmeans"}: the paper's avg_1 (weighted mean of the local centers with the same number) or avg_2
-    # (k-means of all local centers).
-    averaging: str = "weighted"
+    averaging: str = "weighted"  # {"weighted", "kmeans"}: the paper's avg_1 or avg_2 (k-means of all local centers)
     support: str = "u^m"  # {"u^m", "u"}: for avg_1: what a local center's weight sums
 
     allowed = checks.by_name(averaging=checks.among("weighted", "kmeans"), support=checks.among("u^m", "u"))

@@ -30,9 +30,7 @@ from p2pclust.protocols.engine.local import Local
 
 # Sums of N_m G_m grow with the square of the number of rows: their grid is so much coarser than that of sums of rows.
 _COARSER = 2.0**24
-
-# Fuzzy c-means never puts a center outside the data's range. A sound gradient step overshoots by one range at most.
-_FAR_RANGES = 2.0
+_FAR_RANGES = 2.0  # a center lies this far outside the data if the run diverges; a sound step overshoots by one at most
 
 
 @dataclass(frozen=True)

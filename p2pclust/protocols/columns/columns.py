@@ -117,8 +117,7 @@ class Columns:
         """Draw centers uniformly within these columns' ranges, shape (C, F_m), in working coordinates.
 
         The stream of a column follows from the salt and from the column itself. The job's seed alone would not do: it is
-        public, and with the first centers known the distances to them can be solved for the rows. It follows from
-        nothing else, so the draw does not depend on how the columns are shared out.
+        public, and with the first centers known the distances to them can be solved for the rows.
         """
         drawn = np.empty((n_clusters, self.n_columns))
         for column, values in enumerate(self.values):

@@ -50,15 +50,11 @@ class VerticalClustering(Clustering, ByColumns):
 
     holds: ClassVar[str] = "float64 t: shifts"
     n_clusters: int
-    # The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It grows with
-    # the square root of the number of rows, so it is another thing than a movement of centers. With 0 exactly
-    # ``max_rounds`` updates are made.
+    # The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances.
     tol: float = 5e-3
     max_rounds: int = 30  # the paper's T: how often centers are updated at most
     scaling: str = "none"  # {"none", "minmax", "zscore"}: each peer scales its own columns, which it holds wholly
-    # {"float64", "float32"}: what distances and memberships are sent as. float32 halves all traffic, and rounds both to
-    # 24 bits: the result is no longer that of the pooled algorithm to the last digits.
-    transfer: str = "float64"
+    transfer: str = "float64"  # {"float64", "float32"}: what distances and memberships are sent as
 
     before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")
     inits: ClassVar[tuple[str, ...]] = INITS
@@ -67,6 +63,7 @@ class VerticalClustering(Clustering, ByColumns):
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
     assigned: ClassVar[str]  # the array of the state that assigns rows to clusters
+    assigned_before: ClassVar[str]  # the array of the last state that has the assignment of the round before
     #: All the arrays that a round makes, and those that have a number for each cluster in their last dimension.
     makes: ClassVar[tuple[str, ...]]
     per_cluster: ClassVar[tuple[str, ...]]
@@ -75,11 +72,6 @@ class VerticalClustering(Clustering, ByColumns):
         n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS, scaling=checks.SCALING,
         transfer=checks.among("float64", "float32"),
     )  # fmt: skip
-
-    @property
-    def assigned_before(self) -> str:
-        """The array of the last state that has the assignment of the round before."""
-        return f"last_{self.assigned}"
 
     @property
     def lossless(self) -> bool:
@@ -129,7 +121,7 @@ class VerticalClustering(Clustering, ByColumns):
         if shifts.size and (0 <= shifts[-1] < self.tol or shifts.size == self.max_rounds):
             # Line 12: this was the last round. Its centers follow from the assignment that it began with.
             state = state.without(self.assigned_before).moved(self.assigned, self.assigned_before)
-        return state.replace(shifts=shifts, **self.arrays_of(assigned))
+        return state.replace(shifts=shifts, **{self.assigned: assigned})
 
     @abstractmethod
     def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
@@ -138,10 +130,6 @@ class VerticalClustering(Clustering, ByColumns):
     @abstractmethod
     def assign(self, squares: Floats) -> NDArray[Any]:
         """Return the assignment of some rows, from their squared distances."""
-
-    def arrays_of(self, assigned: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the arrays that the state has of an assignment of all rows."""
-        return {self.assigned: assigned}
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         """Return whether the distances stand still (line 12)."""
@@ -231,6 +219,7 @@ class CrispVertical(VerticalClustering):
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     assigned: ClassVar[str] = "labels"
+    assigned_before: ClassVar[str] = "last_labels"
     makes: ClassVar[tuple[str, ...]] = ("counts", "labels")
     per_cluster: ClassVar[tuple[str, ...]] = ("counts",)
 
@@ -251,8 +240,8 @@ class CrispVertical(VerticalClustering):
     def assign(self, squares: Floats) -> NDArray[Any]:
         return np.asarray(squares.argmin(axis=1))  # a tie goes to the lowest index
 
-    def arrays_of(self, assigned: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        return {"counts": np.bincount(assigned, minlength=self.n_clusters), "labels": assigned}
+    def followed(self, state: State, assigned: NDArray[Any], shift: float) -> State:
+        return super().followed(state.replace(counts=np.bincount(assigned, minlength=self.n_clusters)), assigned, shift)
 
     def labels(self, state: State) -> NDArray[np.int64]:
         return state["labels"]
@@ -277,6 +266,7 @@ class FuzzyVertical(VerticalClustering):
     holds: ClassVar[str] = "float64|float32 N C: memberships last_memberships"
     pooled_name: ClassVar[str] = "fuzzy c-means"
     assigned: ClassVar[str] = "memberships"
+    assigned_before: ClassVar[str] = "last_memberships"
     makes: ClassVar[tuple[str, ...]] = ("memberships",)
     per_cluster: ClassVar[tuple[str, ...]] = ("memberships", "last_memberships")
 

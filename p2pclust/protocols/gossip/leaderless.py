@@ -119,12 +119,9 @@ def run_leaderless(
 ) -> JobState:  # fmt: skip
     """Run a job over these peers in this process, as a fleet without faults would, with the same bits.
 
-    Raises UsageError if the job needs an aggregator, or the tolerance cannot be reached on this overlay.
-
-    - `tolerance`: how closely estimates of a sum agree before one is used, in terms of the sum of absolute values.
-    - `ticks`: if above 0, peers mix so many ticks per round in stages that let each continue from its own mixture.
-    - `on_round`: called after every round with the state, the ticks that the round took, and how far the estimate of
-      any peer was from the agreed one.
+    `on_round` is called after every round with the state, the ticks that the round took, and how far the estimate of any
+    peer was from the agreed one. Raises UsageError if the job needs an aggregator, or the tolerance cannot be reached on
+    this overlay.
     """
     refuse(job.fill_in({"collect": "gossip"}))
     if problem := problem_with_tolerance(tolerance, links.hops):

@@ -8,7 +8,6 @@ weights, so the largest difference between any two peers never grows. Departures
 
 - The paper's peers give to one random neighbour at a time; here to all of them, in steps that neighbours take together,
   so that the result does not depend on speed and the same bits come out in process, simulated and on real peers.
-- A message carries the whole mass, and its receiver, which knows the links from the job's document, takes its own share.
 - Every peer's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. With weight 1 at one peer
   only, the estimate would be the total itself; but one peer would have to be chosen, and until its weight has spread
   everywhere the others divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
@@ -47,13 +46,10 @@ def usual_mixing(ticks: int) -> str:
 class GossipLinks:
     """The links between peers, by roster index; and what each peer takes of its neighbours' masses.
 
-    Raises UsageError for another mixing, and for links with one end only or to a peer that does not exist.
-
-    - `neighbours`: of every peer of the roster, each link at both of its ends.
-    - `members`: the peers that take part; by default all.
-    - `mixing` {"push-sum", "metropolis-hastings"}: ``push-sum``: a peer with d neighbours gives each of them, and
-      itself, one part of d + 1. ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest
-      stays.
+    The neighbours are of every peer of the roster, each link at both of its ends; `members` take part, by default all. With
+    ``push-sum`` a peer with d neighbours gives each of them, and itself, one part of d + 1; with ``metropolis-hastings``
+    over a link go parts of 1 / (1 + max(d, d')), and the rest stays. Raises UsageError for another mixing, and for links
+    with one end only or to a peer that does not exist.
     """
 
     def __init__(

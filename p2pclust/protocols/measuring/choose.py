@@ -19,8 +19,7 @@ from p2pclust.protocols.measuring.measure import MeasuredIndices
 
 MEASURES = ("soft Davies–Bouldin", "Xie–Beni", "simplified silhouette", "elbow")
 
-# Values that differ by less, relatively, are the same; then the smaller number of clusters has it.
-_SAME = 1e-9
+_SAME = 1e-9  # values that differ by less, relatively, are the same; then the smaller number of clusters has it
 _NOTHING = 1e-12  # an inertia below this share of the largest is rounding: every row lies on a center
 
 

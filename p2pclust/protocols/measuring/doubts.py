@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from p2pclust.protocols.engine.arrays import State
 
 _HARDLY: Final = 0.02  # of the mean mass of a cluster: with less, hardly any row belongs to a center
-#: Of the root mean squared distance of rows to their centers: two centers that are nearer to each other nearly coincide.
-_NEARLY: Final = 0.1
-#: Of a peer's local centers after its first one: so many that share a cluster of the result mean split clusters.
-_SPLIT: Final = 0.3
+_NEARLY: Final = 0.1  # of the rows' root mean squared distance to their centers: nearer centers nearly coincide
+_SPLIT: Final = 0.3  # of local centers after each peer's first: so many that share a cluster mean split clusters
 _WORSE: Final = 0.01  # how much worse than the best start the next one is, if the best was found by one start only
 #: How many times the narrowest range the widest may be, at least, in a job without scaling. A state knows ranges up to the
 #: next power of two: what is reported differs by more than half of this.

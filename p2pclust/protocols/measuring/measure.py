@@ -48,8 +48,7 @@ class Measure(Evaluation):
     fuzzifier: float = 2.0  # of the memberships in the fuzzy measures; above 1
     privacy_gate: bool = True  # abstain with too few rows; see the module
     suppress_singletons: bool = True  # send a cluster with one of the peer's rows as empty
-    # The largest number of clusters of the jobs to compare; the gate counts with it if it is larger than this job's.
-    compare_up_to: int = 1
+    compare_up_to: int = 1  # the gate counts with this number of clusters if it is larger than this job's
 
     allowed = checks.by_name(
         fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag, suppress_singletons=checks.flag,
@@ -128,11 +127,10 @@ class MeasuredIndices:
     rows: int  # how many rows were measured
     counts: tuple[int, ...]  # rows per cluster, without the hidden ones; a row belongs to its nearest center
     hidden: int  # how many rows were kept out of the counts, each being its peer's only one in its cluster
-    inertia: float  # sum of squared distances to the nearest center
-    objective: float  # of fuzzy c-means: sum of ``u^m d^2``
-    # within_sse, outside_sse, xie_beni, soft_davies_bouldin, simplified_silhouette: as the functions of the same names
-    # in :mod:`p2pclust.metrics`, in working coordinates. With one cluster Xie–Beni and soft Davies–Bouldin are
-    # infinite.
+    # As the functions of the same names in :mod:`p2pclust.metrics`, in working coordinates; the objective is that of fuzzy
+    # c-means. With one cluster Xie–Beni and soft Davies–Bouldin are infinite.
+    inertia: float
+    objective: float
     within_sse: float
     outside_sse: float
     xie_beni: float

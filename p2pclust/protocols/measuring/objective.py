@@ -1,8 +1,7 @@
 """The last round of a clustering: the peers add up what it minimises, and of several starts the best one is kept.
 
-docs/protocols/stages.md says what is added up, in squared working coordinates. The rules of the clustering before hold
-here too: peers that its privacy gate held send zeros, and a cluster with one local row counts none. So do peers with fewer
-than ``min_rows`` rows: the squared distance of one row is a sphere on which the row lies.
+docs/protocols/stages.md says what is added up, in squared working coordinates, and who sends zeros: the squared distance of
+one row is a sphere on which the row lies.
 """
 
 from __future__ import annotations

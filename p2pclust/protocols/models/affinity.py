@@ -39,8 +39,7 @@ from p2pclust.protocols.models.linkage import average_linkage, best_cut, settled
 NOTHING: Final = 255  # the code of a pair without a verdict: an own model, or one whose errors are not finite
 
 _WORST: Final = 254
-# Means are rounded to this part of a code's step, so that differences stay whole numbers.
-_PARTS: Final = 1024
+_PARTS: Final = 1024  # means are rounded to this part of a code's step, so that differences stay whole numbers
 # How far below the best a cut may be. On 25 peers that start from k-means on MNIST the best cut joined two pairs of classes
 # with one seed of five; this one never joined any, and left at most 16 groups, which training made 10.
 _SLACK: Final = 0.05
@@ -120,13 +119,9 @@ def read_verdicts(clusters: Clusters, peer: int, sent: Arrays) -> NDArray[np.uin
 def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tuple[int, ...]]:
     """Return the symmetric matrix of how unlike clusters are, and the clusters that are set aside (steps 2 and 3).
 
-    Row a of the table of codes (M, M) comes from the peer of a.
-
-    The matrix (M, M) has whole numbers; lower is more alike. A quarter of their range lies below the lowest, so that
-    ratios mean something. Infinite for two clusters of one peer, or one that is set aside: without any verdict, or with
-    a model that was not finite on most clusters of others.
-
-    Two peers with two clusters each; 0 and 2 are alike, and so are 1 and 3.
+    Row a of the table of codes (M, M) comes from the peer of a. The matrix (M, M) has whole numbers; lower is more alike. A
+    quarter of their range lies below the lowest, so that ratios mean something. Infinite for two clusters of one peer, or
+    one that is set aside: without any verdict, or with a model that was not finite on most clusters of others.
 
     >>> table = np.full((4, 4), NOTHING, dtype=np.uint8)
     >>> table[0, 2:], table[1, 2:], table[2, :2], table[3, :2] = [1, 5], [5, 1], [1, 5], [5, 1]

@@ -1,8 +1,7 @@
 """Which clusters of different peers belong together: the association graph, the same bits at every peer.
 
-M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions (FedCRef), Algorithm 1, lines 18 to 24, and Eq. 3. The links come from :mod:`mutual_test` (as the paper
-has them) or from :mod:`affinity` (the refined mode). docs/protocols/fedcref.md has the departures.
+Algorithm 1, lines 18 to 24, and Eq. 3 of the paper that :mod:`fedcref` names. The links come from :mod:`mutual_test` (as
+the paper has them) or from :mod:`affinity` (the refined mode). docs/protocols/fedcref.md has the departures.
 """
 
 from __future__ import annotations
@@ -40,10 +39,6 @@ class Clusters:
         if any(count < 0 for count in counts) or sum(counts) > _MOST_CLUSTERS:
             raise UsageError(f"clusters per peer: expected whole numbers from 0 with a sum of at most {_MOST_CLUSTERS}")
         object.__setattr__(self, "counts", counts)
-
-    @property
-    def n_peers(self) -> int:
-        return len(self.counts)
 
     @cached_property
     def total(self) -> int:

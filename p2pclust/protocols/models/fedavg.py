@@ -31,7 +31,6 @@ from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, Protocol, Slot, WithWorkspace
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Fetch, Wants, Workspace
 
 ENCODINGS = ("float32", "float16", "int8")
@@ -142,7 +141,7 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
         return autoencoders.encoded_size(self.architecture.n_parameters, self.encoding)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        return Arrays(stream=np.int64(rng.integers(MAX_SEED)), weights=np.empty(0, np.uint8))
+        return Arrays(stream=np.int64(rng.integers(random_streams.MAX_SEED)), weights=np.empty(0, np.uint8))
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"weights": Slot((self.model_bytes,), "uint8"), "rows": Slot((), "int64")}

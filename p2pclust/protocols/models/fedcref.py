@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,10 +62,10 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         """Return the autoencoders' architecture for the rows of this job."""
         return architecture_of(self.id, state["origin"].size, self.hidden, self.output)
 
-    @cached_property
-    def _verdict(self) -> str:
-        """What the contribution of the verdicts, and the table of them, is called."""
-        return "passes" if self.mode == "paper" else "affinity"
+    def _verdicts(self, agreed: Agreed) -> tuple[str, int]:
+        """Return the name of the array of verdicts in a contribution, and how many bytes there are for each cluster."""
+        total = agreed.clusters.total
+        return ("passes", -(-total // 8)) if self.mode == "paper" else ("affinity", total)
 
     def associate(self, agreed: Agreed) -> Association:
         """Return the association graph that follows from the verdicts; the same wherever it is computed (line 18)."""
@@ -117,7 +116,8 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             case "models":
                 return {"rows": Slot((None,), "int64"), "models": Slot((None, DIGEST_BYTES), "uint8")}
             case "verdicts":
-                return {self._verdict: Slot((None, self._width(agreed)), "uint8")}
+                name, width = self._verdicts(agreed)
+                return {name: Slot((None, width), "uint8")}
             case "graph":
                 return {"digest": Slot((DIGEST_BYTES,), "uint8")}
             case "train":
@@ -125,9 +125,6 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             case "refine":
                 counts = {"changed": Slot((), "int64"), "rows": Slot((), "int64"), "stable": Slot((), "bool")}
                 return {**counts, "members": Slot((agreed.n_groups,), "int64"), "alone": Slot((), "int64")}
-
-    def _width(self, agreed: Agreed) -> int:
-        return -(-agreed.clusters.total // 8) if self.mode == "paper" else agreed.clusters.total
 
     def wants(self, state: State, workspace: Workspace) -> Wants:
         agreed = Agreed.of(state)
@@ -189,7 +186,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
                 if not 1 <= len(rows) == n_models <= MOST_OF_A_PEER or rows.min() < 1 or rows.max() > MOST_ROWS:
                     raise WireError("its clusters are malformed")
             case "verdicts":
-                if peer >= agreed.clusters.n_peers:
+                if peer >= len(agreed.clusters.counts):
                     raise WireError("verdicts without clusters")
                 read = mutual_test.read_verdicts if self.mode == "paper" else affinity.read_verdicts
                 read(agreed.clusters, peer, part)
@@ -203,10 +200,8 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
                     raise WireError("a model of a group that it does not train")
             case "refine":
                 of_all, members = int(part["rows"]), part["members"]
-                sound = (
-                    0 <= int(part["changed"]) <= of_all <= MOST_ROWS and ((members >= 0) & (members <= of_all)).all()
-                )
-                if not sound or not 0 <= int(part["alone"]) <= min(of_all, MOST_CLUSTERS):
+                sound = 0 <= int(part["changed"]) <= of_all <= MOST_ROWS and 0 <= int(part["alone"]) <= MOST_CLUSTERS
+                if not sound or part["alone"] > of_all or ((members < 0) | (members > of_all)).any():
                     raise WireError("its counts are out of range")
 
     def combine(self, state: State, contributions: Any) -> State:
@@ -215,7 +210,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             case "models":
                 after = agreed.entered(contributions)
             case "verdicts":
-                after = agreed.judged(contributions, self._verdict, self._width(agreed))
+                after = agreed.judged(contributions, *self._verdicts(agreed))
             case "graph":
                 found = self.associate(agreed)
                 first = affinity.medoids(agreed.table, found.groups) if self.mode == "refined" else None
@@ -279,7 +274,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         if not 0 <= phase < len(PHASES):
             return f"fedcref: there is no phase {phase}"
         agreed = Agreed.of(state)
-        fits = agreed.phase != "graph" or agreed.table.shape[1:] == (self._width(agreed),)
+        fits = agreed.phase != "graph" or agreed.table.shape[1:] == self._verdicts(agreed)[1:]
         flaw = agreed.flaw() if fits else "verdicts do not fit the clusters"
         return flaw and f"fedcref: {flaw}"
 

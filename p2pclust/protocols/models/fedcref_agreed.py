@@ -56,21 +56,16 @@ class Agreed:
     rows: Ints = field(default_factory=lambda: _NO_INTS)  # how many rows each cluster has, (Q,)
     models: Bytes = field(default_factory=lambda: _NO_DIGESTS)  # the digest of each cluster's model, (Q, 32)
     told: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # which peers sent verdicts, (A,)
-    #: Their verdicts, a row for each cluster (Q, Z); zeros where none were sent.
-    table: Bytes = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    table: Bytes = field(default_factory=lambda: np.empty((0, 0), np.uint8))  # their verdicts, (Q, Z), or zeros
     links: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))  # the association graph, (L, 2)
     aside: Ints = field(default_factory=lambda: _NO_INTS)  # clusters that could take no part in it, (W,)
     #: How many rows each peer has in each group, (B, G); before the first refinement, of its clusters.
     members: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
-    #: The digests of the groups' models, (G, 32); zeros where there is none.
-    group_models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
-    #: Which peers have the model of a group, (H, G).
-    holders: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), np.bool_))
-    #: Peers that built another graph from the same verdicts, (D,); the job then fails.
-    differs: Ints = field(default_factory=lambda: _NO_INTS)
+    group_models: Bytes = field(default_factory=lambda: _NO_DIGESTS)  # of the groups, (G, 32), or zeros
+    holders: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), np.bool_))  # their holders, (H, G)
+    differs: Ints = field(default_factory=lambda: _NO_INTS)  # peers that built another graph, (D,); the job then fails
     resting: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # which peers are at rest, (R,)
-    #: (T, 8), see :data:`HISTORY`.
-    history: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(HISTORY))))
+    history: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(HISTORY))))  # (T, 8): `HISTORY`
     #: How many own clusters of no community have rows at each peer, (E,): what numbers them without gaps.
     alone: Ints = field(default_factory=lambda: _NO_INTS)
 
@@ -145,7 +140,7 @@ class Agreed:
     def judged(self, parts: Sequence[tuple[int, Arrays]], name: str, width: int) -> Agreed:
         """Return the state after the verdicts."""
         clusters = self.clusters
-        told = np.zeros(clusters.n_peers, np.bool_)
+        told = np.zeros(len(clusters.counts), np.bool_)
         table = np.zeros((clusters.total, width), np.uint8)
         for peer, part in parts:
             told[peer] = True
@@ -161,7 +156,7 @@ class Agreed:
         sent verdicts, and rows are refined before anything is trained. Without, no group has a model yet.
         """
         differs = [peer for peer, part in parts if part["digest"].tobytes() != found.digest]
-        members = np.zeros((found.clusters.n_peers, len(found.groups)), np.int64)
+        members = np.zeros((len(found.clusters.counts), len(found.groups)), np.int64)
         grouped = np.flatnonzero(found.group_of >= 0)
         np.add.at(members, (found.clusters.owners[grouped], found.group_of[grouped]), self.rows[grouped])
         models = np.zeros((len(found.groups), DIGEST_BYTES), np.uint8)
@@ -226,7 +221,7 @@ class Agreed:
         rows, aside, alone = self.rows, self.aside, self.alone
         turns_exist = 0 <= self.iteration < _MOST_TURNS and 0 <= self.refinement < _MOST_TURNS
         rows_fit = clusters.total == len(rows) and ((rows >= 1) & (rows <= MOST_ROWS)).all()
-        verdicts_fit = len(self.told) == clusters.n_peers and len(self.table) == clusters.total
+        verdicts_fit = len(self.told) == len(clusters.counts) and len(self.table) == clusters.total
         flaws = {
             "a count is out of range": not turns_exist,
             "there are not as many clusters as models": not rows_fit,
@@ -244,9 +239,8 @@ def news(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> dict[
     """Return what a phase came to, in plain values: for the graph its clusters and links, for a refinement its history.
 
     ``model_bytes`` are the bytes of models, `size` each, that the phase moves between peers, all of them together. It
-    follows from the state, so it is the same on every backend; in one process it is what would be sent. Not counted: what
-    peers send each other to agree, membership, headers, and what is sent again after a loss or an election. `runs` are the
-    jobs of the communities.
+    follows from the state, so it is the same on every backend: what is sent again after a loss does not count. `runs` are
+    the jobs of the communities.
     """
     found: dict[str, Any] = {}
     moved, counts = 0, before.counts.tolist()

@@ -34,14 +34,12 @@ class Note:
     """A peer's partition of its rows, what the numbers in it mean, and all else that it keeps."""
 
     peer: int
-    # int64 (n,): below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
-    labels: Ints = field(repr=False)
+    labels: Ints = field(repr=False)  # (n,): below `n_groups` a community, from there on an own cluster, or UNASSIGNED
     n_groups: int  # 0 for the partition that the peer entered the exchange with
     iteration: int  # of which iteration the numbers are
     wanted: int  # K_i, of how many clusters the peer's rows are
     refinements: int  # how many refinements it has seen
-    # int64 (n,): the partition of the last exchange, whose cluster q is the peer's cluster q in the association graph.
-    entered: Ints = field(repr=False)
+    entered: Ints = field(repr=False)  # (n,): the partition of the last exchange, whose clusters are in the graph
     models: Sequence[bytes] = ()  # the digests of the models of its clusters, as it published them
     halves: Halves = field(default_factory=dict)  # its two models of each cluster that no other peer has
     trained: bool = False  # whether the models are of this very partition

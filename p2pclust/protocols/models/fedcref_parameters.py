@@ -47,15 +47,10 @@ class Pace:
     local_epochs: int  # of each peer in each round of FedAvg
 
 
-def _paced(where: str, value: Any) -> int | str:
-    """Check a number that may follow from the number of rows."""
-    return AUTO if value == AUTO else int(_COUNT(where, value))
-
-
 _ALLOWED: Final[Mapping[str, checks.Check]] = {
     "initial": checks.among(*INITIALS),
     "n_local_clusters": checks.optional(checks.between(1, MOST_OF_A_PEER)),
-    **dict.fromkeys(PACED, _paced),
+    **dict.fromkeys(PACED, lambda where, value: AUTO if value == AUTO else _COUNT(where, value)),
     **dict.fromkeys(("rounds", "min_rows", "max_iterations", "max_refinements"), _COUNT),
     "most_local_clusters": checks.between(2, MOST_OF_A_PEER),
     **dict.fromkeys(("learning_rate", "federated_rate"), checks.above(0.0)),

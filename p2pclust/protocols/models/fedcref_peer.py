@@ -227,17 +227,6 @@ class AtWork:
                 found[q] = (one, other)
         return found
 
-    def unseen_errors(self, halves: Halves) -> Floats:
-        """Return each row's error under the model of each cluster that has not seen it, shape (n, clusters)."""
-        found = np.full((self.local.n_samples, len(halves)), np.inf)
-        for column, q in enumerate(sorted(halves)):
-            for half, digest in enumerate(halves[q]):
-                judged = np.flatnonzero(self._sides != half)
-                found[judged, column] = self.errors(self.X[judged], [digest])[:, 0]
-        return found
-
-    # -- models -------------------------------------------------------------------------------------------------------
-
     def train_clusters(self, rng: np.random.Generator) -> Contribution:
         """Phase 1: a model of each cluster (lines 7 to 9)."""
         note = self._note or self._begun(rng)
@@ -275,12 +264,10 @@ class AtWork:
         rows = np.bincount(clusters[clusters != UNASSIGNED], minlength=len(models)).astype(np.int64)
         return Arrays(rows=rows, models=digests(models))
 
-    # -- verdicts -----------------------------------------------------------------------------------------------------
-
     def judge(self) -> Contribution:
         """Phase 2: how the models of others do on the rows of each cluster (lines 11 to 17)."""
         clusters, peer, note = self.agreed.clusters, self.workspace.peer, self._note
-        if note is None or peer >= clusters.n_peers or not clusters.counts[peer]:
+        if note is None or peer >= len(clusters.counts) or not clusters.counts[peer]:
             raise Abstain("has no clusters in this iteration")
         job = self.job
         own = [np.flatnonzero(note.labels == q) for q in range(clusters.counts[peer])]
@@ -306,8 +293,6 @@ class AtWork:
             clusters, peer, parts, alpha=job.alpha, theta=job.theta, normalisation=job.normalisation
         )
 
-    # -- training -----------------------------------------------------------------------------------------------------
-
     def hand_in(self, runs: Sequence[tuple[int, Run]], rng: np.random.Generator) -> Contribution:
         """Phase 3: the models that this peer's communities came to (line 23)."""
         groups, models = [], []
@@ -329,8 +314,6 @@ class AtWork:
                 after = self.train_halves(note.halves, rows, rng, pace=pace, epochs=epochs, rate=rate)
                 self._keep(replace(note, trained=False, refinements=seen, halves={**note.halves, **after}))
         return Arrays(groups=np.array(groups, np.int64), models=digests(models))
-
-    # -- refinement ---------------------------------------------------------------------------------------------------
 
     def refine(self, rng: np.random.Generator) -> Contribution:
         """Phase 4: a new partition by the models of groups and own ones (lines 27 to 31, Algorithm 2)."""
@@ -392,11 +375,18 @@ class AtWork:
         groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
         if not groups:
             return None
-        by_own = self.errors_of_all([models[q] for q in own]) if paper else self.unseen_errors(halves)
-        if not paper and agreed.refinement == 0:
-            by_groups = self._typical_errors(list(groups))
-        else:
+        if paper:
+            by_own = self.errors_of_all([models[q] for q in own])
+        else:  # each row's error under the model of the cluster that has not seen it
+            by_own = np.full((self.local.n_samples, len(own)), np.inf)
+            for column, q in enumerate(own):
+                for half, digest in enumerate(halves[q]):
+                    judged = np.flatnonzero(self._sides != half)
+                    by_own[judged, column] = self.errors(self.X[judged], [digest])[:, 0]
+        if paper or agreed.refinement > 0:
             by_groups = self.errors_of_all(list(groups.values()))
+        else:
+            by_groups = self._typical_errors(list(groups))
         # Line 4: local models first, then those of groups; equal errors go to the first. Otherwise to the groups.
         table = np.concatenate([by_own, by_groups] if paper else [by_groups, by_own], axis=1)
         mine = [agreed.n_groups + q for q in own]
@@ -404,8 +394,7 @@ class AtWork:
         if not np.isfinite(table).all(axis=0).any():
             return None
         refine = refine_by_popularity if paper else refine_by_best_models
-        found: Ints = np.array(columns, np.int64)[refine(table, wanted)[0]]
-        return found
+        return np.asarray(np.array(columns, np.int64)[refine(table, wanted)[0]])
 
     def _typical_errors(self, groups: Sequence[int]) -> Floats:
         """Return the median of each row's errors under a group's models of other peers, shape (n, G).
@@ -428,6 +417,6 @@ class AtWork:
     def _competing(self, models: Sequence[bytes]) -> tuple[int, ...]:
         """Which of the own clusters compete with groups: all as published, isolated ones otherwise."""
         agreed, peer = self.agreed, self.workspace.peer
-        if peer >= agreed.clusters.n_peers or agreed.clusters.counts[peer] != len(models):
+        if peer >= len(agreed.clusters.counts) or agreed.clusters.counts[peer] != len(models):
             return ()
         return competing(agreed.association, peer, twins=self.job.mode == "paper")

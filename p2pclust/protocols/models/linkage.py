@@ -38,8 +38,6 @@ def average_linkage(distances: Floats) -> tuple[Merge, ...]:
     The matrix (M, M) is of any sign, and infinite between members that may never be in one group; its diagonal does not
     matter. Raises ValueError if it is not symmetric, or holds NaN or minus infinity.
 
-    Points at 0, 1, 5 and 6 on a line; the last two may not meet.
-
     >>> points = np.array([0.0, 1.0, 5.0, 6.0])
     >>> distances = np.abs(points[:, np.newaxis] - points)
     >>> distances[2, 3] = distances[3, 2] = np.inf
@@ -83,13 +81,9 @@ def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) 
 
     A member's silhouette (Rousseeuw 1987) is ``(b - a) / max(a, b)``: a is its mean distance to the others of its group,
     b that to the next group. Alone in its group it has 0, and so it has if there is no other group to compare with.
-    Infinite distances count in no mean.
-
-    - `distances` (M, M): as given to :func:`average_linkage`, none negative.
-    - `slack`: stop earlier, at the first cut whose mean silhouette falls short of the best by no more than this share
-      of it: where two groups can be joined later, but none can be split.
-
-    Returns the first of the best: with equal silhouettes more groups. No groups at all if no silhouette is above 0.
+    Infinite distances count in no mean. Of equally good cuts, or those that fall short of the best mean silhouette by no
+    more than the share `slack` of it, the first counts: groups can be joined later, but none can be split. No groups at
+    all if no silhouette is above 0.
 
     >>> points = np.array([0.0, 1.0, 8.0, 9.0, 40.0])
     >>> distances = np.abs(points[:, np.newaxis] - points)

@@ -1,11 +1,9 @@
 """FedCRef's test of two clusters, as published: does each one's model serve the other's rows as well as the own one?
 
-M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions (FedCRef), Algorithm 1, lines 11 to 17, and Eq. 2; docs/protocols/fedcref.md has the departures. Both
-directions are needed for a link, and each is decided by the peer whose rows are concerned. So a peer sends one bit for
-each of its clusters and each model of another peer: whether the cluster *passes* with the model. No number depends on a
-single row. ``"joint"`` and ``"models"`` normalise by the models of all peers, so a peer with an absurd model can make
-others pass.
+Algorithm 1, lines 11 to 17, and Eq. 2 of the paper that :mod:`fedcref` names; docs/protocols/fedcref.md has the
+departures. Both directions are needed for a link, and each is decided by the peer whose rows are concerned. So a peer sends
+one bit for each of its clusters and each model of another peer: whether the cluster *passes* with the model. ``"joint"`` and
+``"models"`` normalise by the models of all peers, so a peer with an absurd model can make others pass.
 
 - Eq. 2 leaves open within what it normalises. ``"pair"``, the default, divides 0 by 0 where all differences are equal. If
   all are 0, the models do the same: the cluster passes. If they are not 0, as always with a single row, it does not.
@@ -130,7 +128,7 @@ def associate(
     present = np.repeat(answered, clusters.counts)
     bits = np.unpackbits(table, axis=1, count=clusters.total).astype(np.bool_) & present[:, np.newaxis]
     both = bits & bits.T & clusters.apart()
-    for peer in range(clusters.n_peers) if links == "one" else ():
+    for peer in range(len(clusters.counts)) if links == "one" else ():
         own = clusters.of(peer)
         of_earlier = both[: own.start, own.start : own.stop]
         of_earlier &= np.cumsum(of_earlier, axis=1) == 1

@@ -1,8 +1,7 @@
 """FedCRef with perfect associations: the paper's upper bound, which looks at true labels by design.
 
-M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions (FedCRef), Section 6.2: peers are given the true associations of their clusters. Everything else is mode
-"paper". For evaluation only: it needs peers that know their true labels, and nothing else in this package reads them.
+Section 6.2 of the paper that :mod:`fedcref` names: peers are given the true associations of their clusters. Everything else
+is mode "paper". For evaluation only: nothing else in this package reads true labels.
 
 - What a cluster truly is: what most of its rows are, the lowest of equals; the paper does not say it of a mixed one.
 - Each peer sends these classes in place of verdicts; no peer fetches models to try them. Two clusters of one peer are not
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Slot
+from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import Wants, Workspace
 from p2pclust.protocols.models.association import Association
@@ -66,12 +65,8 @@ class PerfectAssociations(FedCRefProtocol):
         if self.mode != "paper":
             raise UsageError("fedcref-perfect: mode = 'paper' is the only one that it has")
 
-    @property
-    def _verdict(self) -> str:
-        return "classes"
-
-    def _width(self, agreed: Agreed) -> int:
-        return 1
+    def _verdicts(self, agreed: Agreed) -> tuple[str, int]:
+        return "classes", 1
 
     def associate(self, agreed: Agreed) -> Association:
         """Link all clusters of different peers that are of the same class."""
@@ -80,11 +75,6 @@ class PerfectAssociations(FedCRefProtocol):
         classes = agreed.table[:, 0]
         linked = (classes[:, np.newaxis] == classes) & clusters.apart() & present & present[:, np.newaxis]
         return Association(clusters, np.argwhere(np.triu(linked, 1)), np.flatnonzero(~present).tolist())
-
-    def expects(self, state: State) -> Mapping[str, Slot]:
-        if Agreed.of(state).phase == "verdicts":
-            return {"classes": Slot((None, 1), "uint8")}
-        return super().expects(state)
 
     def wants(self, state: State, workspace: Workspace) -> Wants:
         if Agreed.of(state).phase == "verdicts":

@@ -1,10 +1,7 @@
 """How a peer of FedCRef partitions its rows anew once there are models of groups, and when its peers come to rest.
 
-M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
-Distributions (FedCRef), Algorithm 2 (:func:`refine_by_popularity`); Phase 5, Eq. 6, and Algorithm 1, lines 6 and 29 to 31.
-A partition is made at one peer, from the errors of its rows under the competing models; nothing is sent.
-
-Readings and departures, beside those of docs/protocols/fedcref.md:
+Algorithm 2 (:func:`refine_by_popularity`), Phase 5, Eq. 6, and Algorithm 1, lines 6 and 29 to 31, of the paper that
+:mod:`fedcref` names. Readings and departures, beside those of docs/protocols/fedcref.md:
 
 - Line 6 counts to K_i. If no row or no model is left before that, there are fewer clusters.
 - A model with an error that is not finite on any row takes no part. Equal errors and equal counts go to the first
@@ -29,8 +26,7 @@ from p2pclust.protocols.models.linkage import cheapest_matching
 
 Ints = NDArray[np.int64]
 
-# In so many of the last steps there was no relative change above this share.
-_STEPS: Final = 3
+_STEPS: Final = 3  # the last steps, in which the peers are at rest if no number changes by more than this share of it:
 _SHARE: Final = 0.1
 
 

@@ -57,18 +57,16 @@ class UIFCAProtocol(Labelling):
     imports: ClassVar[tuple[str, ...]] = ("torch",)
 
     n_clusters: int  # the paper's K
-    # cluster_rounds, communication_rounds, local_steps: the paper's T, tau and M: T tau rounds in all.
-    cluster_rounds: int = 20
-    communication_rounds: int = 40
-    local_steps: int = 100
+    cluster_rounds: int = 20  # the paper's T: T tau rounds in all
+    communication_rounds: int = 40  # tau
+    local_steps: int = 100  # M
     couplings: int = 6  # of each model
     hidden: Sequence[int] = (512, 512, 512)  # widths of a conditioner's hidden layers
     image_width: int | None = None  # see :class:`~p2pclust.clustering.flows.FlowArchitecture`
     batch: int = 64  # rows of a minibatch
     learning_rate: float = 1e-4  # Adam's
     decay: float = 1e-4  # the footnote's lambda, of L2
-    # {"random", "peers"}: "random" reads IFCA literally; with "peers" models begin as different as peers are.
-    start: str = "random"
+    start: str = "random"  # as IFCA, literally; with "peers" models begin as different as peers are
     min_cluster_size: int = 2  # models of fewer rows are not sent. 1 sends all.
     device: str = "cpu"  # where each peer computes: "cpu", or "cuda", where bits are not promised
 
@@ -120,7 +118,22 @@ class UIFCAProtocol(Labelling):
         return {"weights": weights, "sizes": Slot((self.n_clusters,), "int64"), "suppressed": Slot((), "int64")}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        rows, labels = self._rows(state, local), self._assigned(state, local)
+        rows = self._rows(state, local)
+        if self.start == "peers" and int(state["steps"]) < self.communication_rounds:
+            # From the peer's own rows: a peer that is asked again draws the same.
+            own = random_streams.of_column(state["salt"].tobytes(), local.X)
+            labels = np.full(local.n_samples, own.integers(self.n_clusters), dtype=np.int64)
+        else:
+            # Remembered for this cluster round, in which the models that assign rows stay the same.
+            digest = hashlib.blake2b(state["assigning"].data, digest_size=16)
+            digest.update(repr((self.architecture(rows.shape[1]), self.device)).encode())
+            digest.update(state["origin"].tobytes() + state["scale"].tobytes())
+            last, key = local.once("uifca assignment", dict[bytes, Labels]), digest.digest()
+            if key not in last:
+                assigned = self.labels(state["assigning"], rows)
+                last.clear()
+                last[key] = assigned
+            labels = last[key]
         sizes = np.bincount(labels, minlength=self.n_clusters).astype(np.int64)
         least = local.least_cell(self.min_cluster_size)
         withheld = (sizes > 0) & (sizes < least)
@@ -195,24 +208,6 @@ class UIFCAProtocol(Labelling):
     def _rows(self, state: State, local: Local) -> Floats32:
         key = ("uifca rows", state["origin"].tobytes(), state["scale"].tobytes())
         return local.once(key, lambda: working_rows(local.X, state["origin"], state["scale"]))
-
-    def _assigned(self, state: State, local: Local) -> Labels:
-        """Return each row's cluster in this cluster round: a function of the state, though it is remembered."""
-        if self.start == "peers" and int(state["steps"]) < self.communication_rounds:
-            # From the peer's own rows: a peer that is asked again draws the same.
-            own = random_streams.of_column(state["salt"].tobytes(), local.X)
-            return np.full(local.n_samples, own.integers(self.n_clusters), dtype=np.int64)
-        rows = self._rows(state, local)
-        digest = hashlib.blake2b(state["assigning"].data, digest_size=16)
-        digest.update(repr((self.architecture(rows.shape[1]), self.device)).encode())
-        digest.update(state["origin"].tobytes() + state["scale"].tobytes())
-        # Only the last one: there is a new one in every cluster round.
-        last, key = local.once("uifca assignment", dict[bytes, Labels]), digest.digest()
-        if key not in last:
-            labels = self.labels(state["assigning"], rows)
-            last.clear()
-            last[key] = labels
-        return last[key]
 
 
 def working_rows(X: NDArray[np.float64], origin: NDArray[np.float64], scale: NDArray[np.float64]) -> Floats32:

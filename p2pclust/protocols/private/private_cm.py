@@ -42,14 +42,13 @@ from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
 
 _ONE: Final = 2**24  # steps of the grid from the middle of a feature to its bound, and in one row
 _MOST_ROWS: Final = 2**25
-#: Variances are this much larger than computed, which is more than floating-point numbers are wrong by.
-_SLACK: Final = 1e-9
+_SLACK: Final = 1e-9  # variances are this much larger than computed: more than floating-point numbers are wrong by
 _ALL_SHARES: Final = 1.5  # the noise of all peers has at most this much more variance than that of two thirds of them
 _ENOUGH: Final = 2.0
-#: Rounds that may be done again, with fresh noise, because a peer was lost when the total was about to be revealed.
-_SPARE: Final = 2
-#: How much of the way to a center with many rows is left after a center with too few has moved there.
-_KEPT_APART: Final = 0.25
+_SPARE: Final = (
+    2  # rounds that may be done again, with fresh noise, because a peer was lost before the total was revealed
+)
+_KEPT_APART: Final = 0.25  # of the way to a center with many rows is left after a center with too few has moved there
 _IN_CACHE: Final = 2**15  # numbers that stay in cache while they are worked on
 _DRAWN: Final = 2000
 _DRAWN_EACH: Final = 5
@@ -172,11 +171,9 @@ class PrivateCMeansProtocol(Additive, Clustering):
     n_clusters: int
     epsilon: float  # 0.01 to 100
     delta: float  # 1e-100 to 0.1. It should be far below 1 over the number of rows of the fleet.
-    # lo, hi: the declared bounds, one number per feature, in the units of the data.
-    lo: tuple[float, ...]
+    lo: tuple[float, ...]  # lo, hi: the declared bounds, one number per feature, in the units of the data
     hi: tuple[float, ...]
-    # How many rounds there are: always as many, 1 to 1000. A job has 16 by default, and 8 with an epsilon below 1.
-    rounds: int = 16
+    rounds: int = 16  # always as many, 1 to 1000; a job has 8 by default with an epsilon below 1
 
     allowed = checks.by_name(
         n_clusters=checks.CLUSTERS, epsilon=checks.at_least(0.01), delta=checks.at_least(1e-100), lo=checks.vector,
