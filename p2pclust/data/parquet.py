@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.data.dataset import DataSet, what_to_do
-from p2pclust.data.table import Choice, Titles, finished, named_columns, unreadable
+from p2pclust.data.table import Choice, Titles, finished, unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import regular
@@ -22,13 +22,12 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
         from pyarrow import types  # noqa: PLC0415 - an extra
 
         titles = Titles(file, names, len(names))
-        chosen = titles.chosen(choice)
-        wanted = [i for i in (*chosen.features, chosen.label, chosen.group, chosen.id) if i is not None]
-        table = opened.read(columns=[names[i] for i in dict.fromkeys(wanted)])
-    named = tuple(names[i] for i in chosen.features)
-    fills = choice.fills(file, named)
-    X = np.empty((table.num_rows, len(named)))
-    for place, i in enumerate(chosen.features):
+        features, named = titles.chosen(choice)
+        table = opened.read(columns=[names[i] for i in dict.fromkeys([*features, *named.values()])])
+    called = tuple(names[i] for i in features)
+    fills = choice.fills(file, called)
+    X = np.empty((table.num_rows, len(features)))
+    for place, i in enumerate(features):
         column, where = table.column(names[i]), titles.where(i)
         # Without any value a column has the type null; all of its cells are missing.
         known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
@@ -46,11 +45,11 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
         X[:, place] = values
 
     def cells(i: int) -> list[str]:
-        absent = "" if i == chosen.id else "None"
+        absent = "" if i == named.get("id") else "None"
         return [absent if value is None else str(value) for value in table.column(names[i]).to_pylist()]
 
-    by_row = named_columns(titles, chosen, cells, range(1, table.num_rows + 1))
-    return finished(file, X, choice, by_row, named)
+    by_row = titles.by_row(named, cells, range(1, table.num_rows + 1))
+    return finished(file, X, choice, by_row, called)
 
 
 @contextmanager

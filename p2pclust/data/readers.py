@@ -175,7 +175,7 @@ def read_numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
         titles = tuple(str(name) for name in names)
     if X.ndim == 2:
         columns = Titles(file, titles, X.shape[1])
-        kept = columns.chosen(choice).features
+        kept, _ = columns.chosen(choice)
         if choice.columns is not None:
             X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
     return finished(file, X, choice, {what: arrays[what] for what in ("y", "group", "id") if what in arrays}, titles)

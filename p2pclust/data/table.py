@@ -87,16 +87,6 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The indices of the columns that were chosen."""
-
-    features: list[int]
-    label: int | None
-    group: int | None
-    id: int | None
-
-
-@dataclass(frozen=True)
 class Titles:
     """The columns of one file; `names` is empty if the file has no header."""
 
@@ -148,24 +138,26 @@ class Titles:
             known = ", ".join(map(printable, self.names[:20])) + more
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
 
-    def chosen(self, choice: Choice) -> Chosen:
-        """Return which columns are the features, the label, the group and the id."""
-        label, group, id = (
-            None if (column := getattr(choice, what)) is None else self.find(what, column)
-            for what in ("label_column", "group_column", "id_column")
-        )
-        features: dict[int, None] = {}
+    def chosen(self, choice: Choice) -> tuple[list[int], dict[str, int]]:
+        """Return the indices of the features, and of the columns of y, group and id as far as they are chosen."""
+        options = {"y": "label_column", "group": "group_column", "id": "id_column"}
+        named = {
+            what: self.find(option, column)
+            for what, option in options.items()
+            if (column := getattr(choice, option)) is not None
+        }
+        features: list[int] = []
         for column in choice.columns or ():
             index = self.find("columns", column)
             if index in features:
                 raise DataError(f"{self.file}: columns: {column!r} is named twice")
-            if index in (label, group, id):
-                what = "id column" if index == id else "label or group column"
+            if index in named.values():
+                what = "id column" if index == named.get("id") else "label or group column"
                 raise DataError(f"{self.file}: columns: {column!r} is the {what}, not a feature")
-            features[index] = None
-        taken = [*features] or [i for i in range(self.width) if i not in (label, group, id)]
+            features.append(index)
+        features = features or [i for i in range(self.width) if i not in named.values()]
         known: dict[str, int] = {}
-        for index in taken:
+        for index in features:
             # Two features of one name are ambiguous, and often one is a copy of the other.
             first = known.setdefault(self.title(index), index)
             if first != index:
@@ -173,7 +165,17 @@ class Titles:
                     f"{self.file}: columns {first + 1} and {index + 1} are both called "
                     f"{text.short(self.title(index))!r}: rename one of them, or choose one by its number"
                 )
-        return Chosen(taken, label, group, id)
+        return features, named
+
+    def by_row(
+        self, named: Mapping[str, int], cells: Callable[[int], list[str]], rows: Sequence[int],
+        absent: Collection[str] = ("",),
+    ) -> ByRow:  # fmt: skip
+        """Return labels, groups and ids from the cells of their columns; `rows` are the names of the rows in messages."""
+        found = {what: text.codes(cells(i)) for what, i in named.items() if what != "id"}
+        if "id" in named:
+            found["id"] = text.row_ids(self.file, self.where(named["id"]), cells(named["id"]), rows, absent)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,16 +214,16 @@ class TextRows:
 
     def to_data(self, choice: Choice) -> DataSet:
         """Return the data set that `choice` takes of it."""
-        chosen = self.titles.chosen(choice)
-        features, named = chosen.features, tuple(self.titles.title(i) for i in chosen.features)
-        fills = choice.fills(self.file, named)
+        features, named = self.titles.chosen(choice)
+        titles = tuple(self.titles.title(i) for i in features)
+        fills = choice.fills(self.file, titles)
         for i in features:
             if problem := self.column(i).problem:
                 raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
         X = np.column_stack([self.column(i).values for i in features])
         self._check(X, features, choice.missing_values == "drop", fills)
-        by_row = named_columns(self.titles, chosen, lambda i: self.columns[i], self.lines, text.ABSENT)
-        return replace(finished(self.file, X, choice, by_row, named), reading=self.reading(features))
+        by_row = self.titles.by_row(named, lambda i: self.columns[i], self.lines, text.ABSENT)
+        return replace(finished(self.file, X, choice, by_row, titles), reading=self.reading(features))
 
     def reading(self, columns: Sequence[int]) -> str:
         """Say in one line how columns were read: those that are not plain numbers by name, and whether there is a header."""
@@ -267,18 +269,6 @@ class TextRows:
                 fault = f"{text.short(cell)!r} is {'a time' if text.is_time(cell) else 'text'}: expected a number"
                 fault += text.about_text(place, called, texts)
             raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {fault}")
-
-
-def named_columns(
-    titles: Titles, chosen: Chosen, cells: Callable[[int], list[str]], rows: Sequence[int],
-    absent: Collection[str] = ("",),
-) -> ByRow:  # fmt: skip
-    """Return labels, groups and ids from the cells of their columns; `rows` are the names of the rows in messages."""
-    by_row = {"y": chosen.label, "group": chosen.group}
-    found = {what: text.codes(cells(column)) for what, column in by_row.items() if column is not None}
-    if chosen.id is not None:
-        found["id"] = text.row_ids(titles.file, titles.where(chosen.id), cells(chosen.id), rows, absent)
-    return found
 
 
 def finished(

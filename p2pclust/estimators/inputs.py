@@ -198,7 +198,10 @@ def _numbers(rows: Any, where: str) -> Floats:
         raise DataError(f"{where}: values are masked: fill them in, or leave out these rows")
     try:
         # By their types first: polars would make microseconds of times, and Arrow does not say which column is of text.
-        columns = _columns_by_type(rows)
+        kinds: Any = getattr(rows, "dtypes", None)
+        kinds = getattr(getattr(rows, "schema", None), "types", None) if kinds is None else kinds
+        names = [str(kind).lower() for kind in kinds] if isinstance(kinds, Iterable) else []
+        columns = [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
         given = np.empty((0, 0)) if columns else np.asarray(rows)
         if columns or _is_text_or_time(given):
             if given.ndim == 2 and given.dtype.kind == "O":
@@ -235,14 +238,6 @@ def column_names(rows: Any) -> list[str]:
     names = getattr(rows, "column_names", None)  # of Arrow, whose `columns` are the cells
     names = getattr(rows, "columns", None) if names is None else names
     return [] if names is None else [str(name) for name in names]
-
-
-def _columns_by_type(rows: Any) -> list[int]:
-    """Return which columns of a table are, by their types, of text or times."""
-    types: Any = getattr(rows, "dtypes", None)
-    types = getattr(getattr(rows, "schema", None), "types", None) if types is None else types
-    names = [str(kind).lower() for kind in types] if isinstance(types, Iterable) else []
-    return [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
 
 
 def _first_non_number(rows: Any) -> str:

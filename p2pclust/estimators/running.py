@@ -42,10 +42,8 @@ class Trail:
 
     def follow(self, state: JobState) -> None:
         """Take the state after a round."""
-        arrays = state.arrays
-        if "centers" not in arrays or not arrays.get("proposed", np.True_).all():
-            return
-        if "starts" in arrays:  # several, of which the last round keeps one
+        arrays = state.arrays  # of several starts the last round keeps one
+        if "centers" not in arrays or "starts" in arrays or not arrays.get("proposed", np.True_).all():
             return
         if state.round % self._every == 0 and arrays["centers"].size * (len(self.steps) + 1) <= _NUMBERS:
             self.steps.append((state.round, summaries.raw_centers(state)))
@@ -78,19 +76,17 @@ def run_job(job: Job, locals: list[Local], fleet: Any, secured: Mapping[str, Any
     if fleet is None:
         return done(run_in_process(job, locals, course.trail.follow)), course
     columns = [local.centers for local in locals if local.centers is not None]
-    given: tuple[Any, ...] = (columns,) if columns else ()
     to, more = _watched(fleet, course)
     if secured:
         more["treatment"] = Treatment(missing="", **secured)
-    return done(to.run(job, [local.X for local in locals], *given, **more)), course
+    return done(to.run(job, [local.X for local in locals], *([columns] if columns else []), **more)), course
 
 
 def result_of(job: Job, locals: list[Local], fleet: Any) -> tuple[JobResult, Course]:
     """Run a job on a fleet and return its whole result and how it went."""
     course = Course()
     to, more = _watched(fleet, course)
-    found: JobResult = to.result(job, locals, **more)
-    return found, course
+    return to.result(job, locals, **more), course
 
 
 def done(state: JobState | None) -> JobState:
@@ -103,10 +99,7 @@ def done(state: JobState | None) -> JobState:
 
 
 def _watched(fleet: Any, course: Course) -> tuple[Any, dict[str, Any]]:
-    """Return the backend that an estimator was given, by its name or itself, and how to let it say how the job went.
-
-    ``run(job, arrays)`` returns the last state of a job, and ``result(job, locals)`` all of its result.
-    """
+    """Return the backend that an estimator was given, by its name or itself, and how to let it say how the job went."""
     if isinstance(fleet, str):
         testbed = laboratory("testbed", f"fleet = {fleet!r}")
         if fleet not in testbed.BACKENDS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import select
@@ -45,7 +46,7 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
     """
     with _alone():
         plan = _unpack(source)
-        _write(Path(PLAN), plan, 0o600)  # last: an interrupted copy changes nothing that runs
+        _write(Path(PLAN), io.BytesIO(plan), 0o600)  # last: an interrupted copy changes nothing that runs
         changes = _ask({"do": "reload"}) if _kept() else None
         if changes is None or changes.get("ending"):
             _until(lambda: not _kept(), _START_S, "the supervisor that is ending has not ended")
@@ -79,7 +80,7 @@ def status() -> dict[str, Any]:
     # No supervisor runs, so no peer does: return the last state.
     known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"] if Path(STATE).exists() else {}
     for peer in known.values():
-        peer["status"], peer["pid"] = ("given-up" if peer["status"] == "given-up" else "left"), 0
+        peer |= {"status": "given-up" if peer["status"] == "given-up" else "left", "pid": 0}
     return {"supervisor": None, "peers": known}
 
 
@@ -105,13 +106,12 @@ def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> 
         raise FleetError("the fleet is being brought down")
     if not answer["refused"]:
         late = f"{', '.join(names)}: not ended"
-        if verb == "stop":
-            _until(lambda: _are(names, "stopped"), deadline_s + _GRACE_S, late)
-        elif verb == "kill":
+        if verb == "kill":
             _until(lambda: all(_peers()[name]["pid"] != before[name]["pid"] for name in names), _GRACE_S, late)
-        elif verb == "restart":
-            ended = ("waiting", "starting", "running", "given-up")
+        elif verb in ("stop", "restart"):
+            ended = ("stopped",) if verb == "stop" else ("waiting", "starting", "running", "given-up")
             _until(lambda: _are(names, *ended), deadline_s + _GRACE_S, late)
+        if verb == "restart":
             _until_settled(names, wait_s)
     peers = _peers()
     return {"refused": answer["refused"], "peers": {name: peers[name] for name in names if name in peers}}
@@ -161,13 +161,10 @@ def _unpack(source: IO[bytes]) -> bytes:
     return plan
 
 
-def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
+def _write(path: Path, content: IO[bytes], mode: int) -> None:
     make_folder(path.parent, 0o700)
     with replacing(path, mode=mode, durable=True) as file:
-        if isinstance(content, bytes):
-            file.write(content)
-        else:
-            shutil.copyfileobj(content, file)
+        shutil.copyfileobj(content, file)
 
 
 def _kept() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,26 +42,20 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     if not equals or not all(steps):
         raise UsageError(f"--set {override}: expected KEY=VALUE, such as fleet.timing=wan")
     place: Any = document
-    for depth, step in enumerate(steps[:-1]):
+    for depth, step in enumerate(steps):
+        name = ".".join(steps[:depth])
+        at: Any = step
         if isinstance(place, list):
-            place = place[_position(override, steps[:depth], step, place)]
-        elif isinstance(place, dict):
-            place = place.setdefault(step, {})
-    if isinstance(place, list):
-        place[_position(override, steps[:-1], steps[-1], place)] = toml_value(text)
-    elif isinstance(place, dict):
-        place[steps[-1]] = toml_value(text)
-    else:
-        raise UsageError(f"--set {override}: {'.'.join(steps[:-1])} is a value, not a table")
-
-
-def _position(override: str, before: Sequence[str], step: str, place: Sequence[Any]) -> int:
-    if step.isascii() and step.isdigit() and int(step) < len(place):
-        return int(step)
-    name = ".".join(before)
-    raise UsageError(
-        f"--set {override}: {name} has no {step!r}: expected a position from {name}.0, and it has {len(place)}"
-    )
+            if not (step.isascii() and step.isdigit() and int(step) < len(place)):
+                expected = f"expected a position from {name}.0, and it has {len(place)}"
+                raise UsageError(f"--set {override}: {name} has no {step!r}: {expected}")
+            at = int(step)
+        elif not isinstance(place, dict):
+            raise UsageError(f"--set {override}: {name} is a value, not a table")
+        if depth == len(steps) - 1:
+            place[at] = toml_value(text)
+        else:
+            place = place.setdefault(at, {}) if isinstance(place, dict) else place[at]
 
 
 def toml_value(text: str) -> Any:

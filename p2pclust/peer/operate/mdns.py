@@ -38,13 +38,11 @@ class Discovery:
         self._prefix = f"{fleet_id[:12]}-"
         instance = f"{self._prefix}{name[:40]}-{os.urandom(3).hex()}.{SERVICE}"
         where = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM)[0]
-        packed = socket.inet_pton(where[0], str(where[4][0]))
-        properties = {"name": name, "fleet": fleet_id}
-        server = f"{instance.removesuffix(SERVICE)}local."
-        self._info = AsyncServiceInfo(
-            SERVICE, instance, port=port, addresses=[packed], properties=properties, server=server
-        )
         self._interface = str(where[4][0])
+        self._info = AsyncServiceInfo(
+            SERVICE, instance, port=port, addresses=[socket.inet_pton(where[0], self._interface)],
+            properties={"name": name, "fleet": fleet_id}, server=f"{instance.removesuffix(SERVICE)}local.",
+        )  # fmt: skip
         self._known: dict[str, tuple[str, str]] = {}  # name and address, by the name of the announcement
         self._looking: dict[asyncio.Task[None], None] = {}
         self._again: asyncio.TimerHandle | None = None
@@ -55,8 +53,7 @@ class Discovery:
         """Announce the peer, and listen for others. Raise OSError if the network has no multicast."""
         self._network = AsyncZeroconf(interfaces=[self._interface])
         await self._network.zeroconf.async_wait_for_start()
-        announced = await self._network.async_register_service(self._info)
-        self._keep(announced)
+        self._keep(await self._network.async_register_service(self._info))
         self._browser = AsyncServiceBrowser(self._network.zeroconf, SERVICE, handlers=[self._changed])
         self._hint_again()
 

@@ -18,6 +18,8 @@ import pytest
 from runs import until
 
 from p2pclust.hosts.host import down, order, status
+from p2pclust.hosts.inventory import Host
+from p2pclust.hosts.remote import read_logs
 
 # One program in the place of a peer that lives until it is told to leave, one that fails at once.
 LIVES = "import signal,sys; signal.signal(15, lambda *_: sys.exit(0)); print('here', flush=True); signal.pause()"
@@ -421,6 +423,22 @@ class TestLogs:
             assert process.stdout.readline() == b"a\there\n"  # its next life
             process.stdin.close()
             assert process.wait(60) == 0
+
+    def test_the_operator_reads_until_all_hosts_have_sent_everything_or_it_is_interrupted(
+        self, host: HostFolder
+    ) -> None:
+        host.up({"a": LIVES})
+        until(lambda: "here" in host.log("a"))
+        here = Host("here", None, sys.executable, str(host.folder))
+        lines: list[tuple[str, str]] = []
+        read_logs([here], ["a", "--lines", "1"], lambda name, line: lines.append((name, line)))
+        assert lines == [("here", "a\there")]
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                read_logs([here], ["a", "--lines", "1", "--follow"], lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
