@@ -86,12 +86,22 @@ def write_shares(
     them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
     files have the mode 0600, and the folder, if it is made here, 0700.
     """
-    _check_empty(out, overwrite=overwrite)
+    earlier = _of_a_split(out)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: there is a file of this name: choose another folder")
+    if earlier and not overwrite:
+        raise UsageError(f"--out {out}: an earlier split is there: choose another folder, or add --overwrite")
+    there = out.iterdir() if out.exists() else ()
+    others = sorted(file for file in there if file not in earlier and (not earlier or file.suffix in SUFFIXES))
+    if others:
+        raise UsageError(
+            f"--out {out}: {others[0].name} is there, which is not of a split: choose another folder, or empty it"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise DataError(f"{out}: cannot be made ({error.strerror}): choose another folder") from error
-    for file in _of_a_split(out):
+    for file in earlier:
         file.unlink()
     peers, called, by_columns = [], data.row_names, held.what == "features"
     if data.id is None and data.file is not None:  # numbers are unique within their file only
@@ -117,22 +127,6 @@ def write_shares(
     except OSError as error:
         raise DataError(f"{out / MANIFEST}: cannot be written ({error.strerror})") from error
     return manifest
-
-
-def _check_empty(out: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that is not empty, except for an earlier split that may be replaced."""
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise UsageError(f"--out {out}: there is a file of this name: choose another folder")
-    earlier = _of_a_split(out)
-    if earlier and not overwrite:
-        raise UsageError(f"--out {out}: an earlier split is there: choose another folder, or add --overwrite")
-    others = sorted(file for file in out.iterdir() if file not in earlier and (not earlier or file.suffix in SUFFIXES))
-    if others:
-        raise UsageError(
-            f"--out {out}: {others[0].name} is there, which is not of a split: choose another folder, or empty it"
-        )
 
 
 def _of_a_split(out: Path) -> list[Path]:

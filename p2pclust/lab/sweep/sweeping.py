@@ -98,7 +98,8 @@ def sweep_to(
                     on_cell(finished)
         rows = rows_of(cells, results)
     files = [directory / "table.csv"]
-    write_csv(files[0], cells[0].measure, rows)
+    columns = columns_of(cells[0].measure)
+    write_table(files[0], [columns, *([_plain(columns[name].type, row[name]) for name in columns] for row in rows)])
     if can_write_parquet():
         files.append(directory / "table.parquet")
         write_parquet(files[1], cells[0].measure, rows)
@@ -113,12 +114,6 @@ def rows_of(cells: Sequence[Cell], finished: Mapping[str, Mapping[str, Any]]) ->
             known = {**finished[cell.digest], **cell.identity}
             found.append({name: known.get(name) for name in columns_of(cell.measure)})
     return found
-
-
-def write_csv(path: Path, measure: str, rows: Sequence[Row]) -> None:
-    """Write them as CSV: floats with all digits, true and false, nothing where nothing is known."""
-    columns = columns_of(measure)
-    write_table(path, [columns, *([_plain(columns[name].type, row[name]) for name in columns] for row in rows)])
 
 
 def can_write_parquet() -> bool:
@@ -143,6 +138,7 @@ def write_parquet(path: Path, measure: str, rows: Sequence[Row]) -> None:
 
 
 def _plain(kind: type, value: Any) -> str:
+    """Return a value for CSV: floats with all digits, true and false, nothing where nothing is known."""
     if value is None:
         return ""
     if kind is bool:

@@ -75,7 +75,14 @@ def _warnings(job: Result) -> Iterator[JobLine]:
     if job.get("limited"):
         most = max(job["limited"].values())
         yield JobLine("limited", f"{', '.join(job['limited'])}: max_weight was reached, in up to {most} rounds")
-    yield from _damaged(job)
+    for one in job.get("damaged", ()):
+        seen = f"named: {one['named']}" if one["named"] else "no peer could detect it"
+        since = f"from round {one['round']} on, " if one["round"] else ""
+        name = "lies" if one["how"] in LIES else "damaged"
+        yield JobLine(name, f"{one['peer']}: {one['how']}, {since}{seen}", "" if one["named"] else "yellow")
+    if job.get("harm"):
+        apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
+        yield JobLine("harm", f"the centers lie {apart} from those of the sound rows (best matching)")
     for name, warning in job["warnings"].items():
         yield JobLine("warning", f"{name}: {warning}", "yellow")
     if job["suppressed"]:
@@ -128,14 +135,3 @@ def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
     if gap := job["gap"]:
         words = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
         yield JobLine("gap", f"the centers end {words}; no equality is promised")
-
-
-def _damaged(job: Result) -> Iterator[JobLine]:
-    for one in job.get("damaged", ()):
-        seen = f"named: {one['named']}" if one["named"] else "no peer could detect it"
-        since = f"from round {one['round']} on, " if one["round"] else ""
-        name = "lies" if one["how"] in LIES else "damaged"
-        yield JobLine(name, f"{one['peer']}: {one['how']}, {since}{seen}", "" if one["named"] else "yellow")
-    if job.get("harm"):
-        apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
-        yield JobLine("harm", f"the centers lie {apart} from those of the sound rows (best matching)")

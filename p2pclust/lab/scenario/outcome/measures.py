@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from p2pclust.clustering import kmeans_plusplus, objective, run_steps
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
-from p2pclust.estimators.running import Trail
 from p2pclust.lab.attacks.findings import AttackResult
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.lab.testbed.peer.lies import lie_called
@@ -27,6 +26,9 @@ from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.spelling import counted
+
+if TYPE_CHECKING:
+    from p2pclust.estimators.running import Trail
 
 Floats = NDArray[np.float64]
 _Measure = TypeVar("_Measure")
@@ -49,13 +51,19 @@ def contributed(job: Job, state: JobState) -> list[int]:
     return sorted({peer for record in state.log if record.stage == stage for peer in record.contributors})
 
 
+def _trail() -> Trail:
+    from p2pclust.estimators.running import Trail  # noqa: PLC0415 - with scikit-learn, which takes a second
+
+    return Trail()
+
+
 @dataclass(eq=False)
 class Evidence:
     """What measuring a job finds and `result.json` does not hold: pictures are made from it."""
 
     centers: Floats | None = None  # the fleet's, in the data's units, shape (C, F)
     pooled: Floats | None = None  # the pooled centers, in the fleet's order, shape (C, F)
-    trail: Trail = field(default_factory=Trail)  # the path of the fleet's centers
+    trail: Trail = field(default_factory=_trail)  # the path of the fleet's centers
     failures: list[str] = field(default_factory=list)  # what could not be measured: the code of a plug-in failed
 
     def compare(self, centers: Floats, pooled: Floats, ranges: Floats) -> None:
