@@ -11,7 +11,6 @@ from rich.text import Text
 from p2pclust.cli.show.options import argument, flag, option
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
-from p2pclust.lab.pictures import canvas
 from p2pclust.lab.scenario.outcome import compare as outcome
 from p2pclust.lab.scenario.page.compare_page import write_comparison
 
