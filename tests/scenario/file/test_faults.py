@@ -15,7 +15,7 @@ from p2pclust.lab.data.damage import HOWS
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.file.plans import away_s, planned
 from p2pclust.lab.scenario.file.schema import FaultSpec, Scenario
-from p2pclust.lab.scenario.outcome.lines import _damaged
+from p2pclust.lab.scenario.outcome.lines import _warnings
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.lab.testbed.faults import Do, Fault
 from p2pclust.lab.testbed.peer.lies import LIES
@@ -245,7 +245,8 @@ class TestLies:
     ],
 )
 def test_the_summary_tells_of_it(told: dict[str, Any], said: str) -> None:
-    (damaged, harm) = _damaged({"damaged": [told], "harm": {"center_distance": 0.25}})
+    job = {"damaged": [told], "harm": {"center_distance": 0.25}, "warnings": {}, "suppressed": 0, "coarse": 0}
+    (damaged, harm) = _warnings(job)
     assert (damaged[0], str(damaged[1]).startswith(said)) == ("damaged", True)
     assert harm[:2] == (
         "harm",
