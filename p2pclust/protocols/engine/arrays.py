@@ -97,7 +97,7 @@ class Arrays(dict[str, NDArray[Any]]):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("arrays cannot be changed: replace makes others")
 
-    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
 
     def __reduce__(self) -> Any:
         return Arrays, (dict(dict.items(self)),)
@@ -114,7 +114,7 @@ class Arrays(dict[str, NDArray[Any]]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return "Arrays(" + ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in dict.items(self)) + ")"
