@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import itertools
+import pickle
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
@@ -375,3 +378,67 @@ def test_a_sum_of_several_contributions_may_be_larger() -> None:
     with pytest.raises(WireError, match="grid"):
         _received(large)
     assert _received(large, summed=2) == large
+
+
+ROUNDS = cluster_job("llf-fcm", n_clusters=2, bounds=([0.0], [9.0]), init=[[0.0], [9.0]], tol=0.0, privacy_gate=False)
+
+
+def _rounds(number: int) -> list[JobState]:
+    """The states of a job in which three peers contribute to each round."""
+    locals_, states = [Local([[0.0], [1.0], [5.0 + peer]]) for peer in range(3)], [engine.begin(ROUNDS)]
+    for _ in range(number):
+        given = [(peer, engine.contribution(ROUNDS, states[-1], local, peer, 3)) for peer, local in enumerate(locals_)]
+        states.append(engine.advance(ROUNDS, states[-1], given, {}, n_peers=3))
+    return states
+
+
+def test_a_state_is_read_after_the_one_before_as_it_is_by_itself() -> None:
+    states = _rounds(5)
+    for before, state in itertools.pairwise(states):
+        assert decode_state(ROUNDS, state.encode(), before) == state
+    straight = states[3].following(states[4].encode(), fixed=frozenset(("unit",)))
+    assert straight == states[4]
+    assert straight.arrays["unit"] is states[3].arrays["unit"]
+    assert straight.arrays["centers"] is not states[3].arrays["centers"]
+    other = replace(states[4], log=(*states[3].log, RoundRecord(states[3].stage, (0, 2), {1: "no data"})))
+    for after in (other, replace(states[4], arrays=states[4].arrays.replace(unit=[2.0])), states[5]):
+        assert states[3].following(after.encode(), fixed=frozenset(("unit",))) is None
+        assert decode_state(ROUNDS, after.encode(), states[3]) == after
+
+
+def test_no_changed_byte_is_accepted_only_because_the_state_before_is_known() -> None:
+    before, state = _rounds(4)[-2:]
+    good, outcomes = state.encode(), Counter[str]()
+    for position, value in enumerate(good):
+        for flip in (0x01, 0x80, 0xFF):
+            changed = good[:position] + bytes([value ^ flip]) + good[position + 1 :]
+            found = []
+            for known in (None, before):
+                try:
+                    found.append(decode_state(ROUNDS, changed, known))
+                except WireError:
+                    found.append(None)
+            assert found[0] == found[1], position
+            outcomes["refused" if found[0] is None else "another state"] += 1
+    assert min(outcomes["refused"], outcomes["another state"]) > 0, outcomes
+
+
+@pytest.mark.parametrize("change", [b"", b"\0", b"\xc0"])
+def test_bytes_behind_a_state_are_refused(change: bytes) -> None:
+    before, state = _rounds(4)[-2:]
+    data = state.encode() + change if change else state.encode()[:-1]
+    with pytest.raises(WireError):
+        decode_state(ROUNDS, data, before)
+
+
+def test_no_method_of_a_dict_changes_arrays() -> None:
+    arrays = Arrays(x=[1.0], y=2)
+    for change in (
+        lambda: arrays.__setitem__("x", np.zeros(1)), lambda: arrays.__delitem__("x"), lambda: arrays.pop("x"),
+        lambda: arrays.update(x=np.zeros(1)), arrays.clear, arrays.popitem, lambda: arrays.setdefault("z", np.zeros(1)),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="cannot be changed"):
+            change()
+    assert list(arrays) == ["x", "y"]
+    assert copy.deepcopy(arrays) == arrays
+    assert pickle.loads(pickle.dumps(arrays)) == arrays

@@ -113,7 +113,7 @@ class Memories:
         before = None if kept is None or kept.job is not job else kept.state
         if known and before is not None:
             return before
-        state = decode_state(job, blobs.source(job, ref), before)
+        state = decode_state(job, blobs.source(job, ref) if ref.payload is None else ref.payload, before)
         if check is not None:
             check(state)
         if not known:

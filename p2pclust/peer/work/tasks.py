@@ -80,8 +80,9 @@ def _perform(  # noqa: PLR0911, PLR0912 - a case for each task
         case tasks.DescribeState():
             return _round_at(task, blobs, life, job_id).described(task, blobs)
         case tasks.CheckState():
-            verifier = _verifier(task, life)
-            return check_end(task, blobs, life.secrets) if verifier is None else verifier.check(task, blobs)
+            if task.keys is None or not task.keys.verify:
+                return check_end(task, blobs, life.secrets)
+            return _verifier(task, task.keys, life).check(task, blobs)
         case tasks.HashBlob():
             return _hashed(task, blobs)
         case tasks.BeginJob():
@@ -108,7 +109,8 @@ def _perform(  # noqa: PLR0911, PLR0912 - a case for each task
 
 def _round_at(task: StateTask, blobs: BlobAccess, life: Life, job_id: str) -> AtState:
     """Return the job at the task's state: with secure sums or without, and with verify behind a third class."""
-    verifier, job, keys, memories = _verifier(task, life), job_of(task.mathematics), task.keys, life.memories
+    job, keys, memories = job_of(task.mathematics), task.keys, life.memories
+    verifier = None if keys is None or not keys.verify else _verifier(task, keys, life)
     at: PlainRound
     if keys is None or keys.secure is None:
         state = memories.state(job_id, job, task.state, blobs)
@@ -147,14 +149,12 @@ def _hashed(task: tasks.HashBlob, blobs: BlobAccess) -> tasks.BlobHashed:
     return tasks.BlobHashed(good)
 
 
-def _verifier(task: StateTask, life: Life) -> Verifier | None:
-    if task.keys is None or not task.keys.verify:
-        return None
+def _verifier(task: StateTask, keys: JobKeys, life: Life) -> Verifier:
     if life.secrets is None:
         raise UsageError("verify: this peer has no keys")
     from p2pclust.peer.work.verified import Verifier  # noqa: PLC0415
 
-    return Verifier(job_of(task.mathematics), task.n_peers, task.keys, life.secrets)
+    return Verifier(job_of(task.mathematics), task.n_peers, keys, life.secrets)
 
 
 def _secrets(life: Life) -> Secrets:

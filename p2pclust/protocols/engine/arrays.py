@@ -8,8 +8,6 @@ the arrays.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -39,7 +37,7 @@ _CODES: dict[str, np.dtype[Any]] = {
     "b1": np.dtype("?"),
 }
 _CODE_OF: dict[np.dtype[Any], str] = {dtype.newbyteorder("="): code for code, dtype in _CODES.items()}
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
+_MAX_NAME = 48
 _MAX_ARRAYS = 64
 _MAX_DIMENSIONS = 4
 _MAX_BYTES = 2**28
@@ -127,18 +125,6 @@ class Arrays(dict[str, NDArray[Any]]):
         """Return a copy that lacks these names."""
         return Arrays._of({name: array for name, array in dict.items(self) if name not in names})
 
-    def differs_in_numbers(self, before: Arrays, *, same: Collection[str], grows: str) -> bool:
-        """Return whether all but numbers is as in `before`: but not the numbers of some, and one array may have grown."""
-        if list(self) != list(before):
-            return False
-        for (name, array), other in zip(dict.items(self), dict.values(before), strict=True):
-            if array is not other:
-                if array.dtype != other.dtype or len(array.shape) != len(other.shape) or name in same:
-                    return False
-                if array.shape != other.shape and name != grows:
-                    return False
-        return True
-
     def blocks(self, name: str, height: int) -> Iterator[NDArray[Any]]:
         """Yield an array's rows in order, `height` at a time; each block is valid only until the next is asked for."""
         array: Any = dict.__getitem__(self, name)
@@ -179,21 +165,41 @@ class Arrays(dict[str, NDArray[Any]]):
                 pieces.append(array.astype(dtype, copy=False).tobytes())
         return pieces
 
+    def following(
+        self, data: bytes, at: int, *, fixed: Collection[str], grows: str
+    ) -> tuple[Arrays, int] | None:  # fmt: skip
+        """Read the arrays that :meth:`encode` wrote at a place in bytes, if they differ from these in numbers only.
+
+        One array has grown by one number, and the numbers of the `fixed` ones are the same; otherwise None is returned.
+        Raise WireError for a float that is not finite. Return also where they end.
+        """
+        found: dict[str, NDArray[Any]] = {}
+        if type(self) is not Arrays or not data.startswith(LIST_OF[len(self)], at):
+            return None
+        at += len(LIST_OF[len(self)])
+        for name, array in self.items():
+            shape = (array.size + 1,) if name == grows else array.shape
+            dtype, n_bytes, head = layout(name, _CODE_OF[array.dtype], shape)
+            begin, end = at + len(head), at + len(head) + n_bytes
+            raw, same = data[begin:end], name != grows and data.startswith(array.tobytes(), begin)
+            if not data.startswith(head, at) or len(raw) < n_bytes or (name in fixed and not same):
+                return None
+            found[name], at = array if same else _read(name, raw, dtype, shape), end
+        return Arrays._of(found), at
+
     @classmethod
-    def unpack(cls, packed: object, stored: Sequence[Payload | None] = (), before: Arrays | None = None) -> Arrays:
+    def unpack(cls, packed: object, stored: Sequence[Payload | None] = ()) -> Arrays:
         """Return arrays that arrived from elsewhere as ``[name, dtype, shape, bytes]`` each.
 
-        For each array, `stored` says where its bytes are if they are not in `packed`. Arrays that are those of `before`,
-        bit for bit, are taken from there: most arrays of a state are as in the state of the round before. Raise WireError
-        for a size that does not match, or a float that is not finite. The caller compares the bytes of the result with
-        those that arrived: only then were all types right.
+        For each array, `stored` says where its bytes are if they are not in `packed`. Raise WireError for a size that does
+        not match, or a float that is not finite. The caller compares the bytes of the result with those that arrived: only
+        then were all types right.
         """
-        known = {} if before is None else before
         if type(packed) is not list or len(packed) > _MAX_ARRAYS:
             raise WireError("arrays: expected a short list")
         arrays: dict[str, NDArray[Any] | StoredArray] = {}
         for position, item in enumerate(packed):
-            if type(item) is not list or len(item) != 4 or type(item[2]) is not list:
+            if type(item) is not list or [*map(type, item)][:3] != [str, str, list] or len(item) != 4:
                 raise WireError("arrays: expected [name, dtype, shape, bytes]")
             name, code, shape, raw = item
             payload = stored[position] if position < len(stored) else None
@@ -206,15 +212,12 @@ class Arrays(dict[str, NDArray[Any]]):
                 raise WireError(f"arrays: {name}: its bytes do not fill the declared shape")
             if name in arrays:
                 raise WireError(f"arrays: {name!r} comes twice")
-            same = known.get(name)
-            if payload is not None:
-                if not sizes or dtype.kind == "b":
-                    raise WireError(f"arrays: {name}: no array of that shape or dtype is so large")
-                arrays[name] = StoredArray(payload[0], payload[1], dtype, sizes)
-            elif type(same) is np.ndarray and same.shape == sizes and same.dtype == dtype and same.tobytes() == raw:
-                arrays[name] = same
-            else:
+            if payload is None:
                 arrays[name] = _read(name, raw, dtype, sizes)
+            elif sizes and dtype.kind != "b":
+                arrays[name] = StoredArray(payload[0], payload[1], dtype, sizes)
+            else:
+                raise WireError(f"arrays: {name}: no array of that shape or dtype is so large")
         return cls._of(arrays)
 
     def encode(self) -> bytes:
@@ -290,8 +293,12 @@ def all_finite(values: NDArray[Any]) -> bool:
     return b"\0" not in np.isfinite(values).tobytes()
 
 
+def _is_name(name: str) -> bool:
+    return len(name) <= _MAX_NAME and name.isascii() and name.isidentifier() and name.islower() and name[0] != "_"
+
+
 def _locked(name: str, value: ArrayLike | StoredArray) -> NDArray[Any] | StoredArray:
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _is_name(name):
         raise ValueError(f"array name {name!r}: expected a lower-case word")
     if isinstance(value, StoredArray):
         return value
@@ -324,7 +331,7 @@ def _read(name: str, raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -
         array = array.astype(dtype.newbyteorder("="))
         array.setflags(write=False)
         array = array.view()
-    if array.dtype.kind == "f" and not all_finite(array):
+    if array.dtype.kind == "f" and b"\0" in np.isfinite(array).tobytes():
         raise WireError(f"arrays: {name}: a value is not finite")
     return array if array.shape == shape else array.reshape(shape)
 
@@ -335,17 +342,16 @@ def layout(name: str, code: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any],
 
     Raise WireError, or TypeError, for an array that the wire does not carry.
     """
-    if not _NAME.match(name):
+    if not _is_name(name):
         raise WireError("arrays: a name is not a lower-case word")
     if code not in _CODES:
         raise WireError(f"arrays: {name}: unknown dtype")
-    # An empty array may not hide a huge dimension behind a zero.
-    if (
-        len(shape) > _MAX_DIMENSIONS
-        or any(type(length) is not int or length < 0 for length in shape)
-        or math.prod(max(length, 1) for length in shape) > _MAX_BYTES
-    ):
+    dtype, size = _CODES[code], 1
+    for length in shape:
+        if type(length) is not int or length < 0:
+            raise WireError(f"arrays: {name}: malformed shape")
+        size *= length or 1  # an empty array may not hide a huge dimension behind a zero
+    if len(shape) > _MAX_DIMENSIONS or size > _MAX_BYTES:
         raise WireError(f"arrays: {name}: malformed shape")
-    dtype = _CODES[code]
-    n_bytes = math.prod(shape) * dtype.itemsize
+    n_bytes = 0 if 0 in shape else size * dtype.itemsize
     return dtype, n_bytes, LIST_OF[4] + pack(name) + pack(code) + pack(shape) + bin_header(n_bytes)

@@ -174,8 +174,8 @@ def sent(
         in_units(raw, protocol.units(state.arrays), n_peers=n_peers)
     except GridError as error:
         raise _off_the_grid(raw, error) from None
-    others = [name for name in raw if raw.dtype(name) != np.float64]
-    return raw.replace(**{name: raw[name].astype(np.float64) for name in others}) if others else raw
+    others = {name: own.astype(np.float64) for name, own in raw.items() if own.dtype != np.float64}
+    return raw.replace(**others) if others else raw
 
 
 def _off_the_grid(raw: Contribution, error: GridError) -> Abstain:
@@ -212,9 +212,9 @@ def _raw(
     expected = protocol.expects(state.arrays)
     assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
     for name, slot in expected.items():
-        dtype, shape = raw.dtype(name), raw.shape(name)
-        assert shape == slot.shape or matches(shape, slot.shape), f"{protocol.id}: {name} has shape {shape}"
-        assert isinstance(protocol, Additive) or dtype == slot.dtype, f"{protocol.id}: {name} is {dtype}"
+        own = raw[name]
+        assert own.shape == slot.shape or matches(own.shape, slot.shape), f"{protocol.id}: {name} has shape {own.shape}"
+        assert isinstance(protocol, Additive) or own.dtype == slot.dtype, f"{protocol.id}: {name} is {own.dtype}"
     if not isinstance(protocol, Additive):
         _refuse_infinite(raw)
     return raw

@@ -7,7 +7,7 @@ consensus entry: everything that the next round, another aggregator, or a replay
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -265,16 +265,12 @@ class RoundRecord:
         return bytes(pack([self.stage, contributors, abstained, *flag]))
 
 
-def _packed_log(log: Iterable[RoundRecord]) -> bytes:
-    return b"".join([record.packed for record in log])
-
-
-def _read_log(data: bytes, known: tuple[RoundRecord, ...]) -> tuple[RoundRecord, ...]:
+def _read_log(data: bytes, before: JobState | None) -> tuple[RoundRecord, ...]:
     """Return the records of a packed log; raise WireError for a malformed one.
 
-    Logs only grow: of one that begins with the `known` records, only the end is read.
+    Logs only grow: of one that begins with that of the state before, only the end is read.
     """
-    begin = _packed_log(known)
+    begin, known = (b"", ()) if before is None else (before._packed_log, before.log)
     if not data.startswith(begin):
         begin, known = b"", ()
     end = data[len(begin) :]
@@ -367,23 +363,58 @@ class JobState:
         return Pieces(self._pieces())
 
     def _pieces(self) -> list[Piece]:
-        begin = pack([
-            _VERSION, self.round, self.stage, self.stage_round, self.status, self.reason, self.converged,
-            self.empty_rounds,
-        ])  # fmt: skip
         optional = [] if self.secured is None else [pack(self.secured.packed())]
         optional += [pack(self.proof)] if self.proof else []
-        log = _packed_log(self.log)
+        log = self._packed_log
         return [
-            LIST_OF[min(_FIELDS) + len(optional)], begin[1:], bin_header(len(log)),
-            log if len(log) <= LARGE_BYTES else memoryview(log), *self.arrays.pieces(), *optional,
+            *self._head(len(optional), len(log)), log if len(log) <= LARGE_BYTES else memoryview(log),
+            *self.arrays.pieces(), *optional,
         ]  # fmt: skip
+
+    @cached_property
+    def _packed_log(self) -> bytes:
+        return b"".join([record.packed for record in self.log])
+
+    def _head(self, n_optional: int, log_bytes: int, later: int = 0) -> list[bytes]:
+        """Return what precedes the log, of this state or of one that is some rounds later."""
+        fields = [
+            _VERSION, self.round + later, self.stage, self.stage_round + later, self.status, self.reason, self.converged,
+            0 if later else self.empty_rounds,
+        ]  # fmt: skip
+        return [LIST_OF[min(_FIELDS) + n_optional], pack(fields)[1:], bin_header(log_bytes)]
+
+    def following(self, data: bytes, *, fixed: Collection[str]) -> JobState | None:
+        """Return the state of these bytes if it is one round after this one and differs in that and in numbers only.
+
+        The record of the round is that of the one before, and the numbers of the arrays named in `fixed` are the same: so it
+        need not be checked again what a job can have. Otherwise return None; :meth:`decode` then reads all.
+        """
+        if self.status != "running" or self.proof or not self.log or not self.log[-1].contributors:
+            return None
+        last, secured, rest = self.log[-1], self.secured, b""
+        log = self._packed_log + last.packed
+        begin = b"".join([*self._head(int(secured is not None), len(log), later=1), log])
+        found = self.arrays.following(data, len(begin), fixed=fixed, grows="shifts") if data.startswith(begin) else None
+        if found is None:
+            return None
+        arrays, end = found
+        if secured is not None:
+            secured = Secured.unpacked(unpack(data[end:], max_items=MAX_ITEMS))
+            rest = pack(secured.packed())
+        if data[end:] != rest:
+            return None
+        after = JobState(
+            self.round + 1, self.stage, self.stage_round + 1, "running", "", self.converged, 0, (*self.log, last), arrays,
+            secured,
+        )  # fmt: skip
+        after.__dict__["_packed_log"] = log
+        return after
 
     @classmethod
     def decode(cls, data: bytes, before: JobState | None = None) -> JobState:
         """Return the state of :meth:`encode`; raise WireError for any other bytes.
 
-        What is as in the state `before` is taken from there.
+        Of a log that begins with that of the state `before` only the end is read.
         """
         state = cls._unpacked(unpack(data, max_items=MAX_ITEMS), before=before)
         if state.encode() != data:
@@ -421,13 +452,12 @@ class JobState:
             raise WireError("job state: a count is malformed")
         if status not in ("running", "done", "failed") or len(reason) > MAX_TEXT:
             raise WireError("job state: malformed status")
-        records = _read_log(log, () if before is None else before.log)
+        records = _read_log(log, before)
         last_stage = max([record.stage for record in records], default=0)
         if len(records) != round_ or stage >= _MAX_STAGES or last_stage > stage:
             raise WireError("job state: its log does not match its round and stage")
-        unpacked = Arrays.unpack(arrays, stored, None if before is None else before.arrays)
         return cls(
-            round_, stage, stage_round, status, reason, converged, empty_rounds, records, unpacked,
+            round_, stage, stage_round, status, reason, converged, empty_rounds, records, Arrays.unpack(arrays, stored),
             Secured.unpacked(optional[0]) if optional else None, proof,
         )  # fmt: skip
 

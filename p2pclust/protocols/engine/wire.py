@@ -17,7 +17,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Stored
 
 #: The arrays of which `_check_arrays` looks at the numbers; of others at shapes only.
-_LOOKED_AT: Final = frozenset(("scale", "unit", "stream", "lo", "hi", "trails"))
+_LOOKED_AT: Final = frozenset(("scale", "unit", "stream", "lo", "hi"))
 
 PADDED = "padded"  # the only array of a padded contribution
 
@@ -109,19 +109,17 @@ class ContributionReader:
 def decode_state(job: Job, data: bytes | Stored, before: JobState | None = None) -> JobState:
     """Return a state that arrived as bytes, checked to be one that this job can have.
 
-    Raises WireError for malformed bytes, a stage that the job lacks, and arrays that its stage could not work with. What is
-    as in `before`, an earlier state of the job, is neither read nor checked again.
+    Raises WireError for malformed bytes, a stage that the job lacks, and arrays that its stage could not work with. What a
+    state has in common with `before`, the last one of the job, is mostly neither read nor checked again.
     """
-    state = JobState.decode_stored(data) if isinstance(data, Stored) else JobState.decode(data, before)
-    if state.stage >= len(job.protocols):
-        raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
-    # The movements of all rounds so far grow in each, and no other array has their length but those of several starts.
-    if not (
-        before is not None
-        and before.status == "running"
-        and before.stage == state.stage
-        and state.arrays.differs_in_numbers(before.arrays, same=_LOOKED_AT, grows="shifts")
-    ):
+    state = None
+    # Movements of several starts have as many numbers as all rounds have: then two arrays grow.
+    if before is not None and isinstance(data, bytes) and "trails" not in before.arrays:
+        state = before.following(data, fixed=_LOOKED_AT)
+    if state is None:
+        state = JobState.decode_stored(data) if isinstance(data, Stored) else JobState.decode(data, before)
+        if state.stage >= len(job.protocols):
+            raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
         _check_arrays(job, state.arrays)
         _check_stage(job, state)
     if state.status == "failed":

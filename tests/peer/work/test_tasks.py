@@ -176,7 +176,7 @@ class TestMemories:
         peers.job = cluster_job("llf-cm", n_clusters=2, bounds=([-9.0, -9.0], [9.0, 9.0]), init=np.eye(2), tol=0.0)
         peers.data, peers.locals = msgpack.packb(peers.job.to_dict()), [peers.locals[0]] * 2
         access = BlobAccess(peers.read, peers.store, no_sync, LIMITS)
-        first = peers.begin()
+        first = peers.round(peers.begin(), Memories())
         second = peers.round(first, Memories())
         known, state = (
             memories.state("", peers.job, Ref(ref.digest, ref.size_bytes, peers.blobs[ref.digest]), access)
