@@ -26,28 +26,20 @@ class Arrivals:
     """The connections on which each peer has sent messages."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[bytes, tuple[int, str]]] = {}  # by name and route: descriptor, remote address
+        #: By name and routing id, the descriptor and the remote address of each; the newest is the last.
+        self.of: dict[str, dict[bytes, tuple[int, str]]] = {}
         #: The routing id of the newest connection, by name and lane; it may have ended.
         self.routes: dict[tuple[str, Lane], bytes] = {}
 
     @property
-    def names(self) -> list[str]:
-        """The peers that have sent messages."""
-        return list(self._of)
-
-    @property
     def origins(self) -> frozenset[tuple[int, str]]:
         """The descriptor and the remote address of each of these connections."""
-        return frozenset(origin for connections in self._of.values() for origin in connections.values())
-
-    def known(self, name: str, route: bytes) -> bool:
-        """Return True if the peer has sent messages on the connection with this routing id."""
-        return route in self._of.get(name, {})
+        return frozenset(origin for connections in self.of.values() for origin in connections.values())
 
     def note(self, name: str, lane: Lane, head: zmq.Frame) -> None:
         """Remember the connection on which a peer's message arrived."""
-        connections = self._of.setdefault(name, {})
-        connections[head.bytes] = _origin(head)
+        connections = self.of.setdefault(name, {})
+        connections[head.bytes] = origin(head)
         self.routes[name, lane] = head.bytes
         if len(connections) > _MOST:
             del connections[next(iter(connections))]
@@ -56,23 +48,19 @@ class Arrivals:
         """Forget the connections on which the peer has sent messages; return a function that ends them."""
         for lane in Lane:
             self.routes.pop((name, lane), None)
-        return partial(_shut_down, *self._of.pop(name, {}).values())
+        return partial(end_connections, *self.of.pop(name, {}).values())
 
 
-def end_connection(head: zmq.Frame) -> None:
-    """End the connection on which a message arrived."""
-    _shut_down(_origin(head))
-
-
-def _origin(head: zmq.Frame) -> tuple[int, str]:
-    # The descriptor, which belongs to libzmq, and the remote address.
+def origin(head: zmq.Frame) -> tuple[int, str]:
+    """Return the descriptor, which belongs to libzmq, and the remote address of the connection of a message."""
     try:
         return int(str(head.get("__fd"))), str(head.get("Peer-Address"))
     except (zmq.ZMQError, ValueError):
         return -1, ""
 
 
-def _shut_down(*origins: tuple[int, str]) -> None:
+def end_connections(*origins: tuple[int, str]) -> None:
+    """Shut connections down."""
     # libzmq may have closed the descriptor since, and reused it for another connection: so this uses a copy of it, and only
     # if the remote address is still the same. In the worst case a valid peer at that address has to connect again.
     for descriptor, address in origins:

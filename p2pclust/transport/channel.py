@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import zmq
 
@@ -25,8 +25,7 @@ _QUEUE = {Lane.CONTROL: 64, Lane.BULK: 8}
 _PATIENCE_S = 3.0  # how long messages wait for a connection; not less than a handshake may take
 _RECONNECT_MS, _RECONNECT_MAX_MS = 50, 3000  # libzmq doubles the first up to the second
 LAST_WORD_MS = 1000  # for messages on a connection that ends because of another, or of the roster
-BURST_MESSAGES = 256
-BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait longer
+BURST = 256, 512 * 1024  # messages, and bytes, which are eight chunks of blobs: timers must not wait longer
 # The first byte of a message's first frame names the lane: this is cheaper than a separate frame.
 MARKS = {Lane.CONTROL: b"\x00", Lane.BULK: b"\x01"}
 _LANES = {mark: lane for lane, mark in MARKS.items()}
@@ -59,20 +58,17 @@ def bound_to(socket: zmq.Socket[bytes]) -> str:
     return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
 
 
-@dataclass(slots=True)
-class Incoming:
-    """One message: its first part, with libzmq's metadata, its lane, and its frames, the first ten of them."""
+class Incoming(NamedTuple):
+    """One message: its first part, with libzmq's metadata, its lane, and its frames, the first ten of them.
+
+    A message that is empty but for the lane only shows that a connection is there, or asks for one: it has no frames.
+    """
 
     head: zmq.Frame
     lane: Lane | None
     frames: list[bytes]
     n_frames: int
     n_bytes: int
-
-    @property
-    def greets(self) -> bool:
-        """Whether it only shows that a connection is there, or asks for one."""
-        return self.lane is not None and self.frames == [b""]
 
 
 def read(socket: zmq.Socket[bytes], *, routed: bool = False) -> Incoming:
@@ -88,40 +84,24 @@ def read(socket: zmq.Socket[bytes], *, routed: bool = False) -> Incoming:
     # Libzmq sends an empty message first on each connection that a control channel dials.
     lane = Lane.CONTROL if frames == [b""] else _LANES.get(frames[0][:1]) if frames else None
     if lane is not None:
-        frames[0] = frames[0][1:]
+        frames = [frames[0][1:], *frames[1:]] if n_bytes > 1 else []
     return Incoming(head, lane, frames, n_frames, n_bytes)
-
-
-def _write(socket: zmq.Socket[bytes], parts: Sequence[bytes]) -> bool:
-    last = len(parts) - 1
-    taken = True
-    for index, part in enumerate(parts):
-        try:
-            socket.send(part, _NOBLOCK if index == last else _MORE)
-        except zmq.Again:
-            if index == 0:
-                return False
-            # The connection broke within the message: libzmq drops the following parts up to the last one, which
-            # must therefore be handed over as well.
-            taken = False
-    return taken
 
 
 @dataclass(eq=False)
 class Channel:
     """The connection with one peer on one lane; messages leave in order.
 
-    It is one that the other peer has opened, which `route` names at our ROUTER, or else a DEALER of ours, whose messages
-    go to `take`. A message that it does not take waits in a short queue. If it has taken nothing for a while, the queue
-    and the next message are dropped, and it is opened anew. Until the dialler opens it, messages wait without a time
-    limit, because every connection has its turn.
+    It is one that the other peer has opened, which `route` names at our ROUTER, or else a DEALER of ours. A message that
+    it does not take waits in a short queue. If it has taken nothing for a while, the queue and the next message are
+    dropped, and it is opened anew. Until the dialler opens it, messages wait without a time limit, because every
+    connection has its turn.
     """
 
     dialler: Dialler
     peer: str
     endpoint: str
     their_key: bytes  # CURVE, in Z85: only its owner can answer at the endpoint
-    take: Callable[[Channel, Incoming], None]
     control: Channel | None = None  # for the bulk lane: the channel of the other lane
     route: bytes | None = None
 
@@ -133,7 +113,7 @@ class Channel:
         self._socket: zmq.Socket[bytes] | None = None  # until it is dialled
         self._drain: Drain
         self._begun_at: float | None = None  # when the connection was dialled, asked for or adopted
-        self._was_up = False  # since then
+        self._was_up = self.route is not None  # since then
         if self.route is None:
             self._seek()
 
@@ -219,7 +199,7 @@ class Channel:
         socket.connect(self.endpoint)
         self._socket = socket
         self._begun_at = self._loop.time()
-        self._drain = Drain(self._loop, socket, self._receive, BURST_MESSAGES, BURST_BYTES)
+        self._drain = Drain(self._loop, socket, self._receive, *BURST)
         return True
 
     def _receive(self) -> int:
@@ -229,12 +209,14 @@ class Channel:
         except zmq.Again:
             events = int(self._socket.get(zmq.EVENTS))
             if events & _OUT:
-                self._connected()
+                if not self._was_up:
+                    self._was_up = True
+                    self.dialler.up(self, self._loop.time() - (self._begun_at or 0.0))
                 self._flush()
             if events & _IN:
                 self._drain.soon()
             return 0
-        self.take(self, incoming)
+        self.dialler.take(self.peer, incoming)
         return 1 + incoming.n_bytes
 
     def _hang_up(self, linger_ms: int) -> None:
@@ -251,18 +233,26 @@ class Channel:
             socket, drain, whole = self.dialler.router, self.dialler.drain, [self.route, *parts]
         else:
             return False
-        try:
-            taken = _write(socket, whole)
-        except zmq.ZMQError as error:
-            if error.errno != errno.EHOSTUNREACH:
-                raise
-            self._seek()  # the connection of the other peer has ended
-            return False
+        taken, last = True, len(whole) - 1
+        for index, part in enumerate(whole):
+            try:
+                socket.send(part, _NOBLOCK if index == last else _MORE)
+            except zmq.Again:
+                # If the connection broke within the message, libzmq drops the following parts up to the last one, which
+                # must therefore be handed over as well.
+                taken = False
+                if index == 0:
+                    break
+            except zmq.ZMQError as error:
+                if error.errno != errno.EHOSTUNREACH:
+                    raise
+                self._seek()  # the connection of the other peer has ended
+                taken = False
+                break
         # The descriptor is edge-triggered, and sending may have cleared the event that the loop waits for.
-        if int(socket.get(zmq.EVENTS)) & (_IN if taken else _IN | _OUT):
+        if int(socket.get(zmq.EVENTS)) & (_IN if taken and self._was_up else _IN | _OUT):
             drain.soon()
         if taken:
-            self._connected()
             self._waits_since = None
             n_bytes = sum(map(len, parts)) - 1  # less the lane mark
             if n_bytes:
@@ -283,11 +273,6 @@ class Channel:
         if self._waits_since is None or self._begun_at is None:
             return False
         return self._loop.time() >= max(self._waits_since, self._begun_at) + _PATIENCE_S
-
-    def _connected(self) -> None:
-        if not self._was_up and self._begun_at is not None:
-            self._was_up = True
-            self.dialler.up(self, self._loop.time() - self._begun_at)
 
     def _forget(self) -> None:
         if self._queue:
@@ -326,6 +311,7 @@ class Dialler:
     counters: Counters
     router: zmq.Socket[bytes]
     drain: Drain
+    take: Callable[[str, Incoming], None]  # called with each message on a connection that this peer has dialled
     _waiting: dict[Channel, bool] = field(default_factory=dict)  # whether each is in a hurry
     _begun: dict[Channel, asyncio.TimerHandle] = field(default_factory=dict)
     _later: dict[Channel, asyncio.TimerHandle] = field(default_factory=dict)  # those that others are to dial
@@ -356,10 +342,10 @@ class Dialler:
     def close(self) -> None:
         """Open no more connections."""
         self._waiting.clear()
-        for timers in (self._begun, self._later):
-            for timer in timers.values():
-                timer.cancel()
-            timers.clear()
+        for timer in (*self._begun.values(), *self._later.values()):
+            timer.cancel()
+        self._begun.clear()
+        self._later.clear()
         if self._soon is not None:
             self._soon.cancel()
 

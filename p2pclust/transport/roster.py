@@ -130,9 +130,8 @@ def parse(data: bytes) -> Roster:
     if len(data) > MAX_ROSTER_BYTES:
         raise ValueError(f"{len(data)} bytes")
     if max(data.count(sign) for sign in (b"{", b"[", b",")) > _FEW + len(data) // _ENTRY_BYTES * _COMMAS:
-        raise ValueError(
-            "it has more parts than a roster of its size"
-        )  # each would become an object of a hundred bytes
+        # Each would become an object of a hundred bytes.
+        raise ValueError("it has more parts than a roster of its size")
     try:
         document = json.loads(data)
     except RecursionError:
@@ -171,9 +170,7 @@ def signed_by(data: bytes, fleet_public: bytes) -> Roster:
     return roster
 
 
-def sign(
-    key: Ed25519PrivateKey, serial: int, peers: Iterable[RosterPeer], *, signs_facts: bool = False
-) -> Roster:  # fmt: skip
+def sign(key: Ed25519PrivateKey, serial: int, peers: Iterable[RosterPeer], *, signs_facts: bool = False) -> Roster:
     """Make a roster and sign it with the fleet's key."""
     fleet_id = fleet_id_of(key.public_key().public_bytes_raw())
     entries = tuple(sorted(peers, key=lambda peer: peer.name))

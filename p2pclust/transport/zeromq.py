@@ -17,7 +17,7 @@ import zmq
 
 from p2pclust.errors import UsageError
 from p2pclust.transport import channel as channels
-from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connection
+from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connections, origin
 from p2pclust.transport.bundle import Bundle, check_enrolled
 from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
@@ -82,7 +82,12 @@ class ZmqLinks:
             self.context, self._loop, self._admits, self._admits_operator,
             lambda: self.on_unguarded(),  # noqa: PLW0108 - it may be replaced later
         )  # fmt: skip
-        self._router = open_router(self.context, bundle.curve_secret)
+        self._router = self.context.socket(zmq.ROUTER)
+        channels.set_common_options(self._router)
+        channels.set_limits(self._router)
+        self._router.set(zmq.BACKLOG, 1024)
+        self._router.set(zmq.ROUTER_MANDATORY, 1)  # sending on a connection that has ended is an error
+        guard(self._router, bundle.curve_secret, DOMAIN)
         try:
             self.address = bind(self._router, host, port)
         except UsageError:
@@ -90,10 +95,10 @@ class ZmqLinks:
             self._zap.close()
             self.context.term()
             raise
-        drain = channels.Drain(
-            self._loop, self._router, self._receive_one, channels.BURST_MESSAGES, channels.BURST_BYTES
+        drain = channels.Drain(self._loop, self._router, self._receive_one, *channels.BURST)
+        self._dialler = channels.Dialler(
+            self.context, self._loop, bundle, self.counters, self._router, drain, self._receive_dialled
         )
-        self._dialler = channels.Dialler(self.context, self._loop, bundle, self.counters, self._router, drain)
         #: What keeps connections of strangers from using up the open files; also for further sockets of this peer.
         self.half_open = HalfOpen(self._loop, self._arrivals, self._crowded)
         self.half_open.watch(self.address)
@@ -108,7 +113,7 @@ class ZmqLinks:
         """Replace the roster: close links to peers that left it or changed their key, and refuse their messages."""
         # Connections that they opened end as well: known ones soon, at the latest with the first message on them.
         before, self.roster = self.roster, roster
-        for peer in [peer for peer in self._arrivals.names if roster.curve_key(peer) != before.curve_key(peer)]:
+        for peer in [peer for peer in self._arrivals.of if roster.curve_key(peer) != before.curve_key(peer)]:
             self._loop.call_later(channels.LAST_WORD_MS / 1000, self._arrivals.forget(peer))
         for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.control.their_key]:
             self.disconnect(peer, channels.LAST_WORD_MS)
@@ -128,9 +133,7 @@ class ZmqLinks:
             return
         self.disconnect(peer)
         route = self._arrivals.routes.get((peer, Lane.CONTROL))
-        control = channels.Channel(
-            self._dialler, peer, tcp_endpoint(host, port), their_key, self._receive_dialled, route=route
-        )
+        control = channels.Channel(self._dialler, peer, tcp_endpoint(host, port), their_key, route=route)
         self._links[peer] = _Link(address, control)
 
     def disconnect(self, peer: str, linger_ms: int = 0) -> None:
@@ -159,9 +162,7 @@ class ZmqLinks:
         if link.bulk is None:
             one = link.control
             route = self._arrivals.routes.get((one.peer, Lane.BULK))
-            link.bulk = channels.Channel(
-                self._dialler, one.peer, one.endpoint, one.their_key, self._receive_dialled, one, route
-            )
+            link.bulk = channels.Channel(self._dialler, one.peer, one.endpoint, one.their_key, one, route)
             link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
         return link.bulk
 
@@ -248,7 +249,7 @@ class ZmqLinks:
         name, lane, route = self._sender(incoming.head), incoming.lane, incoming.head.bytes
         if name is not None:
             if lane is not None:
-                if not self._arrivals.known(name, route):
+                if route not in self._arrivals.of.get(name, ()):
                     self._arrivals.note(name, lane, incoming.head)
                 link = self._links.get(name)
                 channel = None if link is None else link.control if lane == Lane.CONTROL else link.bulk
@@ -257,24 +258,21 @@ class ZmqLinks:
             self._hand_on(name, incoming)
         return len(route) + incoming.n_bytes
 
-    def _receive_dialled(self, channel: channels.Channel, incoming: channels.Incoming) -> None:
-        link = self._links.get(channel.peer)
+    def _receive_dialled(self, name: str, incoming: channels.Incoming) -> None:
+        link = self._links.get(name)
         if link is not None and incoming.lane == Lane.BULK:
             bulk = self._bulk(link)
-            if incoming.greets:  # the other peer asks for this connection
+            if not incoming.frames:  # the other peer asks for this connection
                 bulk.send([channels.MARKS[Lane.BULK]])
-        self._hand_on(channel.peer, incoming)
+        self._hand_on(name, incoming)
 
     def _hand_on(self, name: str, incoming: channels.Incoming) -> None:
-        if incoming.greets:
-            return
-        lane, frames = incoming.lane, incoming.frames
-        reason = None if lane is None else misfit(frames, lane)
+        _, lane, frames, n_frames, n_bytes = incoming
+        reason = None if lane is None or not frames else misfit(frames, lane)
         if lane is None or reason is not None:
             self.counters.drop(f"not received: {reason or 'malformed'}")
-            size = f"{incoming.n_frames} frames of {incoming.n_bytes} bytes together"
-            self.on_misfit(name, f"{reason or 'no lane'}: {size}")
-        else:
+            self.on_misfit(name, f"{reason or 'no lane'}: {n_frames} frames of {n_bytes} bytes together")
+        elif frames:
             (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
 
     def _sender(self, head: zmq.Frame) -> str | None:
@@ -286,24 +284,13 @@ class ZmqLinks:
         if name is None or name == self._bundle.name:
             self.counters.drop("not received: stranger" if name is None else "not received: our own name")
             if name is None:
-                end_connection(head)
+                end_connections(origin(head))
             return None
         return name
 
 
 if TYPE_CHECKING:
     _follows_the_interface: type[Links] = ZmqLinks
-
-
-def open_router(context: zmq.Context[zmq.Socket[bytes]], curve_secret: bytes) -> zmq.Socket[bytes]:
-    """The socket of a peer at which others connect."""
-    router = context.socket(zmq.ROUTER)
-    channels.set_common_options(router)
-    channels.set_limits(router)
-    router.set(zmq.BACKLOG, 1024)
-    router.set(zmq.ROUTER_MANDATORY, 1)  # sending on a connection that has ended is an error
-    guard(router, curve_secret, DOMAIN)
-    return router
 
 
 def bind(router: zmq.Socket[bytes], host: str, port: int) -> str:

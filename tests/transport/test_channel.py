@@ -6,7 +6,6 @@ import pytest
 import zmq
 from tests.transport.clock import Clock
 
-from p2pclust.transport import channel as channel_module
 from p2pclust.transport.channel import Channel, Dialler
 from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Counters, Lane
@@ -35,21 +34,17 @@ def channel(request, clock, monkeypatch):
     """A channel whose socket takes as many messages as the test says, and no more."""
     takes = [0]
 
-    def write(socket, parts):
+    def send(socket, part, flags):
         takes[0] -= 1
-        return takes[0] >= 0
+        if takes[0] < 0:
+            raise zmq.Again
 
-    monkeypatch.setattr(channel_module, "_write", write)
+    monkeypatch.setattr(zmq.Socket, "send", send)
     _, bundles = throwaway_fleet(["a", "b"])
     with zmq.Context() as context:
         counters = Counters()
-        given = (
-            AtOnce(context, clock, bundles["a"], counters, None, None),
-            "b",
-            "tcp://127.0.0.1:9",
-            bundles["b"].curve_public,
-            None,
-        )
+        dialler = AtOnce(context, clock, bundles["a"], counters, None, None, None)
+        given = (dialler, "b", "tcp://127.0.0.1:9", bundles["b"].curve_public)
         control = Channel(*given)
         channel = control if request.param == Lane.CONTROL else Channel(*given, control=control)
 

@@ -37,7 +37,7 @@ def fleet(clock: Clock) -> tuple[Dialler, dict[str, Connection], list[str]]:
     dialled: list[str] = []
     loop: Any = clock
     unused: Any = None
-    dialler = Dialler(unused, loop, throwaway_fleet(["e"])[1]["e"], Counters(), unused, unused)
+    dialler = Dialler(unused, loop, throwaway_fleet(["e"])[1]["e"], Counters(), unused, unused, unused)
     connections = {peer: Connection(peer, dialled) for peer in "abcdfghij"}
     for connection in connections.values():
         dialler.ask(connection)

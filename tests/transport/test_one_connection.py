@@ -40,7 +40,7 @@ def test_the_later_in_the_alphabet_dials_and_both_send(net: Any) -> None:
         assert a.send("b", [b"1"], Lane.CONTROL)
         assert b.send("a", [b"2"], Lane.CONTROL)
         await net.until(lambda: net.inbox["a"] and net.inbox["b"])
-        assert (a._arrivals.names, b._arrivals.names) == (["b"], [])
+        assert (list(a._arrivals.of), list(b._arrivals.of)) == (["b"], [])
         assert not a.trouble("b")
         assert not b.trouble("a")
         assert not a.counters.dropped
@@ -161,5 +161,23 @@ def test_what_was_sent_before_the_roster_ended_the_connection_arrives(net: Any) 
         b.set_roster(type(net.roster)(net.roster.fleet_id, 9, tuple(p for p in net.roster.peers if p.name != "a"), b""))
         await net.until(lambda: net.inbox["a"])
         await net.until(lambda: "not admitted: stranger" in b.counters.dropped)
+
+    net.run(test())
+
+
+def test_the_answer_goes_where_the_question_came_from(net: Any) -> None:
+    """Two connections with one key: a copied device is heard, and answered, like the other."""
+
+    async def test() -> None:
+        heard: list[list[bytes]] = [[], []]
+        first, second = (net.open("a", receive=lambda _, frames, lane, to=to: to.append(frames[0])) for to in heard)
+        b = net.open("b", receive=lambda *message: b.send(*message))  # noqa: PLW0108 - it is made now
+        b.connect("a", NOWHERE)
+        for number in (b"1", b"2", b"3"):
+            for links, answers in ((first, heard[0]), (second, heard[1])):
+                links.connect("b", b.address)
+                assert links.send("b", [number], Lane.CONTROL)
+                await net.until(lambda answers=answers, number=number: answers[-1:] == [number])
+        assert heard == [[b"1", b"2", b"3"]] * 2
 
     net.run(test())
