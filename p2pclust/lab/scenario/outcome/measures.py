@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from p2pclust.clustering import kmeans_plusplus, objective, run_steps
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
-from p2pclust.estimators.running import Trail
 from p2pclust.lab.attacks.findings import AttackResult
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.lab.testbed.peer.lies import lie_called
@@ -56,7 +55,7 @@ class Evidence:
 
     centers: Floats | None = None  # the fleet's, in the data's units, shape (C, F)
     pooled: Floats | None = None  # the pooled centers, in the fleet's order, shape (C, F)
-    trail: Trail = field(default_factory=Trail)  # the path of the fleet's centers
+    trail: runner.Trail = field(default_factory=runner.Trail)  # the path of the fleet's centers
     failures: list[str] = field(default_factory=list)  # what could not be measured: the code of a plug-in failed
 
     def compare(self, centers: Floats, pooled: Floats, ranges: Floats) -> None:
