@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from p2pclust.tools.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
-    from p2pclust.estimators.base import FederatedClustering
-    from p2pclust.estimators.fedcref import FedCRef
-    from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
-    from p2pclust.estimators.models import UIFCA
-    from p2pclust.estimators.stream import StreamingFuzzyCMeans
-    from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
+from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
+from p2pclust.estimators.base import FederatedClustering
+from p2pclust.estimators.fedcref import FedCRef
+from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
+from p2pclust.estimators.models import UIFCA
+from p2pclust.estimators.stream import StreamingFuzzyCMeans
+from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
 
 __all__ = [
     "FFCM",
@@ -30,14 +25,3 @@ __all__ = [
     "VerticalCMeans",
     "VerticalFuzzyCMeans",
 ]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    approximate="FFCM ClusteredFuzzyCMeans FederatedKMeans GradientFuzzyCMeans KFed",
-    base="FederatedClustering",
-    fedcref="FedCRef",
-    lossless="LosslessCMeans LosslessFuzzyCMeans",
-    models="UIFCA",
-    stream="StreamingFuzzyCMeans",
-    vertical="VerticalCMeans VerticalFuzzyCMeans",
-)

@@ -4,53 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.estimators.inputs import Floats
 from p2pclust.jobs.request import JobResult
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.runner import Trail, run_in_process
 from p2pclust.tools.laboratory import has_laboratory, laboratory
-
-_STEPS: Final = 64
-_NUMBERS: Final = 2_000_000  # the most numbers that a trail holds, 16 MB
-
-
-@dataclass(eq=False)
-class Trail:
-    """The centers of a job over its rounds.
-
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> from p2pclust.protocols.engine.local import Local
-    >>> from p2pclust.protocols.engine.runner import run_in_process
-    >>> found = Trail()
-    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
-    >>> state = run_in_process(job, [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])], found.follow)
-    >>> [(number, centers.tolist()) for number, centers in found.steps][:2]
-    [(1, [[0.0], [9.0]]), (2, [[0.5], [8.5]])]
-    """
-
-    #: The centers at the start of at most 64 rounds, in the data's units, among them the first and nearly the last one.
-    steps: list[tuple[int, Floats]] = field(default_factory=list)
-    _every: int = field(default=1, init=False)
-
-    def follow(self, state: JobState) -> None:
-        """Take the state after a round."""
-        arrays = state.arrays  # of several starts the last round keeps one
-        if "centers" not in arrays or "starts" in arrays or not arrays.get("proposed", np.True_).all():
-            return
-        if state.round % self._every == 0 and arrays["centers"].size * (len(self.steps) + 1) <= _NUMBERS:
-            self.steps.append((state.round, summaries.raw_centers(state)))
-        if len(self.steps) > _STEPS:
-            # Keep every second one, and from now on add as few.
-            self._every *= 2
-            self.steps = [step for step in self.steps if step[0] % self._every == 0]
 
 
 @dataclass

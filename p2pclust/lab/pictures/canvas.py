@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.lab.pictures.drawing import Axis, Drawing, Mark
+from p2pclust.lab.pictures.drawing import Axis, Drawing, DrawnMark
 from p2pclust.lab.pictures.palette import INK, LINK
 
 if TYPE_CHECKING:
@@ -152,46 +152,32 @@ def draw_on(axes: Axes, drawing: Drawing) -> Axes:
     return axes
 
 
-def _draw(axes: Axes, mark: Mark, zorder: float) -> None:
-    xs, ys = mark.at.T
+def _draw(axes: Axes, mark: DrawnMark, zorder: float) -> None:
+    from matplotlib.transforms import blended_transform_factory
+
+    edges, place = [bool(np.isinf(values).any()) for values in mark.at.T], axes.transData
+    if any(edges):  # an infinite coordinate is at the edge of the axes
+        place = blended_transform_factory(*(axes.transAxes if edge else axes.transData for edge in edges))
+    xs, ys = np.where(np.isinf(mark.at), mark.at > 0, mark.at).T
     how: dict[str, Any] = {"color": mark.colour, "alpha": mark.alpha, "zorder": zorder}
     if mark.shape == "line":
         dashes = (0, [float(part) for part in mark.dash.split()]) if mark.dash else "-"
-        how |= {"linewidth": _POINT * mark.size, "linestyle": dashes}
-        if np.isinf(ys).any():
-            axes.axvline(xs[0], **how)
-        elif np.isinf(xs).any():
-            axes.axhline(ys[0], **how)
-        else:
-            axes.plot(xs, ys, **how)
-        return
-    # An infinite coordinate is at the edge of the axes.
-    (x, across), (y, up) = [
-        (float(value[0] > 0), "axes fraction") if np.isinf(value).any() else (value, "data") for value in (xs, ys)
-    ]
-    if mark.shape == "text":
+        axes.plot(xs, ys, transform=place, linewidth=_POINT * mark.size, linestyle=dashes, **how)
+    elif mark.shape == "text":
         axes.annotate(
-            mark.text, (float(np.max(x)), float(np.max(y))), (_POINT * mark.dx, -_POINT * mark.dy),
-            xycoords=(across, up), textcoords="offset points", ha=mark.ha, va=mark.va, rotation=mark.turned,
-            fontsize=_POINT * mark.size, **how,
+            mark.text, (xs[0], ys[0]), (_POINT * mark.dx, -_POINT * mark.dy), xycoords=place, textcoords="offset points",
+            ha=mark.ha, va=mark.va, rotation=mark.turned, fontsize=_POINT * mark.size, **how,
         )  # fmt: skip
-        return
-    if mark.shape == "x":
-        how["linewidths"] = _POINT * mark.edge_width
     else:
-        how = {
-            "facecolors": mark.colour,
-            "edgecolors": mark.edge or "none",
-            "linewidths": _POINT * mark.edge_width,
-            **how,
-        }
-        del how["color"]
-    if up != "data":
-        how["transform"] = axes.get_xaxis_transform()
-    axes.scatter(x, np.broadcast_to(y, xs.shape), s=(_POINT * mark.size) ** 2, marker=mark.shape, **how)
+        if mark.shape != "x":
+            how |= {"facecolors": how.pop("color"), "edgecolors": mark.edge or "none"}
+        axes.scatter(
+            xs, ys, (_POINT * mark.size) ** 2, marker=mark.shape, linewidths=_POINT * mark.edge_width, transform=place,
+            clip_on=not any(edges), **how,
+        )  # fmt: skip
 
 
-def _key(mark: Mark) -> Line2D:
+def _key(mark: DrawnMark) -> Line2D:
     if mark.shape == "line":
         from matplotlib.lines import Line2D
 

@@ -127,7 +127,7 @@ def _power(many: int, power: int) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Mark:
+class DrawnMark:
     """A part of a drawing in one colour: a line, boxes, dots of one shape, a text, or an image."""
 
     shape: Shape
@@ -144,7 +144,11 @@ class Mark:
     dx: float = 0.0  # pixels to the right of its place
     dy: float = 0.0  # pixels below its place
     turned: int = 0  # degrees against the clock
-    opening: str = ""  # the tag of the group that describes it, if it is described
+    kind: str = ""  # a class name for the page's style
+    peer: str = ""  # pointing at the mark highlights this peer on the whole page
+    tip: str = ""  # shown to a reader who points at it
+    #: Where the page shows a single moment, the mark is shown only in these spans of time.
+    when: Sequence[tuple[float, float]] | None = None
 
     @property
     def _plain(self) -> bool:
@@ -164,7 +168,11 @@ class Mark:
             )
         else:
             drawn = f'<path d="{self._path(places)}"{self._style()}/>'
-        return f"{self.opening}{drawn}</g>" if self.opening else drawn
+        spans = "" if self.when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in self.when) or "-"
+        pairs = (("class", self.kind), ("data-peer", self.peer), ("data-when", spans))
+        attributes = "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
+        title = f"<title>{escape(self.tip)}</title>" if self.tip else ""
+        return f"<g{attributes}>{title}{drawn}</g>" if attributes or title else drawn
 
     def _text(self, x: float, y: float) -> str:
         lines = self.text.split("\n")
@@ -229,15 +237,15 @@ class Drawing:
     title: str = ""
     x: Axis = field(default_factory=Axis)
     y: Axis = field(default_factory=Axis)
-    marks: list[Mark] = field(default_factory=list, repr=False)
-    keys: list[Mark] = field(default_factory=list, repr=False)  # of the legend
+    marks: list[DrawnMark] = field(default_factory=list, repr=False)
+    keys: list[DrawnMark] = field(default_factory=list, repr=False)  # of the legend
 
     # -- marks --------------------------------------------------------------------------------------------------------
 
     def line(self, points: ArrayLike, colour: str, width: float = 2.0, **how: Any) -> None:
         """Draw a line through points, shape (n, 2), with gaps where they are NaN; infinite ones are at the edge.
 
-        `how` has the other fields of a mark, and those of :func:`_opening`.
+        `how` has the other fields of a :class:`DrawnMark`.
         """
         self._add("line", points, colour, width, how)
 
@@ -263,10 +271,7 @@ class Drawing:
         self._add("image", (x, y, x + width, y + height), "none", 0.0, {"text": address})
 
     def _add(self, shape: Shape, at: ArrayLike, colour: str, size: float, how: Mapping[str, Any]) -> None:
-        said = {name: value for name, value in how.items() if name in ("kind", "peer", "when", "tip")}
-        fields = {name: value for name, value in how.items() if name not in said}
-        places = np.asarray(at, np.float64).reshape(-1, 2)
-        self.marks.append(Mark(shape, places, colour, size, opening=_opening(**said) if said else "", **fields))
+        self.marks.append(DrawnMark(shape, np.asarray(at, np.float64).reshape(-1, 2), colour, size, **how))
 
     def limit(self, height: float, text: str, colour: str = INK, *, left: bool = False) -> None:
         """Draw a dashed line across, with a text at one end."""
@@ -285,7 +290,7 @@ class Drawing:
         """Add an entry to the legend, a mark as in the drawing and its meaning, if the drawing has such a mark."""
         at = {"line": [(-9.0, 0.0), (9.0, 0.0)], "boxes": [(-8.0, -5.0), (8.0, 5.0)]}.get(shape, [(0.0, 0.0)])
         if there:
-            self.keys.append(Mark(shape, np.array(at), colour, size, text=text, **how))
+            self.keys.append(DrawnMark(shape, np.array(at), colour, size, text=text, **how))
 
     # -- as elements of a page ----------------------------------------------------------------------------------------
 
@@ -325,10 +330,10 @@ class Drawing:
         lines = [((left, bottom), (right, bottom))] * across.line + [((left, bottom), (left, top))] * up.line
         lines += [((x, bottom), (x, bottom + 4)) for x in xs if across.line]
         lines += [((left - 4, y), (left, y)) for y in ys if up.line]
-        marks = [Mark("line", _joined(grid), LINK, 1.0, alpha=0.25), Mark("line", _joined(lines), INK, 1.0)]
+        marks = [DrawnMark("line", _joined(grid), LINK, 1.0, alpha=0.25), DrawnMark("line", _joined(lines), INK, 1.0)]
 
         def write(x: float, y: float, text: str, size: float, **how: Any) -> None:
-            marks.append(Mark("text", np.array([(x, y)]), INK, size, text=text, **how))
+            marks.append(DrawnMark("text", np.array([(x, y)]), INK, size, text=text, **how))
 
         for x, (_, text) in zip(xs, across.ticks or (), strict=True):
             half = len(text) * _LETTER * across.letters / 2
@@ -357,20 +362,6 @@ class Drawing:
 def _joined(lines: Iterable[ArrayLike]) -> Floats:
     """Return lines as one, with a gap after each."""
     return np.concatenate([np.empty((0, 2)), *(np.vstack([np.asarray(line), [np.nan, np.nan]]) for line in lines)])
-
-
-def _opening(
-    *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None, tip: str = ""
-) -> str:  # fmt: skip
-    """Return the opening tag of the group of a mark.
-
-    `kind` is a class name for the page's style. Pointing at the group highlights `peer` on the whole page, and shows the
-    text `tip`. Where the page shows a single moment, the group is shown only in the spans of time `when`.
-    """
-    spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
-    pairs = (("class", kind), ("data-peer", peer), ("data-when", spans))
-    attributes = "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
-    return f"<g{attributes}>" + (f"<title>{escape(tip)}</title>" if tip else "")
 
 
 def _png(grey: Floats) -> bytes:

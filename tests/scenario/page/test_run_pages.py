@@ -16,13 +16,11 @@ import pytest
 from tests.happened import happened
 
 from p2pclust.errors import FleetError
-from p2pclust.estimators.running import Trail
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.outcome.measures import Evidence
-from p2pclust.lab.scenario.page.job_pages import _without, centers_table
+from p2pclust.lab.scenario.page.job_pages import _objective, _without, centers_table
 from p2pclust.lab.scenario.page.page import Section
-from p2pclust.lab.scenario.page.round_pages import _objective
 from p2pclust.lab.scenario.page.rows import JobRows
 from p2pclust.lab.scenario.page.run_pages import _changing, _number
 from p2pclust.lab.scenario.page.story import JobStory
@@ -30,6 +28,7 @@ from p2pclust.lab.scenario.run import carry_out
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.runner import Trail
 
 Write = Callable[..., str]
 
@@ -158,8 +157,8 @@ def test_the_objective_counts_the_rows_that_contributed_in_that_round(
     monkeypatch: pytest.MonkeyPatch, contributors: list[list[str]], values: list[float], said: str
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("p2pclust.lab.scenario.page.round_pages.objective_drawing", lambda *told: drawn.append(told))
-    monkeypatch.setattr("p2pclust.lab.scenario.page.round_pages.picture_of", lambda drawing, alt, caption: caption)
+    monkeypatch.setattr("p2pclust.lab.scenario.page.job_pages.objective_drawing", lambda *told: drawn.append(told))
+    monkeypatch.setattr("p2pclust.lab.scenario.page.job_pages.picture_of", lambda drawing, alt, caption: caption)
     rows = JobRows(
         ("a", "b"), np.array([0, 0, 1]), np.zeros(3, np.int64), None, np.array([[0.0], [2.0], [10.0]]), np.arange(3),
         ("x",), ("0",),

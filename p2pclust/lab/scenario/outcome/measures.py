@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.spelling import counted
 
 if TYPE_CHECKING:
-    from p2pclust.estimators.running import Trail
+    pass
 
 Floats = NDArray[np.float64]
 _Measure = TypeVar("_Measure")
@@ -51,19 +51,13 @@ def contributed(job: Job, state: JobState) -> list[int]:
     return sorted({peer for record in state.log if record.stage == stage for peer in record.contributors})
 
 
-def _trail() -> Trail:
-    from p2pclust.estimators.running import Trail  # noqa: PLC0415 - with scikit-learn, which takes a second
-
-    return Trail()
-
-
 @dataclass(eq=False)
 class Evidence:
     """What measuring a job finds and `result.json` does not hold: pictures are made from it."""
 
     centers: Floats | None = None  # the fleet's, in the data's units, shape (C, F)
     pooled: Floats | None = None  # the pooled centers, in the fleet's order, shape (C, F)
-    trail: Trail = field(default_factory=_trail)  # the path of the fleet's centers
+    trail: runner.Trail = field(default_factory=runner.Trail)  # the path of the fleet's centers
     failures: list[str] = field(default_factory=list)  # what could not be measured: the code of a plug-in failed
 
     def compare(self, centers: Floats, pooled: Floats, ranges: Floats) -> None:

@@ -22,8 +22,8 @@ from p2pclust.lab.pictures.graph import association_drawing, community_names
 from p2pclust.lab.pictures.palette import cluster_hues
 from p2pclust.lab.pictures.shares import reconstruction_drawing
 from p2pclust.lab.scenario.outcome.communities import cluster_classes, labels_of_peers, most_frequent, wrong_links
-from p2pclust.lab.scenario.page.page import Section
-from p2pclust.lab.scenario.page.story import JobStory, picture_of
+from p2pclust.lab.scenario.page.page import Section, picture_of
+from p2pclust.lab.scenario.page.story import JobStory
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol

@@ -11,8 +11,7 @@ from p2pclust.lab.pictures.curves import curves_drawing
 from p2pclust.lab.pictures.drawing import Drawing
 from p2pclust.lab.pictures.palette import series_colour
 from p2pclust.lab.scenario.outcome.compare import ComparedFigure, Result, mark, of_peers, shown
-from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
-from p2pclust.lab.scenario.page.story import picture_of
+from p2pclust.lab.scenario.page.page import Page, Picture, Section, picture_of, write_page
 from p2pclust.tools.units import scaled
 
 _CHARTS: Final = 12

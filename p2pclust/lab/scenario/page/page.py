@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from p2pclust.lab.pictures.drawing import Drawing
 from p2pclust.lab.pictures.palette import CROWN, CURVE, DARK, VARIABLES
 from p2pclust.lab.scenario.outcome.folder import write_text
 
@@ -28,6 +29,11 @@ class Picture:
     width: int  # in pixels, where the page is that wide
     narrow: str = ""  # the same picture as another SVG element, for narrow pages; without it the one picture shrinks
     moment: float = 0.0  # if not 0, a slider shows the picture at any second up to this one
+
+
+def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:
+    """Return a drawing as a picture of the page; `alt` describes it in words, `narrow` is drawn for narrow pages."""
+    return Picture(drawing.element(alt), caption, alt, drawing.width, "" if narrow is None else narrow.element(alt))
 
 
 @dataclass(frozen=True)

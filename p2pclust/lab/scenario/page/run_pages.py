@@ -18,8 +18,8 @@ from p2pclust.lab.pictures.timeline import LANES, lanes_of, timeline_drawing
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.outcome.compare import shown
 from p2pclust.lab.scenario.page.job_pages import attacks_section, job_sections
-from p2pclust.lab.scenario.page.page import Page, Section, Tile, Verdict, write_page
-from p2pclust.lab.scenario.page.story import NARROW, WIDE, JobStory, RunStory, picture_of
+from p2pclust.lab.scenario.page.page import Page, Section, Tile, Verdict, picture_of, write_page
+from p2pclust.lab.scenario.page.story import NARROW, WIDE, JobStory, RunStory
 from p2pclust.overlay import Overlay
 from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size

@@ -11,12 +11,10 @@ from typing import Any, Final, cast
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError
 from p2pclust.jobs.request import JobResult
-from p2pclust.lab.pictures.drawing import Drawing
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import TermEnd
 from p2pclust.lab.scenario.outcome.measures import AuditedJob, Evidence, contributed
-from p2pclust.lab.scenario.page.page import Picture
 from p2pclust.lab.scenario.page.rows import JobRows, rows_of
 from p2pclust.lab.testbed.spec import FleetResult
 from p2pclust.overlay import Overlay
@@ -134,8 +132,3 @@ class JobStory:
             there |= {self.came.roster[peer] for peer in contributed(self.job, self.state)}
         why = {name: reason for of_round in self.entry["abstained"] for name, reason in of_round.items()}
         return {name: why.get(name, "") for name in self.came.roster if name not in there}
-
-
-def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:
-    """Return a drawing as a picture of the page; `alt` describes it in words, `narrow` is drawn for narrow pages."""
-    return Picture(drawing.element(alt), caption, alt, drawing.width, "" if narrow is None else narrow.element(alt))
