@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.cli.fleet.peer_config import PeerConfig, rows_source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.data_keys import OverlaySpec
-from p2pclust.jobs.explain import explain
+from p2pclust.jobs.explain import validated
 from p2pclust.jobs.fields import TomlTable, device_name, not_empty, refuse, wrong_value
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
@@ -140,10 +140,7 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
 
     If peers are `to_start`, the keys and the files to be copied must exist.
     """
-    try:
-        file = InventoryFile.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise UsageError(explain(str(path), error, InventoryFile)) from error
+    file = validated(InventoryFile, read_toml(path), str(path))
     keys = _beside(path, file.keys)
     hosts = {name: _host(path, file, name) for name in dict.fromkeys(device.host for device in file.devices)}
     listens = {}
@@ -223,10 +220,7 @@ def _device(
     }  # fmt: skip
     config |= {} if device.group is None else {"class": device.group}
     config |= {"links": links[device.name]} if links and links[device.name] else {}
-    try:
-        PeerConfig.model_validate(config)
-    except ValidationError as error:
-        raise UsageError(explain(f"{path}: {device.name}", error, PeerConfig)) from error
+    validated(PeerConfig, config, f"{path}: {device.name}")
     return InventoryDevice(device.name, device.host, device.group or "", config, files)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator
 
 from p2pclust.clustering.kernels import MAX_THREADS
 from p2pclust.data.dataset import DataSet
@@ -17,7 +17,7 @@ from p2pclust.data.sources import FORMATS, read_source
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
 from p2pclust.jobs.data_keys import missing_rule
-from p2pclust.jobs.explain import explain
+from p2pclust.jobs.explain import validated
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.peer.work.floor import Floor
@@ -181,10 +181,7 @@ def load_config(
     def where(*keys: str) -> str:
         return next((said[key] for key in keys if key in said), source)
 
-    try:
-        config = PeerConfig.model_validate(document)
-    except ValidationError as error:
-        raise UsageError(explain(source, error, PeerConfig, said)) from error
+    config = validated(PeerConfig, document, source, said)
     joins = dict(entry.split("@", 1) for entry in config.join)
     roster = _check_keys(config, joins, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
