@@ -112,7 +112,7 @@ class PrivacyConfig(fields.TomlTable):
     given_centers: bool = True
     least_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
     rosters: Literal["fixed"] | None = None
-    ledger: Annotated[str, Field(min_length=1)] | None = None
+    ledger: fields.Text | None = None
 
 
 class PeerConfig(fields.TomlTable):
@@ -122,17 +122,17 @@ class PeerConfig(fields.TomlTable):
     listen: Annotated[str, AfterValidator(reachable)]
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
     mdns: bool = False
-    bundle: Annotated[str, Field(min_length=1)] | None = None
-    roster: Annotated[str, Field(min_length=1)] | None = None
+    bundle: fields.Text | None = None
+    roster: fields.Text | None = None
     data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     id_column: fields.Column | None = None
     columns: fields.Columns | None = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
-    state_dir: Annotated[str, Field(min_length=1)]
+    state_dir: fields.Text
     control: Annotated[str, AfterValidator(address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
     links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
-    overlay: Annotated[str, Field(min_length=1)] | None = None
+    overlay: fields.Text | None = None
     class_: Annotated[str | None, Field(alias="class", pattern=r"^[\w .-]{1,40}$")] = None
     mains: bool | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
