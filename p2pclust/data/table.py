@@ -20,7 +20,7 @@ from p2pclust.data import columns as text
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
-from p2pclust.tools.spelling import did_you_mean
+from p2pclust.tools.spelling import did_you_mean, first_few
 
 Column = str | int
 
@@ -132,10 +132,9 @@ class Titles:
         if places:
             return places[0]
         meant = did_you_mean(column, self.names)
-        more = f" and {len(self.names) - 20} more" if len(self.names) > 20 else ""
         known = "none, because the file has no header: give its number, counted from 1"
         if self.names:
-            known = ", ".join(map(printable, self.names[:20])) + more
+            known = first_few([*map(printable, self.names)], 20)
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
 
     def chosen(self, choice: Choice) -> tuple[list[int], dict[str, int]]:

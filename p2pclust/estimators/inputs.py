@@ -15,7 +15,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.local import first_bad_value
 from p2pclust.protocols.engine.summaries import with_columns
-from p2pclust.tools.spelling import did_you_mean
+from p2pclust.tools.spelling import did_you_mean, first_few
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -208,9 +208,8 @@ def _numbers(rows: Any, where: str) -> Floats:
                 columns = [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
             names, named = column_names(rows), ""
             if columns:
-                called = [repr(names[index]) if index < len(names) else f"{index}" for index in columns[:_SHOWN]]
-                more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-                named = f" in column{'s' if len(columns) > 1 else ''} {', '.join(called)}{more}"
+                called = [repr(names[index]) if index < len(names) else f"{index}" for index in columns]
+                named = f" in column{'s' if len(columns) > 1 else ''} {first_few(called, _SHOWN)}"
             raise DataError(
                 f"{where}: expected numbers, and there is text or a time{named}: convert or drop these columns"
             )

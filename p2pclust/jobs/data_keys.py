@@ -68,7 +68,7 @@ class DataSpec(TomlTable):
     """``[data]``: the source of the rows, and how the federated protocol scales them."""
 
     #: A registered data set, a file, or a folder of files, which is split among the peers.
-    source: Annotated[str, Field(min_length=1)] | None = None
+    source: fields.Text | None = None
     #: One file per device, in the order of the devices; files are not split.
     files: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
     #: For CSV, ARFF and Parquet files: the columns of y and group, and of the features if these are not all other columns.
@@ -124,7 +124,7 @@ class OverlaySpec(TomlTable):
     speed: float | None = None
     seconds: int | None = None
     #: A file of links that appear and vanish while jobs run, relative to the scenario; see p2pclust.overlay.traces.
-    trace: Annotated[str, Field(min_length=1)] | None = None
+    trace: fields.Text | None = None
 
     @property
     def options(self) -> dict[str, Any]:

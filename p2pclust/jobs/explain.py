@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import did_you_mean
+
+M = TypeVar("M", bound=BaseModel)
 
 #: Tags of a key that is true, false or a table; they stand in the places of errors, and are not shown.
 FLAG, TABLE = "<flag>", "<table>"
 _LINES_MAX = 5
+
+
+def validated(model: type[M], document: Any, where: str, said: Mapping[str, str] | None = None) -> M:
+    """Return a document as its model, or raise UsageError for its errors, see `explain`."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise UsageError(explain(where, error, model, said)) from error
 
 
 def explain(where: str, error: ValidationError, model: type[BaseModel], said: Mapping[str, str] | None = None) -> str:

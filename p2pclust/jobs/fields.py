@@ -133,7 +133,8 @@ _SOME: Any = Field(strict=False, min_length=1)
 _Number = Annotated[float, Field(gt=-1e300, lt=1e300)]
 _Row = Annotated[tuple[_Number, ...], _SOME]
 _Pair = Annotated[tuple[_Number, _Number], Field(strict=False), AfterValidator(_rising)]
-_Name = Annotated[str, Field(min_length=1)]
+#: Text that is not empty.
+Text = Annotated[str, Field(min_length=1)]
 _NAMES = "a device, a group of devices, or a list of these"
 _VICTIMS = 'a device, a group of devices, a list of these, "all", "aggregator", or { random = k } with k at least 1'
 
@@ -170,11 +171,11 @@ Columns = Annotated[
 #: Options of the generator of the data, which checks them.
 Options = Annotated[dict[str, Any], _expected("a table of options, such as { noise = 1.5 }")]
 _OneAsList = BeforeValidator(
-    lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=_Name | tuple[_Name, ...]
+    lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=Text | tuple[Text, ...]
 )
 #: Names of devices or groups; `SomeNames` may be empty.
-Names = Annotated[tuple[_Name, ...], _SOME, _OneAsList, _expected(_NAMES)]
-SomeNames = Annotated[tuple[_Name, ...], Field(strict=False), _OneAsList, _expected(_NAMES)]
+Names = Annotated[tuple[Text, ...], _SOME, _OneAsList, _expected(_NAMES)]
+SomeNames = Annotated[tuple[Text, ...], Field(strict=False), _OneAsList, _expected(_NAMES)]
 Scalar = Annotated[bool | _Number | str, _expected("a number, true, false, or text")]
 #: The victims of a fault; whether such devices exist is checked later.
-Who = Annotated[_Name | Names | RandomVictims, _expected(_VICTIMS)]
+Who = Annotated[Text | Names | RandomVictims, _expected(_VICTIMS)]

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
-from p2pclust.jobs.explain import FLAG, TABLE, explain, shown
+from p2pclust.jobs.explain import FLAG, TABLE, shown, validated
 from p2pclust.jobs.fields import TomlTable, refuse, wrong_table
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
 from p2pclust.protocols.engine import exclusions
@@ -63,10 +54,7 @@ def secure_fields(given: Any) -> dict[str, Any]:
         if not isinstance(given, Mapping):
             some = ", ".join(SecureSpec.model_fields)
             raise UsageError(f"secure: {given!r}: expected true, false, or a table of some of {some}")
-        try:
-            given = SecureSpec.model_validate(dict(given))
-        except ValidationError as error:
-            raise UsageError(explain("secure", error, SecureSpec)) from None
+        given = validated(SecureSpec, dict(given), "secure")
     named = given.model_dump(exclude_none=True)
     return {"secure": True} | {name: ALL if value == "all" else value for name, value in named.items()}
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator
 
 from p2pclust.clustering.kernels import AUTO
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
-from p2pclust.jobs.explain import explain
+from p2pclust.jobs.explain import validated
 from p2pclust.jobs.fields import wrong_value
 from p2pclust.jobs.job_keys import JobSpec
 from p2pclust.jobs.request import JobRequest
@@ -74,10 +74,7 @@ def request_from(given: Mapping[str, Any], n_features: int = 1) -> tuple[JobRequ
     >>> request.job.stages[request.job.main].protocol, request.treatment.missing
     ('llf-cm', 'wait')
     """
-    try:
-        spec = Submission.model_validate(dict(given))
-    except ValidationError as error:
-        raise UsageError(explain("submit", error, Submission)) from error
+    spec = validated(Submission, dict(given), "submit")
     if spec.own.get("initial") == "given":
         raise UsageError("submit: labels are for experiments: peers of real devices have none")
     if spec.by_columns and isinstance(spec.init, tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,15 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in keep else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def first_few(words: Sequence[str], most: int) -> str:
+    """Return the first of these words, and how many more there are.
+
+    >>> first_few(["a", "b", "c"], 2), first_few(["a"], 2)
+    ('a, b and 1 more', 'a')
+    """
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 def counted(number: int, many: str) -> str:

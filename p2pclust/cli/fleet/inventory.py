@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.cli.fleet.peer_config import PeerConfig, rows_source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.data_keys import OverlaySpec
-from p2pclust.jobs.explain import explain
-from p2pclust.jobs.fields import TomlTable, device_name, not_empty, refuse, wrong_value
+from p2pclust.jobs.explain import validated
+from p2pclust.jobs.fields import Text, TomlTable, device_name, not_empty, refuse, wrong_value
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
 from p2pclust.tools.files import expanded
@@ -57,7 +57,7 @@ Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
 class SshTable(TomlTable):
     """``[ssh]``: options of SSH for all hosts, unless a host has its own."""
 
-    config: Annotated[str, Field(min_length=1)] | None = None
+    config: Text | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     options: Annotated[tuple[str, ...], Field(strict=False)] = ()
     share_connections: bool = False
@@ -66,11 +66,11 @@ class SshTable(TomlTable):
 class HostTable(TomlTable):
     """``[hosts.NAME]``: a machine; unlisted ones are reached by ``ssh NAME``."""
 
-    ssh: Annotated[str, Field(min_length=1)] | None = None
+    ssh: Text | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    address: Annotated[str, Field(min_length=1)] | None = None
-    python: Annotated[str, Field(min_length=1)] | None = None
-    state_dir: Annotated[str, Field(min_length=1)] | None = None
+    address: Text | None = None
+    python: Text | None = None
+    state_dir: Text | None = None
     environment: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
 
 
@@ -84,8 +84,8 @@ class DeviceTable(TomlTable):
     """``[[devices]]``: one peer."""
 
     name: Annotated[str, AfterValidator(device_name)]
-    host: Annotated[str, Field(min_length=1)] = LOCAL
-    listen: Annotated[str, Field(min_length=1)] | None = None
+    host: Text = LOCAL
+    listen: Text | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     send: bool = False
@@ -106,9 +106,9 @@ class DeviceTable(TomlTable):
 class InventoryFile(TomlTable):
     """The keys of the file; `peers/fleet.toml` explains each."""
 
-    keys: Annotated[str, Field(min_length=1)]
-    state_dir: Annotated[str, Field(min_length=1)]
-    python: Annotated[str, Field(min_length=1)] = "python3"
+    keys: Text
+    state_dir: Text
+    python: Text = "python3"
     timing: Literal["default", "wan", "fast"] = "default"
     overlay: OverlaySpec = OverlaySpec()
     late_s: Annotated[float, Field(gt=0)] = 30.0
@@ -140,10 +140,7 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
 
     If peers are `to_start`, the keys and the files to be copied must exist.
     """
-    try:
-        file = InventoryFile.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise UsageError(explain(str(path), error, InventoryFile)) from error
+    file = validated(InventoryFile, read_toml(path), str(path))
     keys = _beside(path, file.keys)
     hosts = {name: _host(path, file, name) for name in dict.fromkeys(device.host for device in file.devices)}
     listens = {}
@@ -223,10 +220,7 @@ def _device(
     }  # fmt: skip
     config |= {} if device.group is None else {"class": device.group}
     config |= {"links": links[device.name]} if links and links[device.name] else {}
-    try:
-        PeerConfig.model_validate(config)
-    except ValidationError as error:
-        raise UsageError(explain(f"{path}: {device.name}", error, PeerConfig)) from error
+    validated(PeerConfig, config, f"{path}: {device.name}")
     return InventoryDevice(device.name, device.host, device.group or "", config, files)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from p2pclust.cli.show.options import argument, flag, option
 from p2pclust.cli.show.output import put, put_json, stdout, table
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import first_few
 from p2pclust.tools.units import duration
 
 if TYPE_CHECKING:
@@ -197,8 +198,6 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
         return
     rows = []
     for job in listed:
-        waits_for = job["waits_for"]
-        waits = ", ".join(waits_for[:4]) + (f" and {len(waits_for) - 4} more" if waits_for[4:] else "")
         turn = f"turn {job['number'] + 1} of every {duration(job['every_s'])}" if job["series"] else ""
         if by := job.get("series_cancelled_by"):
             turn += f", series cancelled by {by}"
@@ -208,7 +207,7 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
         moved = ""
         if drift := job.get("drift"):
             moved = f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
-        why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, moved]))
+        why = "; ".join(filter(None, [job["reason"] or first_few(job["waits_for"], 4), exposed, turn, moved]))
         secured = "yes" if job["secured"] else "no"
         rows.append([job["name"], job["protocol"], secured, str(job["round"]), job["phase"], job["aggregator"], why])
     columns = ("job", "protocol", "secured", "round", "phase", "aggregator", "waits for, or why")

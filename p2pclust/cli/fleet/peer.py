@@ -13,6 +13,7 @@ from p2pclust._version import __version__
 from p2pclust.cli.show.options import column, columns_of, flag, option
 from p2pclust.cli.show.output import note
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import first_few
 
 if TYPE_CHECKING:
     from p2pclust.data.dataset import DataSet
@@ -79,8 +80,7 @@ def peer(
         line = f"{checked['name']}: the configuration is fine"
         for found in read:  # with the features, so that people notice a column that must not be clustered, like an id
             names = found.feature_names
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            line += f"; {found.n_rows} rows of {len(names)} columns ({', '.join(names[:_NAMED])}{more})"
+            line += f"; {found.n_rows} rows of {len(names)} columns ({first_few(names, _NAMED)})"
             line += f", {found.dropped} more omitted because of missing values" if found.dropped else ""
             line += f"; read {found.reading}" if found.reading else ""
         sys.stderr.write(line + "\n")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator
 
 from p2pclust.clustering.kernels import MAX_THREADS
 from p2pclust.data.dataset import DataSet
@@ -17,7 +17,7 @@ from p2pclust.data.sources import FORMATS, read_source
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
 from p2pclust.jobs.data_keys import missing_rule
-from p2pclust.jobs.explain import explain
+from p2pclust.jobs.explain import validated
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.peer.work.floor import Floor
@@ -112,7 +112,7 @@ class PrivacyConfig(fields.TomlTable):
     given_centers: bool = True
     least_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
     rosters: Literal["fixed"] | None = None
-    ledger: Annotated[str, Field(min_length=1)] | None = None
+    ledger: fields.Text | None = None
 
 
 class PeerConfig(fields.TomlTable):
@@ -122,17 +122,17 @@ class PeerConfig(fields.TomlTable):
     listen: Annotated[str, AfterValidator(reachable)]
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
     mdns: bool = False
-    bundle: Annotated[str, Field(min_length=1)] | None = None
-    roster: Annotated[str, Field(min_length=1)] | None = None
+    bundle: fields.Text | None = None
+    roster: fields.Text | None = None
     data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     id_column: fields.Column | None = None
     columns: fields.Columns | None = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
-    state_dir: Annotated[str, Field(min_length=1)]
+    state_dir: fields.Text
     control: Annotated[str, AfterValidator(address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
     links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
-    overlay: Annotated[str, Field(min_length=1)] | None = None
+    overlay: fields.Text | None = None
     class_: Annotated[str | None, Field(alias="class", pattern=r"^[\w .-]{1,40}$")] = None
     mains: bool | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
@@ -181,10 +181,7 @@ def load_config(
     def where(*keys: str) -> str:
         return next((said[key] for key in keys if key in said), source)
 
-    try:
-        config = PeerConfig.model_validate(document)
-    except ValidationError as error:
-        raise UsageError(explain(source, error, PeerConfig, said)) from error
+    config = validated(PeerConfig, document, source, said)
     joins = dict(entry.split("@", 1) for entry in config.join)
     roster = _check_keys(config, joins, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}

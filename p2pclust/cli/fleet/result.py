@@ -15,6 +15,7 @@ from p2pclust.cli.show.options import column, columns_of, option
 from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
+from p2pclust.tools.spelling import first_few
 
 if TYPE_CHECKING:
     from p2pclust.hosts.labels import Labelled
@@ -137,10 +138,9 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
     elif drift := outcome["drift"]:
         features = sorted(drift["features"].items(), key=lambda item: -item[1])
-        shown = ", ".join(f"{name} {100 * moved:.2g} %" for name, moved in features[:_FEATURES_SHOWN])
-        more = f" and {len(features) - _FEATURES_SHOWN} more" if features[_FEATURES_SHOWN:] else ""
+        shown = first_few([f"{name} {100 * moved:.2g} %" for name, moved in features], _FEATURES_SHOWN)
         each = ", ".join(f"{100 * moved:.2g} %" for moved in drift["each"])
-        yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}{more}"
+        yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}"
         yield f"the largest of these moves of each center: {each}"
 
 

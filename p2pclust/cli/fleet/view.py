@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p2pclust.cli.fleet.operate import OVER
 from p2pclust.cli.show.output import table
+from p2pclust.tools.spelling import first_few
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -112,8 +113,7 @@ def _late(told: Mapping[str, Answer], name: str, late_s: float) -> str:
         if told.get(member["name"], {}).get("up_s", 0.0) > late_s
         if told[member["name"]]["status"] != "paused"
     ]
-    shown = ", ".join(away[:3]) + (f" and {len(away) - 3} more" if away[3:] else "")
-    return f"late: not linked to {shown} after {peer['up_s']:.0f} s" if away else ""
+    return f"late: not linked to {first_few(away, 3)} after {peer['up_s']:.0f} s" if away else ""
 
 
 def _behind(peer: Answer, rounds: Mapping[str, int]) -> str:

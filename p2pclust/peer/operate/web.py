@@ -11,6 +11,7 @@ from html import escape
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.operate.status import ENDED, PeerStatus
+from p2pclust.tools.spelling import first_few
 from p2pclust.tools.units import duration, size
 from p2pclust.transport.links import parse_address
 
@@ -154,8 +155,7 @@ def status_page(status: PeerStatus, kind: str = "") -> str:
     dropped = [(escape(reason), str(count)) for reason, count in sorted(counters.dropped.items())]
     job_rows = []
     for job in jobs:
-        waits, more = job.waits_for, f" and {len(job.waits_for) - 5} more" if len(job.waits_for) > 5 else ""
-        waits_for = f"waits for {', '.join(waits[:5])}{more}" if waits else ""
+        waits_for = f"waits for {first_few(job.waits_for, 5)}" if job.waits_for else ""
         job_rows.append(
             (
                 f"<code>{escape(f'{job.series[:15]}/{job.number + 1}' if job.series else job.job[:12])}</code>",
