@@ -169,7 +169,6 @@ class _Client:
         self._go_on(self._number, lambda: next(self._talk))
 
     def _go_on(self, number: int, step: Callable[[], Question | None]) -> None:
-        """Let the conversation go on to its next question."""
         try:
             asked = step()
         except StopIteration:
@@ -247,7 +246,6 @@ class ClientFleet(RandomFleet):
     # -- what clients do -------------------------------------------------------------------------------------------------
 
     def submission(self, request: str) -> dict[str, object]:
-        """Return the fields of a submission."""
         if not request:
             return {}
         kind = KINDS[self._model.kind]
@@ -256,7 +254,6 @@ class ClientFleet(RandomFleet):
         return {"mathematics": msgpack.packb(job.to_dict()), "roster": [], **treatment.to_dict()}
 
     def note(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Record how an attempt ended."""
         self.marks.counts[f"{attempt.verb}: {outcome}"] += 1
         self.history.operations.append(
             attempt.operation(float("inf") if outcome == "unknown" else self.world.now, outcome)

@@ -202,13 +202,11 @@ class RandomFleet:
         return roster
 
     def on_roster(self) -> list[str]:
-        """Return the peers that are enrolled."""
         return [name for name in self.names if name not in self.revoked and name not in self.strangers]
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
     def go(self) -> SeedResult:
-        """Run to the verdict."""
         failure = ""
         try:
             self._begin()

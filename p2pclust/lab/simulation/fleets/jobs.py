@@ -284,16 +284,13 @@ class DrawnJob:
     at: tuple[str, int] = ("", 0)  # the peer that was asked to submit it, and its life
 
     def known(self, core: Core) -> bool:
-        """Return whether a peer has it."""
         return self.id in core.jobs.jobs
 
     def has_ended(self, name: str, core: Core) -> bool:
-        """Return whether it has ended at a peer."""
         job = core.jobs.jobs.get(self.id)
         return job is not None and job.ledger.finished
 
     def may_wait(self, fleet: RandomFleet) -> bool:
-        """Return whether it may wait for a peer that is not healed."""
         waits = KINDS[self.plan.kind].waits(self.plan, len(self.roster), len(fleet.core()))
         return waits or self.plan.missing == "all"
 
@@ -335,7 +332,6 @@ class DrawnSeries(DrawnJob):
 
     @property
     def series(self) -> SeriesSeen:
-        """What was seen of it."""
         return self.turns.series.get(self.name, SeriesSeen(self.name))
 
     def known(self, core: Core) -> bool:
