@@ -21,7 +21,7 @@ import numpy as np
 from p2pclust.lab.simulation.checks.history import History, Outcome, violations
 from p2pclust.lab.simulation.fleets.attempts import Attempt, Chooser, Question, Refused, conversation
 from p2pclust.lab.simulation.fleets.fleet import RandomFleet
-from p2pclust.lab.simulation.fleets.jobs import KINDS, DrawnJob, same_bits
+from p2pclust.lab.simulation.fleets.jobs import DrawnJob, job_of, same_bits, treatment_of
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import Observer, World
@@ -248,9 +248,8 @@ class ClientFleet(RandomFleet):
     def submission(self, request: str) -> dict[str, object]:
         if not request:
             return {}
-        kind = KINDS[self._model.kind]
-        job = kind.job(self._model, int(request.removeprefix("request-")))
-        treatment = kind.treatment(self._model, self.plan.n_peers)
+        job = job_of(self._model, int(request.removeprefix("request-")))
+        treatment = treatment_of(self._model, self.plan.n_peers)
         return {"mathematics": msgpack.packb(job.to_dict()), "roster": [], **treatment.to_dict()}
 
     def note(self, attempt: Attempt, outcome: Outcome) -> None:
