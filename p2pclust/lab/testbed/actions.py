@@ -19,7 +19,6 @@ class Actions(Protocol):
     record: Record
 
     def report(self, name: str, verb: str, fields: Mapping[str, Any]) -> None:
-        """Record an event at a peer, as of now."""
         self.record.take(self.now, name, verb, fields)
 
     @property

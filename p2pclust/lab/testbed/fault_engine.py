@@ -84,7 +84,6 @@ class FaultEngine:
             self._fleet.at(change.seconds, partial(self._relink, change))
 
     def before_job(self, job: int) -> None:
-        """Carry out the faults planned before the job of this number."""
         for number, fault in enumerate(self._spec.faults):
             if fault.job == job:
                 self._strike_all(number, fault, {"job_number": job})
@@ -147,17 +146,17 @@ class FaultEngine:
                 self._latest[fault.do, name] = number
                 fleet.impose(name, conditions_of(self._spec, number, name))
                 if fault.for_s is not None and fault.do in _NORMAL:
-                    fleet.at(fault.for_s, partial(self._repair, number, fault, name))
+                    fleet.at(fault.for_s, partial(self._repair, number, fault.do, name))
 
     def _start(self, name: str) -> None:
         self.returning.pop(name, None)
         self.late.pop(name, None)
         self._fleet.bring_up(name)
 
-    def _repair(self, number: int, fault: Fault, name: str) -> None:
-        if self._latest[fault.do, name] == number:  # no newer fault of its kind took its place
-            self._fleet.impose(name, _NORMAL[fault.do])
-            self._fleet.report(name, "recovered", {"from": fault.do})
+    def _repair(self, number: int, do: Do, name: str) -> None:
+        if self._latest[do, name] == number:  # no newer fault of its kind took its place
+            self._fleet.impose(name, _NORMAL[do])
+            self._fleet.report(name, "recovered", {"from": do})
 
     def _cut(self, fault: Fault, name: str) -> None:
         heals = fault.do == "heal"

@@ -151,7 +151,6 @@ class Rest:
         return "duty cycle" if self.duty is not None and self.duty.asleep(t) else ""
 
     def for_good(self, t: float) -> bool:
-        """Whether it never wakes up again."""
         return self.here is not None and (not self.here or t >= self.here[-1][1])
 
     def next_change(self, t: float) -> float:

@@ -47,7 +47,6 @@ class PeerSpec:
     enrolled: bool = True  # whether it is on the fleet roster; if not, it tries to join as a stranger
 
     def local(self) -> Local:
-        """Return its data in the form that protocols use."""
         return Local(self.X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters)
 
 

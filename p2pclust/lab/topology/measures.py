@@ -48,7 +48,6 @@ class Measures:
     log2_peers: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as plain values that JSON has."""
         return {**dataclasses.asdict(self), "cut_vertices": list(self.cut_vertices)}
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from p2pclust.errors import FleetError
 from p2pclust.lab.testbed.processes import children
-from p2pclust.lab.testbed.processes.children import Child, ReservedPorts
-from p2pclust.lab.testbed.processes.forking import ForkServer
+from p2pclust.lab.testbed.processes.children import Child, ForkServer, ReservedPorts
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from runs import a_job, processes_alive, until
 
 from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
-from p2pclust.lab.testbed.processes.children import Child
+from p2pclust.lab.testbed.processes.children import Child, ForkServer
 from p2pclust.lab.testbed.processes.fleet import preload
-from p2pclust.lab.testbed.processes.forking import ForkServer
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

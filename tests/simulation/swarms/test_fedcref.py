@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from swarm_seeds import counted
 
-from p2pclust.lab.simulation.fleets.jobs import KINDS
+from p2pclust.lab.simulation.fleets.jobs import job_of
 from p2pclust.lab.simulation.fleets.run import planned, run
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
@@ -38,6 +38,6 @@ def test_a_seed_is_the_same_run_a_second_time() -> None:
 
 def test_jobs_are_refined_or_as_in_the_paper_and_all_peers_may_crash_at_once() -> None:
     plans = [planned(seed, "fedcref") for seed in range(40)]
-    modes = {KINDS["fedcref"].job(plan.jobs[0], plan.seed).stages[-1].parameters["mode"] for plan in plans}
+    modes = {job_of(plan.jobs[0], plan.seed).stages[-1].parameters["mode"] for plan in plans}
     assert modes == {"refined", "paper"}
     assert any(fault.kind == "blackout" for plan in plans for fault in plan.faults)

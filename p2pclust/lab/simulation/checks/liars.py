@@ -50,7 +50,6 @@ class Published(Observer):
             self.compare(world)
 
     def compare(self, world: World) -> None:
-        """Compare what all peers hold with what was published."""
         for name, peer in world.peers.items():
             for fact in [] if peer.core is None else peer.core.facts.everything():
                 flaw = ""
@@ -97,7 +96,6 @@ class NamedRosters(Observer):
         self._met: dict[tuple[str, str], None] = {}  # by peer and job: the documents that waited
 
     def signed(self, paper: bytes) -> None:
-        """Note a roster that the fleet signed."""
         read = read_paper("", paper)
         self._texts[RosterName(read.serial, hashlib.sha256(paper).digest())] = dict(read.peers)
 

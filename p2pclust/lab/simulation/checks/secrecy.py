@@ -201,7 +201,6 @@ class Secrecy(Observer):
         return own in named or all(part in named for part in parted(own, self._terms.groups))
 
     def keys_left(self, world: World) -> list[str]:
-        """Return the peers that have a key of a job."""
         lives = {name: peer.working.secrets for name, peer in world.peers.items()}
         return [name for name, own in lives.items() if own and any(one.pair for one in own._jobs.values())]
 

@@ -57,7 +57,6 @@ class Attempt:
     state: bytes = b""
 
     def operation(self, completed_at: float, outcome: Outcome) -> Operation:
-        """Return the record of this attempt."""
         return Operation(
             self.client, self.peer, self.verb, self.invoked_at, completed_at, outcome, self.request, self.job, self.roster,
             dict(self.phases), self.digest, self.labels,

@@ -21,7 +21,7 @@ import numpy as np
 from p2pclust.lab.simulation.checks.history import History, Outcome, violations
 from p2pclust.lab.simulation.fleets.attempts import Attempt, Chooser, Question, Refused, conversation
 from p2pclust.lab.simulation.fleets.fleet import RandomFleet
-from p2pclust.lab.simulation.fleets.jobs import KINDS, DrawnJob, same_bits
+from p2pclust.lab.simulation.fleets.jobs import DrawnJob, job_of, same_bits, treatment_of
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import Observer, World
@@ -169,7 +169,6 @@ class _Client:
         self._go_on(self._number, lambda: next(self._talk))
 
     def _go_on(self, number: int, step: Callable[[], Question | None]) -> None:
-        """Let the conversation go on to its next question."""
         try:
             asked = step()
         except StopIteration:
@@ -247,16 +246,13 @@ class ClientFleet(RandomFleet):
     # -- what clients do -------------------------------------------------------------------------------------------------
 
     def submission(self, request: str) -> dict[str, object]:
-        """Return the fields of a submission."""
         if not request:
             return {}
-        kind = KINDS[self._model.kind]
-        job = kind.job(self._model, int(request.removeprefix("request-")))
-        treatment = kind.treatment(self._model, self.plan.n_peers)
+        job = job_of(self._model, int(request.removeprefix("request-")))
+        treatment = treatment_of(self._model, self.plan.n_peers)
         return {"mathematics": msgpack.packb(job.to_dict()), "roster": [], **treatment.to_dict()}
 
     def note(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Record how an attempt ended."""
         self.marks.counts[f"{attempt.verb}: {outcome}"] += 1
         self.history.operations.append(
             attempt.operation(float("inf") if outcome == "unknown" else self.world.now, outcome)

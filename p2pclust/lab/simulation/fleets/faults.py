@@ -48,7 +48,6 @@ class FaultKind:
 
 
 def break_(fleet: RandomFleet, fault: RandomFault) -> None:
-    """Let a fault begin, and plan its end."""
     if fault.aimed:
         fault = replace(fault, peers=fleet.aim(fault.peers))
     some = ", ".join(fleet.names[peer] for peer in fault.peers[:4])

@@ -16,7 +16,7 @@ from p2pclust.lab.simulation.checks.liars import NamedRosters, Published, Refuta
 from p2pclust.lab.simulation.checks.secrecy import Secrecy
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.faults import break_
-from p2pclust.lab.simulation.fleets.jobs import KINDS, N_FEATURES, DrawnJob, DrawnSeries, JobsSeen
+from p2pclust.lab.simulation.fleets.jobs import KINDS, N_FEATURES, DrawnJob, DrawnSeries, JobsSeen, job_of, treatment_of
 from p2pclust.lab.simulation.fleets.liars import LIES, Forger, Ghosts, let_them_lie
 from p2pclust.lab.simulation.fleets.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.lab.simulation.fleets.out_of_turn import speak_out_of_turn
@@ -67,9 +67,8 @@ class RandomFleet:
         turns = Turns()
         self.jobs: list[DrawnJob] = []
         for number, planned in enumerate(plan.jobs):
-            kind = KINDS[planned.kind]
-            job = kind.job(planned, plan.seed + number)
-            self.jobs.append(DrawnSeries(planned, job, turns=turns) if kind.repeated else DrawnJob(planned, job))
+            job, repeated = job_of(planned, plan.seed + number), KINDS[planned.kind].repeated
+            self.jobs.append(DrawnSeries(planned, job, turns=turns) if repeated else DrawnJob(planned, job))
         seen = (JobsSeen(self.jobs), turns) if self.jobs else ()
         rng = np.random.default_rng([plan.seed, 21])
         self.locals = _rows({KINDS[job.kind].data for job in plan.jobs}, self.names, rng)
@@ -204,13 +203,11 @@ class RandomFleet:
         return roster
 
     def on_roster(self) -> list[str]:
-        """Return the peers that are enrolled."""
         return [name for name in self.names if name not in self.revoked and name not in self.strangers]
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
     def go(self) -> SeedResult:
-        """Run to the verdict."""
         failure = ""
         try:
             self._begin()
@@ -266,7 +263,7 @@ class RandomFleet:
             if peer.core is not None and name not in self.revoked and self.world.now >= peer.frozen_until:
                 job.at = (name, peer.life)
                 roster = () if KINDS[job.plan.kind].repeated else tuple(self.on_roster())
-                treatment = KINDS[job.plan.kind].treatment(job.plan, n)
+                treatment = treatment_of(job.plan, n)
                 named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
                 if named in roster:
                     treatment = replace(treatment, aggregator=named)

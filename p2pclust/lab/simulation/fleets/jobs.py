@@ -51,11 +51,8 @@ _KEYS_FORGOTTEN_S: Final = 120.0
 
 @dataclass(frozen=True)
 class JobKind:
-    """One kind of job: its mathematics, from a plan and a seed; how it is treated, from a plan and the number of peers;
-    and what its end must be."""
+    """One kind of job: what its end must be, and where it is drawn."""
 
-    job: Callable[[JobPlan, int], Job]
-    treatment: Callable[[JobPlan, int], Treatment]
     judge: Callable[[RandomFleet, DrawnJob, JobState], None]
     least_peers: int = 1
     most_peers: int = _MANY
@@ -68,74 +65,61 @@ class JobKind:
     only_named: bool = False  # whether only swarms that name it draw it
 
 
-def _off(plan: JobPlan) -> dict[str, Any]:
-    return {{"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]: False}
+def job_of(plan: JobPlan, seed: int) -> Job:
+    """Return the mathematics of a job."""
+    options: dict[str, Any] = {"n_clusters": 3, "tol": 0.0, "max_rounds": 4, "seed": seed}
+    options["init"] = ("uniform", "split-merge")[seed % 2]
+    off: dict[str, Any] = {{"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]: False}
+    match plan.kind:
+        case "secured" | "verified-secured":
+            options |= {"secure": True, "n_init": plan.n_init}
+        case "grouped":  # reveals the totals of groups one by one, for medians between them
+            off.pop("privacy_gate", None)
+            options |= {"n_clusters": 2, "secure": True, "groups": _GROUPS, "robust": "median", "max_weight": 2.0}
+        case "vertical":
+            protocol = {"llf-cm": "vertical-cm", "llf-fcm": "vertical-fcm"}[plan.protocol]
+            return cluster_job(protocol, n_clusters=2, tol=0.0, max_rounds=3, seed=seed, scaling="minmax")
+        case "fedcref":  # refined or as the paper has it, and tiny: what is tested is the order of events
+            mode = ("refined", "refined", "paper")[seed % 3]
+            bounds = {"lo": [0.0] * N_FEATURES, "hi": [1.0] * N_FEATURES}
+            length = {"max_refinements": 2} if mode == "refined" else {"max_iterations": 2, "theta": 0.5}
+            parameters = {
+                "mode": mode, "initial": "given", "hidden": [3], "output": "linear", "epochs": 6, "batch": 8, "rounds": 2,
+                "learning_rate": 0.02, "federated_rate": 0.02, "min_rows": 4, **length,
+            }  # fmt: skip
+            stages = (Stage("range", {"rows_needed": 1, **bounds}), Stage("minmax"), Stage("fedcref", parameters))
+            return Job(stages, seed)
+        case _:
+            options |= {"max_rounds": plan.rounds, "participation": plan.participation}
+            options["init"] = ("uniform", "random", "split-merge")[seed % 3]
+    return cluster_job(plan.protocol, **options, **off)
 
 
-def _plain_job(plan: JobPlan, seed: int) -> Job:
-    init = ("uniform", "random", "split-merge")[seed % 3]
-    return cluster_job(
-        plan.protocol, n_clusters=3, init=init, tol=0.0, max_rounds=plan.rounds, seed=seed,
-        participation=plan.participation, **_off(plan),
-    )  # fmt: skip
-
-
-def _secured_job(plan: JobPlan, seed: int) -> Job:
-    init = ("uniform", "split-merge")[seed % 2]
-    return cluster_job(
-        plan.protocol, n_clusters=3, init=init, tol=0.0, max_rounds=4, seed=seed, secure=True, n_init=plan.n_init,
-        **_off(plan),
-    )  # fmt: skip
-
-
-def _grouped_job(plan: JobPlan, seed: int) -> Job:
-    """Reveal the totals of groups one by one, for medians between them."""
-    init = ("uniform", "split-merge")[seed % 2]
-    off: dict[str, Any] = _off(plan) if plan.protocol == "llf-cm" else {}
-    return cluster_job(
-        plan.protocol, n_clusters=2, init=init, tol=0.0, max_rounds=4, seed=seed, secure=True, groups=_GROUPS,
-        robust="median", max_weight=2.0, **off,
-    )  # fmt: skip
-
-
-def _vertical_job(plan: JobPlan, seed: int) -> Job:
-    protocol = {"llf-cm": "vertical-cm", "llf-fcm": "vertical-fcm"}[plan.protocol]
-    return cluster_job(protocol, n_clusters=2, tol=0.0, max_rounds=3, seed=seed, scaling="minmax")
-
-
-def _fedcref_job(plan: JobPlan, seed: int) -> Job:
-    """Refined or as the paper has it, and tiny: what is tested is the order of events."""
-    mode = ("refined", "refined", "paper")[seed % 3]
-    bounds = {"lo": [0.0] * N_FEATURES, "hi": [1.0] * N_FEATURES}
-    length = {"max_refinements": 2} if mode == "refined" else {"max_iterations": 2, "theta": 0.5}
-    parameters = {
-        "mode": mode, "initial": "given", "hidden": [3], "output": "linear", "epochs": 6, "batch": 8, "rounds": 2,
-        "learning_rate": 0.02, "federated_rate": 0.02, "min_rows": 4, **length,
-    }  # fmt: skip
-    return Job((Stage("range", {"rows_needed": 1, **bounds}), Stage("minmax"), Stage("fedcref", parameters)), seed)
-
-
-def _plain(plan: JobPlan, n: int) -> Treatment:
-    deadline_s = _DEADLINE_S if plan.missing == "drop" else 0.0
-    return Treatment(plan.missing, deadline_s=deadline_s, collect=plan.collect)
-
-
-def _secured(plan: JobPlan, n: int) -> Treatment:
-    return replace(
-        _plain(plan, n), secure=True, keepers=min(plan.keepers or 3, n), cohort=min(plan.cohort or 4, max(3, n - 1)),
-        burnt=plan.burnt or ("record" if plan.by % 2 else "groups"), leave=plan.leave,
-    )  # fmt: skip
+def treatment_of(plan: JobPlan, n: int) -> Treatment:
+    """Return how a fleet of `n` peers is to treat a job."""
+    kind, drops = plan.kind, plan.missing == "drop"
+    treatment = Treatment(plan.missing, deadline_s=_DEADLINE_S if drops else 0.0, collect=plan.collect)
+    if "gossip" in kind:
+        mixing = MIXINGS[plan.by % len(MIXINGS)]
+        treatment = Treatment(plan.missing, collect="gossip", gossip_tolerance=1e-9, mixing=mixing)
+    if kind in ("secured", "verified-secured", "grouped"):
+        treatment = replace(
+            treatment, secure=True, keepers=min(plan.keepers or 3, n), cohort=min(plan.cohort or 4, max(3, n - 1)),
+            burnt=plan.burnt or ("record" if plan.by % 2 else "groups"), leave=plan.leave,
+        )  # fmt: skip
+    if kind == "grouped":
+        treatment = replace(treatment, groups=_GROUPS, cohort=3, collect="star")
+    if "verified" in kind:
+        treatment = replace(treatment, verify="all", collect="star")
+    if kind == "fedcref":
+        treatment = replace(treatment, deadline_s=20.0 if drops else 0.0, collect="star")
+    return replace(treatment, every_s=_EVERY_S) if "series" in kind else treatment
 
 
 def _secured_waits(plan: JobPlan, n: int, healed: int) -> bool:
     """With groups, a peer of a set that was revealed is waited for by name."""
-    treatment = _secured(plan, n)
+    treatment = treatment_of(plan, n)
     return treatment.burnt == "groups" or healed < max(treatment.cohort, treatment.keepers + 1)
-
-
-def _gossip(plan: JobPlan, n: int) -> Treatment:
-    mixing = MIXINGS[plan.by % len(MIXINGS)]
-    return Treatment(plan.missing, collect="gossip", gossip_tolerance=1e-9, mixing=mixing)
 
 
 # -- verdicts ------------------------------------------------------------------------------------------------------------
@@ -226,46 +210,22 @@ def _judge_labels(fleet: RandomFleet, job: DrawnJob, state: JobState, agreed: Ag
     assert set(alone) <= set(own), f"{peer.name} has rows in clusters of others: {alone} of {own}"
 
 
-_SECURED: Final = JobKind(
-    _secured_job, _secured, _secret, least_peers=4, most_peers=25, deadline_s=480.0, waits=_secured_waits
-)
-_SERIES: Final = JobKind(
-    _plain_job, lambda plan, n: replace(_plain(plan, n), every_s=_EVERY_S), same_bits, missing=("wait", "drop"),
-    most_peers=25, deadline_s=300.0, repeated=True,
-)  # fmt: skip
+_SECURED: Final = JobKind(_secret, least_peers=4, most_peers=25, deadline_s=480.0, waits=_secured_waits)
+_SERIES: Final = JobKind(same_bits, missing=("wait", "drop"), most_peers=25, deadline_s=300.0, repeated=True)
 KINDS: Final[dict[str, JobKind]] = {
-    "plain": JobKind(_plain_job, _plain, same_bits),
+    "plain": JobKind(same_bits),
     "secured": _SECURED,
-    "verified": JobKind(
-        _plain_job, lambda plan, n: replace(_plain(plan, n), verify="all", collect="star"), same_bits, most_peers=25,
-        deadline_s=600.0,
-    ),
-    "gossip": JobKind(
-        _plain_job, _gossip, _nearly, missing=("wait", "all"), most_peers=9, waits=lambda plan, n, healed: True
-    ),
+    "verified": JobKind(same_bits, most_peers=25, deadline_s=600.0),
+    "gossip": JobKind(_nearly, missing=("wait", "all"), most_peers=9, waits=lambda plan, n, healed: True),
     "vertical": JobKind(
-        _vertical_job, _plain, same_bits, least_peers=2, most_peers=9, missing=("all",), data="columns",
-        waits=lambda plan, n, healed: True,
+        same_bits, least_peers=2, most_peers=9, missing=("all",), data="columns", waits=lambda plan, n, healed: True
     ),
-    "fedcref": JobKind(
-        _fedcref_job, lambda plan, n: replace(
-            _plain(plan, n), deadline_s=20.0 if plan.missing == "drop" else 0.0, collect="star"
-        ), _groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled",
-    ),
+    "fedcref": JobKind(_groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled"),
     "series": _SERIES,
-    "gossip-series": replace(
-        _SERIES, treatment=lambda plan, n: replace(_gossip(plan, n), every_s=_EVERY_S), missing=("wait",), most_peers=9,
-        only_named=True,
-    ),
-    "grouped": replace(
-        _SECURED, job=_grouped_job, least_peers=9, only_named=True,
-        treatment=lambda plan, n: replace(_secured(plan, n), groups=_GROUPS, cohort=3, collect="star"),
-    ),
-    "verified-secured": replace(
-        _SECURED, treatment=lambda plan, n: replace(_secured(plan, n), verify="all", collect="star"), deadline_s=600.0,
-        only_named=True,
-    ),
-}  # fmt: skip
+    "gossip-series": replace(_SERIES, missing=("wait",), most_peers=9, only_named=True),
+    "grouped": replace(_SECURED, least_peers=9, only_named=True),
+    "verified-secured": replace(_SECURED, deadline_s=600.0, only_named=True),
+}
 
 
 # -- as they run ---------------------------------------------------------------------------------------------------------
@@ -285,16 +245,13 @@ class DrawnJob:
     at: tuple[str, int] = ("", 0)  # the peer that was asked to submit it, and its life
 
     def known(self, core: Core) -> bool:
-        """Return whether a peer has it."""
         return self.id in core.jobs.jobs
 
     def has_ended(self, name: str, core: Core) -> bool:
-        """Return whether it has ended at a peer."""
         job = core.jobs.jobs.get(self.id)
         return job is not None and job.ledger.finished
 
     def may_wait(self, fleet: RandomFleet) -> bool:
-        """Return whether it may wait for a peer that is not healed."""
         waits = KINDS[self.plan.kind].waits(self.plan, len(self.roster), len(fleet.core()))
         return waits or self.plan.missing == "all"
 
@@ -336,7 +293,6 @@ class DrawnSeries(DrawnJob):
 
     @property
     def series(self) -> SeriesSeen:
-        """What was seen of it."""
         return self.turns.series.get(self.name, SeriesSeen(self.name))
 
     def known(self, core: Core) -> bool:

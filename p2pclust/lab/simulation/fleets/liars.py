@@ -145,7 +145,6 @@ class Made:
 
     @property
     def proof(self) -> Proof:
-        """The honest proof."""
         return Proof.decode(self.state.proof)
 
     def following(self, proof: Proof) -> JobState:

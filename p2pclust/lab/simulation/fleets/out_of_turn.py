@@ -80,7 +80,6 @@ class _Moment:
 
     @property
     def state(self) -> JobState:
-        """The state that the target holds."""
         ref = self.register.ref
         assert ref is not None
         return JobState.decode(self.target.bytes_of(ref))

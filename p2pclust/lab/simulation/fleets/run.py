@@ -129,12 +129,10 @@ def run(seed: int, swarm: str = "any", overlay: str = "") -> SeedResult:
 
 
 def live(plan: FleetPlan, swarm: str = "any") -> SeedResult:
-    """Run one plan of a swarm."""
     return (ClientFleet if swarm == "clients" else RandomFleet)(plan).go()
 
 
 def planned(seed: int, swarm: str, overlay: str = "") -> FleetPlan:
-    """Return what a seed of a swarm draws."""
     bounds = SWARMS[swarm]
     return draw(seed, replace(bounds, overlay=overlay) if overlay else bounds)
 

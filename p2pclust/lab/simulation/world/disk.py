@@ -36,7 +36,6 @@ class Disk:
         self.store_id = renamed.decode() if renamed is not None else self.store_id
 
     def sync_blob(self, digest: bytes) -> None:
-        """Bring the chunks of a blob onto the platter."""
         self._unsynced.pop(digest, None)
 
     def synced_blob(self, digest: bytes) -> list[bytes]:
@@ -90,21 +89,17 @@ class Disk:
         self._unsynced.pop(digest, None)
 
     def chunk(self, digest: bytes, index: int) -> bytes | None:
-        """One chunk, if it is there."""
         return self._chunks.get(digest, (0, {}))[1].get(index)
 
     def blob(self, digest: bytes) -> list[bytes]:
-        """All chunks in order."""
         n_chunks, chunks = self._chunks.get(digest, (0, {}))
         return [chunks[index] for index in range(n_chunks) if index in chunks]
 
     def drop_blob(self, digest: bytes) -> None:
-        """Forget a blob."""
         self._chunks.pop(digest, None)
         self._unsynced.pop(digest, None)
 
     def load(self) -> StoreContents:
-        """What a peer finds when it starts."""
         tables: dict[str, dict[str, bytes]] = {}
         for (table, key), value in sorted(self._synced.items()):
             if value is not None:

@@ -56,7 +56,6 @@ class Lines:
             self._plan(waking)
 
     def shape_of(self, name: str) -> Shape:
-        """A device's link as it is now."""
         up = self._ups.get(name)
         return Shape() if up is None else Shape(up.line.way, self._downs[name].line.way)
 

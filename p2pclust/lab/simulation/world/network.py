@@ -31,7 +31,6 @@ _decoded = lru_cache(maxsize=_RECENT)(decode)
 
 
 def decoded(frames: Sequence[bytes]) -> Message:
-    """Decode and check a message."""
     return _decoded(tuple(frames))
 
 
@@ -67,7 +66,6 @@ class Network:
         self._cuts[source, target] += 1
 
     def heal(self, source: str, target: str) -> None:
-        """Undo one cut."""
         self._cuts[source, target] = max(0, self._cuts[source, target] - 1)
 
     def lose(self, name: str, probability: float) -> None:
@@ -97,7 +95,6 @@ class Network:
         self.conditions = Conditions()
 
     def reaches(self, source: str, target: str) -> bool:
-        """Whether the direction is open."""
         return not self._cuts.get((source, target))
 
     def delays(self, source: str, target: str) -> list[float]:
@@ -144,7 +141,6 @@ class LiveOverlay:
         self._changes: Counter[frozenset[str]] = Counter()
 
     def linked(self, a: str, b: str) -> bool:
-        """Whether there is a link between two peers now."""
         return not self.sparse or b in self._near[a]
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -168,7 +164,6 @@ class LiveOverlay:
         return True
 
     def changes(self, a: str, b: str) -> int:
-        """How often the link has appeared or vanished."""
         return self._changes[frozenset((a, b))] if self._changes else 0
 
 

@@ -44,7 +44,6 @@ class Clock:
         self._since, self._then, self._rate = 0.0, 0.0, 1.0
 
     def read(self, now: float) -> float:
-        """Return the local time at a world time."""
         if self._rate == 1.0 and self._since == self._then:
             return now  # without the last bits that a detour would cost
         return self._then + (now - self._since) * self._rate

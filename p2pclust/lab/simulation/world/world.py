@@ -209,7 +209,6 @@ class World:
         self.step(peer, Started())
 
     def crash(self, name: str) -> None:
-        """Kill the peer now."""
         peer = self.peers[name]
         if peer.core is None:
             return
@@ -272,7 +271,6 @@ class World:
         self.peers[name].frozen_until = max(self.peers[name].frozen_until, self.now + duration_s)
 
     def thaw(self, name: str) -> None:
-        """Let a stopped process go on now."""
         self.peers[name].frozen_until = self.now
         self._go_on(self.peers[name], self.peers[name].life)
 
@@ -361,7 +359,6 @@ class World:
                 raise LifeEnded
 
     def sync(self, peer: Peer) -> None:
-        """What the peer wrote is on its disk from now on."""
         peer.disk.sync()
         for observer in self.observers:
             observer.synced(self, peer)
@@ -384,7 +381,6 @@ class World:
             self._plan_wake(peer)  # the timer was moved meanwhile
 
     def perform_on_roster(self, peer: Peer, effect: CheckRoster | TakeRoster | SendRoster) -> None:
-        """Read, send or take a fleet roster."""
         if isinstance(effect, CheckRoster):
             paper, life = read_paper(effect.source, effect.data, keyed=self._keyed), peer.life
             self.at(self.now, lambda: self.step(peer, paper) if peer.life == life else None)

@@ -126,7 +126,6 @@ class ImposedConditions:
         self.take(conditions)
 
     def take(self, conditions: Mapping[str, Any]) -> None:
-        """Impose these conditions from now on."""
         if "deaf" in conditions:
             self._links.deaf, self._links.mute = frozenset(conditions["deaf"]), frozenset(conditions["mute"])
         if "loss" in conditions:

@@ -1,29 +1,40 @@
-"""Peer processes of one machine: their folders, starting them, sending them requests, and ending them in every case."""
+"""Peer processes of one machine: their folders, starting them through a fork server, requests, and their ends in every case.
+
+Their server is `p2pclust.lab.testbed.processes.fork_server`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import math
 import os
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from p2pclust.errors import FleetError
-from p2pclust.lab.testbed.processes.forking import Forked, ForkServer, last_line
 from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.transport.keys import Throwaway, write_fleet
 
 #: Below the range from which Linux takes the local ports of outgoing connections: none takes the port of a peer that is
 #: down.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
+_MOST_NICE = 9  # the worker's own ten come on top
+_MAX_LINE = 64 * 1024 * 1024  # of a report
+_LOG = "fork-server.log"
+_SERVER = "p2pclust.lab.testbed.processes.fork_server"
+#: A library that starts threads on import could not be forked safely, and bits must not depend on the number of threads.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class ReservedPorts:
@@ -67,6 +78,127 @@ class ReservedPorts:
         for holder in self._held:
             holder.close()
         self._held.clear()
+
+
+@dataclass(frozen=True)
+class Forked:
+    """One forked peer. When its input ends, it leaves."""
+
+    pid: int
+    stdin: asyncio.WriteTransport
+    stdout: asyncio.StreamReader
+    exit_code: asyncio.Future[int]
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        return self.exit_code.result() if self.exit_code.done() else None
+
+    async def wait(self) -> int:
+        code = await asyncio.shield(self.exit_code)
+        self.stdin.close()
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+class ForkServer:
+    """The fork server of one fleet, whose log is in `directory`.
+
+    `preload` are modules that it imports before the first fork, besides those of every peer.
+    """
+
+    def __init__(self, directory: Path, preload: Sequence[str] = ()) -> None:
+        self._log = directory / _LOG
+        self._preload = tuple(preload)
+        self._process: asyncio.subprocess.Process | None = None
+        self._requests: socket.socket
+        self._reader: asyncio.Task[None]
+        self._unborn: deque[asyncio.Future[tuple[int, asyncio.Future[int]]]] = deque()  # in the order of the requests
+        self._ends: dict[int, asyncio.Future[int]] = {}
+
+    async def start(self) -> None:
+        """Start the server; requests wait while it imports."""
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._requests, theirs = socket.socketpair()
+        with contextlib.ExitStack() as failed, theirs, self._log.open("ab") as log:
+            failed.callback(self._requests.close)
+            # -P: not what lies in the working folder, which may be a checkout without the compiled kernels.
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", _SERVER, str(theirs.fileno()), *self._preload,
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, pass_fds=(theirs.fileno(),),
+                env={**os.environ, **_ONE_THREAD},
+                start_new_session=True,  # Ctrl-C at the terminal goes to this process only
+            )  # fmt: skip
+            failed.pop_all()
+        self._reader = asyncio.get_running_loop().create_task(self._read(self._process))
+
+    async def fork(self, config: Path, log: Path) -> Forked:
+        """Start a peer with this configuration; its standard error is appended to the log.
+
+        Raise FleetError if the server has ended.
+        """
+        loop = asyncio.get_running_loop()
+        theirs_in, ours_in = _pipe()
+        ours_out, theirs_out = _pipe()
+        with theirs_in, theirs_out, log.open("ab") as stderr:
+            stdout = asyncio.StreamReader(limit=_MAX_LINE)
+            heard, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), ours_out)
+            stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, ours_in)
+            born: asyncio.Future[tuple[int, asyncio.Future[int]]] = loop.create_future()
+            self._unborn.append(born)
+            try:
+                descriptors = [file.fileno() for file in (theirs_in, theirs_out, stderr)]
+                socket.send_fds(self._requests, [os.fsencode(config) + b"\n"], descriptors)
+                pid, exit_code = await born
+            except BaseException as error:
+                heard.close()
+                stdin.close()
+                if isinstance(error, OSError):
+                    raise FleetError(f"the fork server ended: {last_line(self._log)}") from None
+                raise
+        return Forked(pid, stdin, stdout, exit_code)
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        loop = asyncio.get_running_loop()
+        while line := await process.stdout.readline():
+            report = json.loads(line)
+            if "code" in report:
+                self._ends.pop(report["pid"]).set_result(report["code"])
+            else:
+                self._ends[report["pid"]] = loop.create_future()
+                born = self._unborn.popleft()
+                if not born.done():  # otherwise the request was cancelled: the peer finds its input closed and leaves
+                    born.set_result((report["pid"], self._ends[report["pid"]]))
+        await process.wait()
+        for born in self._unborn:
+            if not born.done():
+                born.set_exception(FleetError(f"the fork server ended: {last_line(self._log)}"))
+        for end in self._ends.values():  # the peers were killed with the server
+            end.set_result(-signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Kill the server, and on Linux the peers that are left; a second call does nothing."""
+        if self._process is not None:
+            self._requests.close()
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()  # it may be importing for seconds before it would notice anything else
+            await self._reader
+
+
+def last_line(log: Path) -> str:
+    """Return why a process ended: the last line of its log."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "its log is empty"
+
+
+def _pipe() -> tuple[io.FileIO, io.FileIO]:
+    reading, writing = os.pipe()
+    return io.FileIO(reading, "rb"), io.FileIO(writing, "wb")
 
 
 class Child:
@@ -121,7 +253,6 @@ class Child:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def sleep(self) -> None:
-        """Stop the process until the device is woken."""
         self.asleep = True
         self.signal(signal.SIGSTOP)
 
@@ -149,11 +280,7 @@ class Child:
             await self._reader
 
     def why(self) -> str:
-        """Return why it ended: the last line of its log."""
         return last_line(self.directory / "peer.log")
-
-
-_MOST_NICE = 9  # the worker's own ten come on top
 
 
 def write_keys(spec: FleetSpec, directory: Path) -> Throwaway:
@@ -184,27 +311,16 @@ def settle_in(
             np.save(directory / f"{what}.npy", values, allow_pickle=False)
             files[what] = str(directory / f"{what}.npy")
     config: dict[str, Any] = {
-        "name": peer.name,
-        "listen": addresses[peer.name],
+        "name": peer.name, "listen": addresses[peer.name], "stdio": True,
         "join": {other.name: addresses[other.name] for other in spec.peers if other.enrolled and other is not peer},
-        "overlay": spec.overlay,
-        "partial_view": spec.partial_view,
-        "bundle": str(keys / f"{peer.name}.bundle"),
-        "roster": str(keys / "roster.json"),
-        "data": str(directory / "data.npy"),
-        "state_dir": str(directory / "state"),
-        "timing": spec.timing,
-        "fitness": peer.fitness,
-        "faults": list(faults),
-        "stdio": True,
-        "n_clusters": peer.n_clusters,
-        "link": None,
-        "quiet_s": spec.quiet_s,
-        "cpu_share": peer.cpu_share,
+        "overlay": spec.overlay, "partial_view": spec.partial_view, "quiet_s": spec.quiet_s, "timing": spec.timing,
+        "bundle": str(keys / f"{peer.name}.bundle"), "roster": str(keys / "roster.json"),
+        "data": str(directory / "data.npy"), "state_dir": str(directory / "state"),
+        "fitness": peer.fitness, "n_clusters": peer.n_clusters, "faults": list(faults), "link": None,
         # A small share also means a lower priority: each step of ``nice`` is worth a factor of 1.25 to Linux.
-        "nice": min(_MOST_NICE, round(math.log(1 / peer.cpu_share, 1.25))),
+        "cpu_share": peer.cpu_share, "nice": min(_MOST_NICE, round(math.log(1 / peer.cpu_share, 1.25))),
         "memory_mb": peer.memory_mb,
-    }
+    }  # fmt: skip
     if peer.link is not None:
         # With its own seed a link loses the same messages in every run of a scenario, if the messages are the same.
         seed = [spec.seed, 4, [other.name for other in spec.peers].index(peer.name)]

@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,8 +28,7 @@ from p2pclust.lab.testbed.fault_engine import conditions_of
 from p2pclust.lab.testbed.faults import PAIR, Cuts
 from p2pclust.lab.testbed.peer.conditions import PlannedFault
 from p2pclust.lab.testbed.power import Use
-from p2pclust.lab.testbed.processes.children import Child, ReservedPorts, settle_in, write_keys
-from p2pclust.lab.testbed.processes.forking import ForkServer
+from p2pclust.lab.testbed.processes.children import Child, ForkServer, ReservedPorts, settle_in, write_keys
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.run_async import run_async
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
@@ -66,9 +64,8 @@ def carry_out(
     spec.refuse_floods()
     n_peers = len(spec.peers)
     most = n_peers if spec.overlay is None else 1 + max(map(len, spec.overlay.values()), default=0)
-    allow_files(
-        max(_FILES + _FILES_EACH * n_peers, _FILES_OF_PEER + _FILES_OF_LINK * most), f"{n_peers} peers on this machine"
-    )
+    n_files = max(_FILES + _FILES_EACH * n_peers, _FILES_OF_PEER + _FILES_OF_LINK * most)
+    allow_files(n_files, f"{n_peers} peers on this machine")
     with contextlib.ExitStack() as stack:
         directory = spec.directory
         if directory is None:
@@ -117,9 +114,8 @@ class ProcessFleet(FleetPort):
         self._confirmed: dict[str, int] = {}
         self._starting: dict[str, None] = {}
         self._ending: dict[str, None] = {}  # peers that were killed, or asked to leave, and may still run
-        self._links = (
-            None if spec.overlay is None else {name: dict.fromkeys(near) for name, near in spec.overlay.items()}
-        )
+        overlay = spec.overlay
+        self._links = None if overlay is None else {name: dict.fromkeys(near) for name, near in overlay.items()}
         self._keys: Throwaway  # sign rosters
         self._flaw: Exception | None = None  # what kept an action from being carried out
 
@@ -310,17 +306,17 @@ class ProcessFleet(FleetPort):
         child.send({"do": "leave"})
 
     def pause(self, name: str, for_s: float | None) -> None:
+        def end() -> None:
+            # It may be paused for longer by now, or run already.
+            if self.now >= self._paused_until.get(name, math.inf) - 1e-3:
+                self.resume(name)
+                self.report(name, "resumed", {})
+
         ends = math.inf if for_s is None else self.now + for_s
         self._paused_until[name] = max(self._paused_until.get(name, 0.0), ends)
         self.children[name].signal(signal.SIGSTOP)
         if for_s is not None:
-            self.at(for_s, partial(self._end_pause, name))
-
-    def _end_pause(self, name: str) -> None:
-        # It may be paused for longer by now, or run already.
-        if self.now >= self._paused_until.get(name, math.inf) - 1e-3:
-            self.resume(name)
-            self.report(name, "resumed", {})
+            self.at(for_s, end)
 
     def resume(self, name: str) -> None:
         self._paused_until.pop(name, None)
