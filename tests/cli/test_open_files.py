@@ -81,7 +81,7 @@ def test_anywhere_else_the_limit_is_named(cli: Cli, monkeypatch: pytest.MonkeyPa
     def fails() -> None:
         raise error
 
-    monkeypatch.setattr("p2pclust.lab.data.listing.listing", fails)
+    monkeypatch.setattr("p2pclust.lab.commands.data.listing", fails)
     monkeypatch.setattr(resource, "getrlimit", lambda what: (64, 64))
     done = cli("data", "list")
     assert done.code == 3
