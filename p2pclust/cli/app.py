@@ -55,7 +55,9 @@ class _Group(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        rows = sorted((*_OF_FLEETS, *_OTHERS), key=lambda row: list(_PARTS).index(row[0]))
+        # As in the documents, groups come last.
+        parts = list(_PARTS)
+        rows = sorted((*_OF_FLEETS, *_OTHERS), key=lambda row: (row[2].endswith(":app"), parts.index(row[0])))
         self.commands = {name: _Unloaded(name, *row) for _, name, *row in rows}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
