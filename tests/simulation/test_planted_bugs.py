@@ -109,7 +109,7 @@ FOUND_BY = {
     "serial-not-synced": (2, "S6: "),
     "roster-asked-for-once": (2, "L5: "),
     "padded-by-a-revoked-peer": (99, "F2: "),
-    "child-counted-twice": (16, "S2: "),
+    "child-counted-twice": (104, "S2: "),
     "store-ids-asked-for-once": (9, "L5: "),
     "day-without-end": (0, "L5: "),
     "ended-jobs-forgotten": (0, "L1: "),
