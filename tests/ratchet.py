@@ -33,19 +33,19 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 50447,
-    "laboratory: lines": 29441,
-    "statements": 50237,
-    "functions": 5047,
-    "modules under 100 lines": 86,
+    "product: lines": 48852,
+    "laboratory: lines": 27489,
+    "statements": 49054,
+    "functions": 4852,
+    "modules under 100 lines": 67,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 148,
-    "a peer after one job: their lines": 25360,
-    "files that name `groups`": 86,
+    "a peer after one job: their lines": 25328,
+    "files that name `groups`": 79,
     "files that name `collect`": 34,
     "files that name `n_init`": 27,
-    "words of documents": 65930,
-    "lines of CHANGELOG.md": 79,
+    "words of documents": 65948,
+    "lines of CHANGELOG.md": 80,
 }
 
 _NOTES_ITS_MODULES: Final = """
