@@ -40,7 +40,7 @@ FOUND_BY = {
     "released-set-not-reported": (55, "P4: "),
     "open-context-forgotten": (11, "the job failed: secure sums: no total after "),
     "sum-of-one": (0, "P4: "),
-    "cohort-not-of-the-set": (28, "the job failed: secure sums: differences of sums would expose "),
+    "cohort-not-of-the-set": (56, "the job failed: secure sums: differences of sums would expose "),
     "second-set-for-a-state": (81, "P2: "),
     "keys-never-forgotten": (0, "P1: "),
     "sets-compared-in-pairs": (7, "P4: "),
@@ -56,8 +56,8 @@ FOUND_BY = {
     "pads-not-verified": (88, "V1: "),
     "any-start-of-a-proof": (95, "V1: "),
     "one-signature-is-enough": (89, "V1: "),
-    "end-as-it-is-called": (13, "the job failed:  ("),  # without a reason
-    "open-in-anothers-name": (18, "S4: "),
+    "end-as-it-is-called": (57, "the job failed:  ("),  # without a reason
+    "open-in-anothers-name": (80, "S4: "),
     "second-aggregator-followed": (20, "V1: "),
     "second-successor-adopted": (8, "V1: "),
     "rounds-after-the-last": (26, "V1: "),
@@ -91,7 +91,7 @@ FOUND_BY = {
     "hung-worker-waited-for-again": (19, "L7: "),
     "request-id-not-looked-up": (0, "H4: "),
     "cancelled-before-all-agreed": (0, "H6: "),
-    "ended-before-a-majority": (17, "H6: "),
+    "ended-before-a-majority": (28, "H6: "),
     "end-shown-by-its-aggregator-only": (0, "H1: "),
     "failed-after-a-restart": (3, "H2: "),
     "cancel-confirmed-and-forgotten": (0, "H3: "),
