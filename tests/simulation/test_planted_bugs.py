@@ -76,7 +76,7 @@ FOUND_BY = {
     "new-keys-not-barred": (2, "F2: "),
     "facts-not-verified": (2, "S12: "),
     "late-vote-counted": (18, "S1: "),
-    "result-of-an-older-term": (22, "S3: "),
+    "result-of-an-older-term": (129, "S3: "),
     "gossip-ends-without-stores": (6, "S8: "),
     "accepted-by-one": (1, "S13: "),
     "silent-peer-waited-for": (10, "L3: "),
