@@ -108,7 +108,7 @@ FOUND_BY = {
     "pause-without-end": (0, "L5: "),
     "serial-not-synced": (2, "S6: "),
     "roster-asked-for-once": (2, "L5: "),
-    "padded-by-a-revoked-peer": (99, "F2: "),
+    "padded-by-a-revoked-peer": (111, "F2: "),
     "child-counted-twice": (104, "S2: "),
     "store-ids-asked-for-once": (9, "L5: "),
     "day-without-end": (0, "L5: "),
