@@ -165,21 +165,21 @@ def test_a_result_of_a_fleet_shows_and_writes_it(rows: list[Local], tmp_path: Pa
     assert "edges: -" in "\n".join(lines)
     assert any(line.startswith("mass: ") for line in lines)
     assert json.loads(json.dumps(told))["declared"]["mass"] == found.state.arrays["mass"].tolist()
-    _write(tmp_path / "r.json", found, told)
+    _write(tmp_path / "r.json", told)
     assert json.loads((tmp_path / "r.json").read_text())["declared"] == told["declared"]
-    _write(tmp_path / "r.npz", found, told)
+    _write(tmp_path / "r.npz", told)
     with np.load(tmp_path / "r.npz") as arrays:
         assert sorted(arrays) == ["edges", "features", "mass"]
         assert arrays["edges"].tolist() == told["declared"]["edges"]
     with pytest.raises(UsageError, match=r"r\.csv: a CSV file holds one table, and it declares mass, edges: name a"):
-        _write(tmp_path / "r.csv", found, told)
+        _write(tmp_path / "r.csv", told)
 
 
 def test_what_declares_nothing_has_only_labels(rows: list[Local], tmp_path: Path) -> None:
     found = finished(rows, "sides")
     assert _told(found)["declared"] == {}
     with pytest.raises(UsageError, match="sides ends without centers: write labels with `p2pclust assign`"):
-        _write(tmp_path / "r.json", found, _told(found))
+        _write(tmp_path / "r.json", _told(found))
 
 
 def test_assign_writes_what_it_says_of_each_row(
@@ -198,7 +198,7 @@ def test_assign_writes_what_it_says_of_each_row(
 def test_a_single_table_is_written_as_csv(rows: list[Local], tmp_path: Path) -> None:
     found = finished(rows)
     told = _told(found) | {"declared": {"edges": found.state.arrays["edges"].T.tolist()}}
-    _write(tmp_path / "r.csv", found, told)
+    _write(tmp_path / "r.csv", told)
     lines = list(csv.reader((tmp_path / "r.csv").read_text().splitlines()))
     assert lines[0] == ["kwh", "volt"]
     assert np.array(lines[1:], dtype=float).T.tolist() == found.state.arrays["edges"].tolist()

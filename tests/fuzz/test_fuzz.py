@@ -93,10 +93,10 @@ def test_a_planted_bug_is_found_printed_and_repeated(capsys: pytest.CaptureFixtu
 
     with mock.patch.object(Refusals, "heard", fragile):
         with pytest.raises(frames.FindingError, match="KeyError") as found:
-            frames.run(frames.Episode("star", 7), Meter())
+            frames.run(frames.Episode("star", 0), Meter())
         again = found.value.episode.again
-        assert again == "python -m tests.fuzz frames --episode 'star:7'"
-        assert main(["frames", "--episode", "star:7"]) == 1
+        assert again == "python -m tests.fuzz frames --episode 'star:0'"
+        assert main(["frames", "--episode", "star:0"]) == 1
     told = capsys.readouterr().out
     assert "KeyError" in told
     assert "after message " in told
@@ -109,7 +109,7 @@ def test_a_message_that_costs_too_much_is_found() -> None:
         mock.patch.object(Refusals, "heard", side_effect=lambda *words: bytearray(MOST_BYTES + 1)),
         pytest.raises(frames.FindingError, match="MiB for one message"),
     ):
-        frames.run(frames.Episode("star", 7), Meter())
+        frames.run(frames.Episode("star", 0), Meter())
 
 
 def test_two_runs_of_an_episode_are_the_same() -> None:

@@ -39,7 +39,7 @@ class Fleet:
         rows = {name: Local(centers[rng.integers(0, 3, 12)] + rng.normal(0, 3, (12, 2))) for name in self.names}
         self.network = Network(Conditions(), np.random.default_rng(1))
         self.marks = Marks()
-        timing = replace(preset("fast"), patience_s=2.0)
+        timing = replace(preset("fast"), patience_s=2.0, compute_limit_s=20.0)
         self.world = World(
             rows, self.network, timing, limits, np.random.default_rng(2), (Invariants(), self.marks)
         )  # fmt: skip

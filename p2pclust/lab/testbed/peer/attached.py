@@ -162,7 +162,7 @@ class Driven(Surroundings):
     def __init__(self, config: Mapping[str, Any]) -> None:
         die_with_parent()
         super().__init__(config)
-        self.unread_phases = () if config["faults"] or config.get("suffers") else ("adopting", "combining")
+        self.unread_phases = () if config["faults"] or config.get("suffers") else ("combining",)
         self._name = str(config["name"])
         self._lines = JsonLines()
         self._loop = asyncio.get_running_loop()

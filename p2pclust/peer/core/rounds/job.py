@@ -70,7 +70,7 @@ class AggregatedJob(PeerJob):
         self.term: AggregatorTerm | None = None  # while this peer aggregates
         self.notes = PadNotes(job, pads)
         self.follower = Follower(
-            job, self.election, self.headway, self.workspace, self.notes, self.states, lambda: self.term
+            job, self.election, self.headway, self.workspace, self.notes, self.states, self.own_term
         )  # fmt: skip
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
@@ -300,6 +300,10 @@ class AggregatedJob(PeerJob):
             self.follower.place.look()  # the peer may be below in the tree
         if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
+
+    def own_term(self) -> AggregatorTerm | None:
+        """Return the term in which this peer aggregates, if it does."""
+        return self.term
 
     @property
     def aggregator(self) -> str:

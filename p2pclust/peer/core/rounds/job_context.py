@@ -121,7 +121,7 @@ class JobPart:
         self, kind: Callable[Concatenate[str, str | None, _P], Report], *of: _P.args, **named: _P.kwargs
     ) -> None:
         """Make a report, whose first two fields are `Document.named`."""
-        self._ctx.effects.append(kind(*self.document.named, *of, **named))
+        self._ctx.report(kind(*self.document.named, *of, **named))
 
     def _phase_begins(self, phase: str, term: int, round_: int) -> None:
         if phase not in self._ctx.unread_phases:
