@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 48852,
+    "product: lines": 48856,
     "laboratory: lines": 27489,
-    "statements": 49054,
-    "functions": 4852,
+    "statements": 49057,
+    "functions": 4853,
     "modules under 100 lines": 67,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 148,
-    "a peer after one job: their lines": 25328,
+    "a peer after one job: their lines": 25332,
     "files that name `groups`": 79,
     "files that name `collect`": 34,
     "files that name `n_init`": 27,
