@@ -126,11 +126,11 @@ def _drain(
                     output.write(piece)
         complete = not selector.get_map()
     output.flush()
-    while process.poll() is None and time.monotonic() < deadline:  # it closed its output and continues
+    while complete and process.poll() is None and time.monotonic() < deadline:  # it closed its output and continues
         select.select([], [], [], _LOOK_S)
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     last = lines[-1] if lines else "it said nothing"
     last = (last if last.isprintable() else repr(last))[:_MAX_SAID]
-    if not complete or process.poll() is None:
+    if not complete or process.poll() is None:  # otherwise it is not reaped: its group is to be ended
         raise DataError(f"{named}: not ready after {timeout_s:g} s: {last}")
     return last
