@@ -34,8 +34,8 @@ _DEADLINE_S: Final = 60.0
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
     "product: lines": 48856,
-    "laboratory: lines": 27489,
-    "statements": 49057,
+    "laboratory: lines": 27493,
+    "statements": 49060,
     "functions": 4853,
     "modules under 100 lines": 67,
     "__all__ outside packages": 0,

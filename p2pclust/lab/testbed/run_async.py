@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _START_S = 10.0  # by then a new thread has begun
+_LOOK_S = 0.5
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -50,6 +51,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     thread = threading.Thread(target=live, name="p2pclust-fleet")
     try:
         thread.start()  # an interrupt may come while it waits for the thread, too
+        # A signal that arrives just before a wait begins is handled when it ends, so no wait is long.
+        while not concurrent.futures.wait((outcome,), _LOOK_S).done:
+            pass
         return outcome.result()
     except BaseException:
         if not outcome.done():  # an interrupt, or a deadline of the caller: end the work too
