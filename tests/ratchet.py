@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 48856,
+    "product: lines": 48860,
     "laboratory: lines": 27493,
-    "statements": 49060,
+    "statements": 49061,
     "functions": 4853,
     "modules under 100 lines": 67,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 148,
-    "a peer after one job: their lines": 25332,
+    "a peer after one job: their lines": 25334,
     "files that name `groups`": 79,
     "files that name `collect`": 34,
     "files that name `n_init`": 27,

@@ -1,4 +1,4 @@
-"""A device at whose address nobody can connect: behind a NAT or a firewall, or in a mobile network."""
+"""A device that no other device can connect to: behind a NAT or a firewall, or in a mobile network."""
 
 from __future__ import annotations
 

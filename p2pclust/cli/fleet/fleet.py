@@ -251,7 +251,7 @@ def _load(path: Path, names: Sequence[str] = ()) -> inventories.Inventory:
         if name not in known:
             near = nearest(name, known)
             meant = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
-            raise UsageError(f"{path}: there is no device {name!r}: {meant}")
+            raise UsageError(f"{path}: no device is named {name!r}: {meant}")
     return inventory
 
 

@@ -177,8 +177,10 @@ class Routing:
         """Let messages go around a peer that may be dead, which the shortest paths between its neighbours go through."""
         carried = name not in self._silent
         self.set_carries(name, False)
-        yield
-        self.set_carries(name, carried)
+        try:
+            yield
+        finally:
+            self.set_carries(name, carried)
 
     def _claim(self, owner: str, names: tuple[str, ...]) -> None:
         before, self._claims[owner] = self._claimed_by(owner), names

@@ -15,7 +15,9 @@ from p2pclust.protocols.engine.arrays import State
 
 _HARDLY: Final = 0.02  # of the mean mass of a cluster: with less, hardly any row belongs to a center
 _NEARLY: Final = 0.1  # of the rows' root mean squared distance to their centers: nearer centers nearly coincide
-_SPLIT: Final = 0.3  # of local centers after each peer's first: so many that share a cluster mean split clusters
+_SPLIT: Final = (
+    0.3  # a larger share of local centers, after each peer's first, in a common cluster means split clusters
+)
 _WORSE: Final = 0.01  # how much worse than the best start the next one is, if the best was found by one start only
 #: How many times the narrowest range the widest may be, at least, in a job without scaling. A state knows ranges up to the
 #: next power of two: what is reported differs by more than half of this.

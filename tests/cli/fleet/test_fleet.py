@@ -145,9 +145,9 @@ class TestSinglePeers:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("stop", "fleet.toml", "aa"), "fleet.toml: there is no device 'aa': did you mean 'a'?"),
-            (("restart", "fleet.toml", "z"), "fleet.toml: there is no device 'z': expected one of a, b"),
-            (("logs", "fleet.toml", "z"), "fleet.toml: there is no device 'z': expected one of a, b"),
+            (("stop", "fleet.toml", "aa"), "fleet.toml: no device is named 'aa': did you mean 'a'?"),
+            (("restart", "fleet.toml", "z"), "fleet.toml: no device is named 'z': expected one of a, b"),
+            (("logs", "fleet.toml", "z"), "fleet.toml: no device is named 'z': expected one of a, b"),
             (("fault", "fleet.toml", "a", "kil"), "expected kill, pause, resume (did you mean 'kill'?)"),
         ],
     )

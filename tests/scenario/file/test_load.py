@@ -259,7 +259,7 @@ ONE_LINE: list[tuple[str, str]] = [
             ),
             (
                 'at = { job = 0 }\ndo = "kill"\nwho = "aggregator"\n',
-                "[faults.0]: there is no aggregator before a job: expected another moment, or another device",
+                "[faults.0]: before a job no device aggregates: expected another moment, or another device",
             ),
             (
                 'at = { job = 1 }\ndo = "kill"\nwho = "peer-01"\n',

@@ -123,7 +123,7 @@ class FaultSpec(TomlTable):
             f"a device cannot join itself at a round: {moment} or {{ job = ... }}": at_round and do == "join",
             f"{do} at a rate has no meaning: {moment}":
                 do in ("resume", "join", "heal") and self.at.rate_per_minute is not None,
-            "there is no aggregator before a job: expected another moment, or another device":
+            "before a job no device aggregates: expected another moment, or another device":
                 of_aggregator and self.at.job is not None,
             "key 'who' is missing": do != "heal" and "who" not in self.model_fields_set,
             "resume needs who = a device or a group: another peer is the aggregator by then":

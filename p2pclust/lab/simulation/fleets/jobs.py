@@ -40,9 +40,9 @@ _GROUPS: Final = 3
 #: After all peers have ended a FedCRef job, the last of them has by then dropped what it need not keep.
 _SETTLE_S: Final = 5.0
 N_FEATURES: Final = 6
-#: A job that drops peers waits so long for the answers of a round.
+#: How long a job that drops peers waits for the answers of a round.
 _DEADLINE_S: Final = 2.0
-#: After everything healed, a series goes on for so many turns; after its cancel, none begins for so long.
+#: How many turns a series has after everything healed, and for how long none begins after its cancel.
 _MORE_TURNS: Final = 2
 _QUIET_S: Final = 12.0
 #: Workers forget the keys of a job that has ended, and compare the result with what their peers know.
@@ -327,7 +327,7 @@ class DrawnSeries(DrawnJob):
         fleet.world.run_until(fleet.world.now + _QUIET_S)
         assert self.series.newest == last, f"H6: a turn of {self.name} began after the series was cancelled"
         running = [peer.name for peer in peers if peer.core is not None and peer.core.jobs.unfinished()]
-        assert not running or len(fleet.jobs) > 1, f"H6: the cancelled {self.name} goes on at {', '.join(running)}"
+        assert not running or len(fleet.jobs) > 1, f"H6: the cancelled {self.name} continues at {', '.join(running)}"
         fleet.marks.counts[f"done: {self.plan.kind}"] += 1
         fleet.marks.counts["finished"] += 1
 

@@ -142,7 +142,7 @@ class Patience(JobPart):
         return self._ctx.now - since >= self.document.treatment.patience_s
 
     def computes_too_long(self, collection: Collection, one: AskedPeer) -> bool:
-        """Return whether a peer computes or fetches still, and so long after this peer's own answer."""
+        """Return whether a peer still computes or fetches `compute_limit_s` after this peer's own answer."""
         return (
             one.name in self._works and self._ctx.now - collection.busy_since > self.document.treatment.compute_limit_s
         )
