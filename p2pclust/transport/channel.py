@@ -114,6 +114,7 @@ class Channel:
         self._drain: Drain
         self._begun_at: float | None = None  # when the connection was dialled, asked for or adopted
         self._was_up = self.route is not None  # since then
+        self.ever_up = self._was_up
         if self.route is None:
             self._seek()
 
@@ -152,7 +153,7 @@ class Channel:
         if self.peer < self.dialler.bundle.name and self._socket is not None and self.up:
             return
         self._hang_up(LAST_WORD_MS)
-        self.route, self._begun_at, self._was_up = route, self._loop.time(), True
+        self.route, self._begun_at, self._was_up, self.ever_up = route, self._loop.time(), True, True
         self._flush()
 
     def close(self, linger_ms: int = 0) -> None:
@@ -210,7 +211,7 @@ class Channel:
             events = int(self._socket.get(zmq.EVENTS))
             if events & _OUT:
                 if not self._was_up:
-                    self._was_up = True
+                    self._was_up = self.ever_up = True
                     self.dialler.up(self, self._loop.time() - (self._begun_at or 0.0))
                 self._flush()
             if events & _IN:

@@ -92,7 +92,7 @@ class Links(Protocol):
         """
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
-        """Return True if the peer's port refuses a TCP connection; False if it accepts, or there is no answer."""
+        """Return True if the peer's port refuses a TCP connection, and its link worked before but does not now."""
 
     def close(self) -> None:
         """Close every link and the listening socket. Closing twice does nothing."""

@@ -195,7 +195,8 @@ class ZmqLinks:
                 # On one machine, a free port may be given to the probe itself, which then connects to itself.
                 return bool(probe.getsockname() == probe.getpeername())
         except ConnectionRefusedError:
-            return not link.control.up  # it may be one that others cannot reach, and that dials them
+            # It may be a peer that others cannot reach, and that dials them, perhaps for the first time just now.
+            return link.control.ever_up and not link.control.up
         except OSError:  # also a timeout, and a lack of descriptors
             return False
 

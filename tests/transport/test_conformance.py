@@ -211,6 +211,7 @@ def test_refused_tells_a_dead_process_from_a_live_one(net):
         a, b = net.open("a"), net.open("b")
         a.connect("b", b.address)
         assert not await a.refused("b", 5.0)
+        await net.until(lambda: not a.trouble("b"))
         b.close()
         while not await a.refused("b", 5.0):
             await net.until(lambda: a.trouble("b"))  # its connections end a moment later

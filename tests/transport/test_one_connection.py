@@ -48,6 +48,15 @@ def test_the_later_in_the_alphabet_dials_and_both_send(net: Any) -> None:
     net.run(test())
 
 
+def test_a_port_that_never_answered_may_be_that_of_a_peer_that_only_dials(net: Any) -> None:
+    async def test() -> None:
+        a = net.open("a")
+        a.connect("b", NOWHERE)
+        assert not await a.refused("b", 5.0)
+
+    net.run(test())
+
+
 @pytest.mark.parametrize("unreachable", ["a", "b"])
 @pytest.mark.parametrize("lane", list(Lane))
 def test_a_peer_that_cannot_be_dialled_is_reached_on_its_own_connection(net: Any, unreachable: str, lane: Lane) -> None:

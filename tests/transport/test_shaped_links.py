@@ -93,6 +93,7 @@ def test_a_refused_port_is_seen_over_a_shaped_link_too(net):
         a, b = shaped(net, "a", latency_ms=1), net.open("b")
         a.connect("b", b.address)
         assert not await a.refused("b", 5.0)
+        await net.until(lambda: not a.trouble("b"))
         b.close()
         await net.until(lambda: a.trouble("b"))
         assert await a.refused("b", 5.0)

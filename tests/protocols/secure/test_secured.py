@@ -7,7 +7,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
@@ -75,11 +75,18 @@ def test_anything_else_is_refused(fields: object) -> None:
         Secured.unpacked(fields)
 
 
+SOUND = Secured(
+    cohort=3, entries=(KeyEntry(0, bytes(32), 2, insists=False),), absent={1: "no data", 2: "no data"}, revealed=(7,)
+)
+
+
 @pytest.mark.slow
 def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says() -> None:
     outcomes: Counter[str] = Counter()
 
     @given(PARTS, st.integers(0, 11), PLAIN)
+    @example(SOUND, 0, 4)
+    @example(SOUND, 0, -1)
     def check(part: Secured, place: int, other: object) -> None:
         fields = over_the_wire(part.packed())
         fields[place] = other
@@ -93,11 +100,6 @@ def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says() 
 
     check()
     assert min(outcomes["refused"], outcomes["another part"]) > 0, outcomes
-
-
-SOUND = Secured(
-    cohort=3, entries=(KeyEntry(0, bytes(32), 2, insists=False),), absent={1: "no data", 2: "no data"}, revealed=(7,)
-)
 
 
 @pytest.mark.parametrize(
