@@ -29,6 +29,8 @@ class JobRequest:
         refuse(self.job.fill_in({**treatment.options, "missing": missing}))
         if treatment.secure and (problem := problem_with_job(self.job, treatment.groups)):
             raise UsageError(problem)
+        if not treatment.secure and (problem := self.job.problem_if_plain):
+            raise UsageError(problem)
         tolerance = treatment.gossip_tolerance or (TOLERANCE if treatment.collect == "gossip" else 0.0)
         object.__setattr__(self, "treatment", replace(treatment, missing=missing, gossip_tolerance=tolerance))
 

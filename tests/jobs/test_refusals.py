@@ -72,6 +72,11 @@ def test_every_way_in_asks_the_table() -> None:
     assert [str(error.value) for error in (submitted, requested, met)] == [f"submit: {wanted}", wanted, wanted]
 
 
+def test_stages_for_secure_sums_are_refused_in_a_plain_job() -> None:
+    with pytest.raises(UsageError, match="range-by-sums: needs secure sums"):
+        JobRequest(cluster_job("llf-cm", n_clusters=2, secure=True))
+
+
 def test_options_that_are_not_known_break_nothing() -> None:
     refuse({})
     refuse({"n_init": 1, "participation": 1.0, "init": [[0.0]], "accelerate": True, "strange": 1})

@@ -116,6 +116,8 @@ def _round_at(task: StateTask, blobs: BlobAccess, life: Life, job_id: str) -> At
         state = memories.state(job_id, job, task.state, blobs)
         if state.secured is not None:
             raise WireError("job state: a secured part in a job without secure sums")
+        if job.problem_if_plain:
+            raise UsageError(job.problem_if_plain)
         at = PlainRound(job, state, task.n_peers, id=job_id, memories=memories)
     else:
         from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415
@@ -168,6 +170,8 @@ def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life, job_id: str) -> 
     if task.keys is not None and task.keys.verify:
         exclusions.refuse(job.fill_in({"verify": True}))
     if task.keys is None or task.keys.secure is None:
+        if job.problem_if_plain:
+            raise UsageError(job.problem_if_plain)
         begun = engine.begin(job)
         return PlainRound(job, begun, task.n_peers, id=job_id, memories=life.memories).made(begun, blobs)
     from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415

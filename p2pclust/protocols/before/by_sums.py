@@ -109,6 +109,7 @@ class RangeBySums(Additive):
     holds: ClassVar[str] = "int64 2 F: prefixes; int64: n_columns found_bits rows; float64 F: lo hi; bool: declared"
     whether: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ()
+    needs_columns: ClassVar[bool] = True
 
     min_rows: int = 3  # a peer with fewer rows abstains
 

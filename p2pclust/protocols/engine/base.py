@@ -239,10 +239,13 @@ class Additive(Protocol):
         Of the totals it needs only whether each is zero. With secure sums nothing else becomes known.
     noisy : bool
         Each peer adds noise to its contribution, and only :meth:`noise` makes the total private.
+    needs_columns : bool
+        It begins with the number of columns that the peers of a job with secure sums agreed on.
     """
 
     whether: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
+    needs_columns: ClassVar[bool] = False
 
     @property
     def one_by_one(self) -> bool:

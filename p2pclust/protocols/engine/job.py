@@ -132,6 +132,12 @@ class Job:
         return tuple(protocol for protocol in self.protocols if isinstance(protocol, Additive))
 
     @cached_property
+    def problem_if_plain(self) -> str:
+        """Why no peer can work on the job without secure sums, or an empty string."""
+        only = next((one.id for one in self.additive if one.needs_columns), "")
+        return f"{only}: needs secure sums, with whose keys the peers agree on the number of columns" if only else ""
+
+    @cached_property
     def mu_squared(self) -> float:
         """How much of a privacy budget the job takes from each of its peers: the square of mu, over all its totals.
 

@@ -196,6 +196,19 @@ class TestMemories:
             assert [record.forgot for record in peers.state(ref).log] == [False] * 8
 
 
+@pytest.mark.parametrize("begins", [True, False])
+def test_stages_that_need_secure_sums_end_no_peer_of_a_plain_job(begins: bool) -> None:
+    peers = Peers()
+    job = cluster_job("llf-cm", n_clusters=2, init="uniform", secure=True)
+    data, began = msgpack.packb(job.to_dict()), engine.begin(job).encode()
+    running = Ref(digest_of(began), len(began), began)
+    task = BeginJob(data, 2) if begins else Contribute(data, 2, running, 0)
+    access = BlobAccess(peers.read, peers.store, no_sync, LIMITS)
+    outcome = perform(task, peers.locals[0], access, Life(Memories()), "job")
+    assert isinstance(outcome, NoResult)
+    assert "range-by-sums: needs secure sums" in outcome.reason
+
+
 @pytest.mark.parametrize("protocol", ["k-fed", "vertical-fcm"])
 def test_contributions_that_have_no_sum_are_not_added_up(protocol: str) -> None:
     """An aggregator that lies may open a tree all the same."""
