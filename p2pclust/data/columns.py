@@ -10,7 +10,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ _CONVENTIONS: Final = {
     ",.": re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d*)?", re.ASCII),
     ", ": re.compile(r"[+-]?[1-9]\d{0,2}(?:[ ']\d{3})+(?:,\d*)?", re.ASCII),
 }
+_POINTS: Final = frozenset({".,", ". "})  # of codes in files of settings
 _UNGROUPED: Final = {
     mark: re.compile(rf"[+-]?(?:\d+{escaped}?\d*|{escaped}\d+){_POWER}", re.ASCII)
     for mark, escaped in ((".", r"\."), (",", ","))
@@ -61,7 +63,93 @@ _TIME: Final = re.compile(
     r"|\d{1,3}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?",
     re.IGNORECASE | re.ASCII,
 )
+#: A number and a unit. Without a space between them only what is surely a unit: 12A and 7b are often names.
+_SURE: Final = r"%|\u2030|\u00b0[CF]?|[kMG]?Wh?|[hkm]?Pa|[mk]?V|[mk]?g|[cmk]?m|m/s|km/h"
+_WITH_UNIT: Final = re.compile(
+    r"(?P<number>[^\s\d]?[\d.,'\u2019 \xa0\u202f]*[\d.,])"
+    rf"(?:[ \xa0\u202f](?P<apart>[^\d\s+-][^\d\s]{{0,7}})|(?P<known>{_SURE}))"
+)
 _ID: Final = re.compile(r"-?\d+(\.0*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class HowRead:
+    """What a person says of a text file where its cells could be read in two ways; by default its rows decide.
+
+    Parameters
+    ----------
+    decimal : {"", ".", ","}
+        The decimal mark.
+    thousands : {"", ".", ",", " ", "'"}
+        What stands between thousands; a space is also an apostrophe, and an apostrophe a space.
+    missing_codes : tuple of str or float
+        Further cells that are missing values. A number is also found in another notation, and in NumPy and Parquet files.
+    header : int or None
+        The line with the names of the columns, counted from 1: lines above it are skipped. 0: no line has names.
+
+    Raises
+    ------
+    DataError
+        For another value, and for one mark for both.
+
+    Examples
+    --------
+    >>> how = HowRead(decimal=",", missing_codes=(-999, "off"))
+    >>> [how.is_code(cell) for cell in ("-999,0", "Off", "999")]
+    [True, True, False]
+    """
+
+    decimal: str = ""
+    thousands: str = ""
+    missing_codes: tuple[str | float, ...] = ()
+    header: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, mark, known in (("decimal", self.decimal, ".,"), ("thousands", self.thousands, "., '")):
+            if not isinstance(mark, str) or (mark and (len(mark) != 1 or mark not in known)):
+                raise DataError(f"{what} = {mark!r}: expected one of {' '.join(map(repr, known))}")
+        if self.decimal and self.decimal == self.thousands:
+            raise DataError(f"decimal and thousands are both {self.decimal!r}: one mark cannot be both")
+        codes = self.missing_codes
+        if not isinstance(codes, tuple) or not all(
+            isinstance(code, str | int | float) and not isinstance(code, bool) for code in codes
+        ):
+            raise DataError(f"missing_codes = {codes!r}: expected a list of numbers and texts")
+        header = self.header
+        if header is not None and (isinstance(header, bool) or not isinstance(header, int) or header < 0):
+            raise DataError(f"header = {header!r}: expected the number of a line, or 0 where no line has the names")
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any]) -> HowRead:
+        """Take the keys of a configuration that are about this; those that are absent or None have their defaults."""
+        codes = tuple(keys.get("missing_codes") or ())
+        return cls(keys.get("decimal") or "", keys.get("thousands") or "", codes, keys.get("header"))
+
+    @property
+    def conventions(self) -> frozenset[str]:
+        """The conventions by which numbers may be written."""
+        between = " " if self.thousands == "'" else self.thousands
+        return frozenset(own for own in _CONVENTIONS if self.decimal in ("", own[0]) and (between in ("", own[1])))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(str(code).strip().lower() for code in self.missing_codes)
+
+    @cached_property
+    def numbers(self) -> tuple[float, ...]:
+        """The codes that are numbers."""
+        forms = {str(code): _forms(_plain(str(code))) & _POINTS for code in self.missing_codes}
+        return tuple(float(_with_point(code, min(own))) for code, own in forms.items() if own)
+
+    def is_code(self, cell: str) -> bool:
+        """Return whether a cell is one of the codes of missing values."""
+        if cell.lower() in self._words:
+            return True
+        read = {float(_with_point(cell, own)) for own in _forms(cell) & self.conventions} if self.numbers else set()
+        return not read.isdisjoint(self.numbers)
+
+
+BY_THE_ROWS: Final = HowRead()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +175,9 @@ class ReadColumn:
         ]
 
 
-def read_column(cells: Sequence[str], separator: str = ",", decimal: str = "") -> ReadColumn:
+def read_column(
+    cells: Sequence[str], separator: str = ",", decimal: str = "", how_read: HowRead = BY_THE_ROWS
+) -> ReadColumn:
     """Read a column of stripped cells of a file with this separator: where it is a semicolon, decimal commas are usual.
 
     `decimal` is the decimal mark that other columns of the file prove; empty if they prove none.
@@ -95,18 +185,24 @@ def read_column(cells: Sequence[str], separator: str = ",", decimal: str = "") -
     >>> read_column(["1.234,5", "7", ""]).values.tolist(), read_column(["1_0", "2_0"]).kind
     ([1234.5, 7.0, nan], 'text')
     >>> read_column(["101", "2,421"]).problem
-    "'101' and '2,421' can be read with a comma between thousands (2421) or with a decimal comma (2.421): write one of these"
+    "'101' and '2,421' can be read with a comma between thousands (2421) or with a decimal comma (2.421): say so with \
+thousands or decimal = ',' (--thousands, --decimal)"
     """
-    if (found := _plain_numbers(cells, cells, separator, decimal)) is not None:
+    found = _plain_numbers(cells, cells, separator, decimal, how_read)
+    there = [] if found is not None else [cell for cell in cells if cell.lower() not in ABSENT]
+    if found is None and 0 < len(there) < len(cells):
+        found = _plain_numbers(cells, there, separator, decimal, how_read)
+    if found is not None:
         return found
-    there = [cell for cell in cells if cell.lower() not in ABSENT]
     if not there:
         return ReadColumn("empty", cells, np.full(len(cells), np.nan), how="no values")
-    if len(there) < len(cells) and (found := _plain_numbers(cells, there, separator, decimal)) is not None:
-        return found
     # Cell by cell: find the convention by which all of its numbers can be read.
-    forms = {cell: _forms(cell) for cell in dict.fromkeys(there)}
+    forms = {cell: _forms(cell) & how_read.conventions for cell in dict.fromkeys(there)}
     nothing = np.full(len(cells), np.nan)
+    if unit := _one_unit(there):
+        cells = [_WITH_UNIT.sub(r"\g<number>", cell) for cell in cells]
+        found = read_column(cells, separator, decimal, how_read)
+        return replace(found, how=f"{found.how} in {unit}" if found.kind == "numbers" else found.how)
     if sum(bool(forms[cell]) for cell in there) < _LEAST_NUMBERS * len(there):
         timed = sum(map(is_time, there)) >= _LEAST_NUMBERS * len(there)
         kind = "times" if timed else "text"
@@ -132,10 +228,14 @@ def read_column(cells: Sequence[str], separator: str = ",", decimal: str = "") -
     return ReadColumn("numbers", cells, values, proved, min(possible), how)
 
 
-def _plain_numbers(cells: Sequence[str], there: Sequence[str], separator: str, decimal: str) -> ReadColumn | None:
+def _plain_numbers(
+    cells: Sequence[str], there: Sequence[str], separator: str, decimal: str, how_read: HowRead
+) -> ReadColumn | None:
     """Read a column whose cells are digits with at most one mark, always the same and a decimal one; else return None."""
     joined = "\n".join(there)
     mark = "," if "," in joined else "."
+    if mark in joined and (how_read.decimal not in ("", mark) or how_read.thousands == mark):
+        return None
     if _OTHER_SIGN[mark].search(joined) is not None:
         return None
     try:
@@ -144,7 +244,7 @@ def _plain_numbers(cells: Sequence[str], there: Sequence[str], separator: str, d
         return None  # an empty cell, or such as a date
     marked = mark in joined
     proved = mark if marked and not all(map(_GROUPED[mark].fullmatch, (cell for cell in there if mark in cell))) else ""
-    if marked and not proved and _chosen(there, separator, decimal) != mark:
+    if marked and not proved and (how_read.decimal or _chosen(there, separator, decimal)) != mark:
         return None
     if len(there) < len(cells):
         held = np.full(len(cells), np.nan)
@@ -153,6 +253,16 @@ def _plain_numbers(cells: Sequence[str], there: Sequence[str], separator: str, d
     values[np.isinf(values)] = np.nan  # 1e400
     commas = " with decimal commas" if mark == "," else ""
     return ReadColumn("numbers", cells, values, proved, ",." if commas else ".,", "numbers" + commas)
+
+
+def _one_unit(there: Sequence[str]) -> str:
+    """Return the unit that all of these cells have behind a number; empty if there is none, or more than one.
+
+    >>> _one_unit(["12 kW", "1.5 kW"]), _one_unit(["12%"]), _one_unit(["12 kW", "3 W"]), _one_unit(["12A", "13A"])
+    ('kW', '%', '', '')
+    """
+    units = {found and (found["apart"] or found["known"]) for found in map(_WITH_UNIT.fullmatch, there)}
+    return (units.pop() or "") if len(units) == 1 else ""
 
 
 def _forms(cell: str) -> frozenset[str]:
@@ -201,8 +311,8 @@ def _twofold(numbers: Sequence[str]) -> str:
     whole, decimal = re.sub(r"[,.]", "", cell), cell.replace(",", ".")
     both = f"{short(other)!r} and {short(cell)!r}" if other else f"{short(cell)!r}"
     return (
-        f"{both} can be read with a {called} between thousands ({whole}) or with a decimal {called} ({decimal}): write "
-        + ("one of these" if mark == "," else f"{whole}, or {decimal}0")
+        f"{both} can be read with a {called} between thousands ({whole}) or with a decimal {called} ({decimal}): "
+        f"say so with thousands or decimal = '{mark}' (--thousands, --decimal)"
     )
 
 
@@ -227,6 +337,12 @@ def is_number(cell: str) -> bool:
 
 def is_infinite(cell: str) -> bool:
     return _INFINITE.fullmatch(cell) is not None
+
+
+def has_unit(cell: str) -> bool:
+    """Return whether a cell is a number with a unit."""
+    found = _WITH_UNIT.fullmatch(cell)
+    return found is not None and is_number(found["number"])
 
 
 def is_time(cell: str) -> bool:

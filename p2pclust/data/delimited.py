@@ -11,14 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.columns import ABSENT, is_infinite, is_number, short
+from p2pclust.data.columns import ABSENT, BY_THE_ROWS, HowRead, is_infinite, is_number, is_time, short
 from p2pclust.data.table import TextRows, text_of
 from p2pclust.errors import DataError
 
@@ -43,39 +43,68 @@ class _Cut:
     error: str = ""
 
 
-def read_csv_table(file: Path, names: Collection[str] = ()) -> TextRows:
+def read_csv_table(file: Path, names: Collection[str] = (), how_read: HowRead = BY_THE_ROWS) -> TextRows:
     """Return the names of the header, if there is one, and the cells of a CSV file.
 
     Commas, semicolons or tabs separate cells. Blank lines are skipped, and so are ``sep=;`` in the first line, lines that
     begin with ``#`` above the header, or among the rows if they have another number of cells, and empty cells at the end
     of all rows. Rows are counted as an editor counts lines. A first row that has all of the given `names` is a header.
+    Where `how_read` says which line has the names, lines above it are skipped, and rows below it in which no cell is a
+    number or a time, as loggers write units.
     """
     text = text_of(file)
     if "\0" in text:
         raise DataError(f"{file}: not UTF-8 text (it has null characters, as UTF-16 has): save it as UTF-8")
+    above = (how_read.header or 1) - 1
+    lines = text.split("\n", above)
+    if len(lines) <= above:
+        raise DataError(f"{file}: header = {how_read.header}: it has {len(lines) - (not lines[-1])} lines")
+    text = lines[above]
     first, _, rest = text.partition("\n")
     if (announced := _ANNOUNCED.fullmatch(first)) is not None:
-        cut = _cut(rest, announced[1], skipped=1)
+        cut = _cut(rest, announced[1], skipped=above + 1)
     else:  # by the separator by which all rows are equally long; of equals by the first
         there = [separator for separator in _SEPARATORS if separator in text] or [","]
         if len(there) > 1:
-            tried = sorted((_cut(text, separator, most=_LOOKED_AT) for separator in there), key=_fitness, reverse=True)
+            few = (_cut(text, separator, skipped=above, most=_LOOKED_AT) for separator in there)
+            tried = sorted(few, key=_fitness, reverse=True)
             there = [one.separator for one in tried if one.width > 1] or [tried[0].separator]
-        cut = max((_cut(text, separator) for separator in there), key=_fitness)
+        cut = max((_cut(text, separator, skipped=above) for separator in there), key=_fitness)
     if cut.error:
         raise DataError(f"{file}: {cut.error}")
     if not cut.rows:
         raise DataError(f"{file}: no rows: expected at least one")
     if not cut.width:
         raise DataError(f"{file}: {_uneven(cut)}")
-    table = TextRows(file, [], cut.lines, cut.rows, cut.separator)
+    table = TextRows(file, [], cut.lines, cut.rows, cut.separator, how_read)
+    if how_read.header is not None:
+        return _below(table, how_read.header)
     if len(cut.comment) == cut.width > 1 and any(map(is_number, cut.rows[0])) and not any(map(is_number, cut.comment)):
         return replace(table, names=cut.comment)
     if not ((names and set(names) <= set(cut.rows[0])) or _has_header(table)):
         return table
-    if len(cut.rows) == 1:
-        raise DataError(f"{file}: no rows below the header: expected at least one")
-    return TextRows(file, cut.rows[0], cut.lines[1:], cut.rows[1:], cut.separator)
+    return _named_by(table, 1)
+
+
+def _named_by(table: TextRows, n_above: int) -> TextRows:
+    """Return the table without its first rows, of which the very first has the names."""
+    if len(table.rows) <= n_above:
+        raise DataError(f"{table.file}: no rows below the header: expected at least one")
+    return replace(table, names=table.rows[0], lines=table.lines[n_above:], rows=table.rows[n_above:])
+
+
+def _below(table: TextRows, header: int) -> TextRows:
+    """Return the table below the line that a person says has the names; 0: none has."""
+    if header == 0:
+        return table
+    if table.lines[0] != header:
+        raise DataError(f"{table.file}: header = {header}: this line is empty or a comment")
+    units = takewhile(lambda row: not any(map(_measured, row)), table.rows[1:-1])
+    return _named_by(table, 1 + (sum(1 for _ in units) if any(map(_measured, table.rows[-1])) else 0))
+
+
+def _measured(cell: str) -> bool:
+    return is_number(cell) or is_time(cell)
 
 
 def _fitness(cut: _Cut) -> tuple[bool, float]:
@@ -128,7 +157,8 @@ def _uneven(cut: _Cut) -> str:
     if last > 1 and len(widths) - start > 1 and not any(map(is_number, names)):
         return (
             f"row {cut.lines[start]} ({', '.join(map(short, names[:4]))}) looks like the header, as all rows from there on "
-            f"have {last} cells and row {cut.lines[start - 1]} has {widths[start - 1]}: remove what stands above it"
+            f"have {last} cells and row {cut.lines[start - 1]} has {widths[start - 1]}: say so with "
+            f"header = {cut.lines[start]} (--header {cut.lines[start]})"
         )
     place = next(place for place, width in enumerate(widths) if width != widths[0])
     row, width = cut.rows[place], widths[0]
@@ -163,8 +193,8 @@ def _has_header(table: TextRows) -> bool:
     if outside or (may_be_names and differ) or (steps and finer):
         at, below = (f"row {table.lines[n]} ({', '.join(map(short, table.rows[n][:4]))})" for n in (0, 1))
         raise DataError(
-            f"{table.file}: {at} may be the names of the columns or a row as {below}: write names that are not numbers, "
-            "such as y2019, or a line of names above it"
+            f"{table.file}: {at} may be the names of the columns or a row as {below}: say so with "
+            f"header = {table.lines[0]}, or 0 (--header)"
         )
     return False
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.data.columns import BY_THE_ROWS, HowRead
 from p2pclust.data.dataset import DataSet, filled_in
 from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
 from p2pclust.errors import DataError
@@ -28,7 +29,21 @@ _DAMAGED = (
     zipfile.BadZipFile,
 )  # fmt: skip
 
-SUFFIXES = (".csv", ".npy", ".npz", ".arff", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".npy", ".npz", ".arff", ".parquet")
+_TEXT = (".csv", ".tsv", ".arff")  # which may be compressed
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
+
+
+def kind_and_stem(file: Path) -> tuple[str, str]:
+    """Return the suffix that says how a file is read, in small letters, and its name without it.
+
+    >>> kind_and_stem(Path("a/Meters.CSV")), kind_and_stem(Path("meters.csv.gz")), kind_and_stem(Path("old.gz"))
+    (('.csv', 'Meters'), ('.csv', 'meters'), ('.gz', 'old'))
+    """
+    inner = Path(file.stem)
+    if file.suffix.lower() in _COMPRESSED and inner.suffix.lower() in _TEXT:
+        file = inner
+    return file.suffix.lower(), file.stem
 
 
 def read(
@@ -39,15 +54,17 @@ def read(
     columns: Sequence[Column] | None = None,
     missing_values: Missing = "error",
     id_column: Column | None = None,
+    how_read: HowRead = BY_THE_ROWS,
 ) -> DataSet:
     """Read a data file by its suffix, or all data files of a folder.
 
     Parameters
     ----------
     path : str or Path
-        A ``.csv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files, which are read in the
-        order of their names. There the group of a row is the name of its file, if no group column is chosen. An NPZ file
-        holds ``X``, perhaps ``y``, ``group`` and ``id``, one value for each row, and ``features``, the names of columns.
+        A ``.csv``, ``.tsv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files, which are read
+        in the order of their names. There the group of a row is the name of its file, if no group column is chosen. An NPZ
+        file holds ``X``, perhaps ``y``, ``group`` and ``id``, one value for each row, and ``features``, the names of
+        columns. Text files may be compressed: ``.csv.gz``, ``.bz2``, ``.xz``, or ``.zip`` with one file in it.
     label_column, group_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``y`` or ``group``, by its name or by its number counted from
         1. Its cells may be text; it is not a feature. Whole numbers stay numbers, everything else becomes text.
@@ -61,6 +78,8 @@ def read(
     id_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``id``, what each row is called: whole numbers, or text. It is
         not a feature, and no two rows of a file may have the same id.
+    how_read : HowRead
+        What the rows of a text file do not decide: marks of decimals and thousands, codes of missing values, the header.
 
     Raises
     ------
@@ -78,7 +97,7 @@ def read(
     >>> data.X.tolist(), data.y.tolist(), data.dropped
     ([[230.0, 12.0], [231.0, 14.0]], ['a', 'b'], 1)
     """
-    return read_chosen(Path(path), Choice(columns, label_column, group_column, missing_values, id_column))
+    return read_chosen(Path(path), Choice(columns, label_column, group_column, missing_values, id_column, how_read))
 
 
 def read_chosen(file: Path, choice: Choice) -> DataSet:
@@ -91,7 +110,7 @@ def read_chosen(file: Path, choice: Choice) -> DataSet:
         raise DataError(unreadable(file, error)) from error
     if is_folder:
         return _folder(file, choice)
-    suffix = file.suffix.lower()
+    suffix, _ = kind_and_stem(file)
     if not suffix and not is_there:
         raise DataError(f"{file}: no such file or folder")
     if suffix not in SUFFIXES:
@@ -101,8 +120,12 @@ def read_chosen(file: Path, choice: Choice) -> DataSet:
 
 def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
     """Read one file in the format of a suffix, whatever its name."""
-    if suffix in (".csv", ".arff"):
-        return text_rows(file, suffix, choice.names).to_data(choice)
+    if suffix in _TEXT:
+        return text_rows(file, suffix, choice.names, choice.how_read).to_data(choice)
+    if choice.how_read != HowRead(missing_codes=choice.how_read.missing_codes):
+        raise DataError(
+            f"{file}: decimal, thousands and header are for text files ({', '.join(_TEXT)}): leave them out"
+        )
     if suffix == ".parquet":
         from p2pclust.data.parquet import read_parquet  # noqa: PLC0415
 
@@ -116,7 +139,7 @@ def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
 
 def _folder(folder: Path, choice: Choice) -> DataSet:
     """Read all data files of a folder, in the order of their names, as one data set; it has labels if every file has."""
-    there = [file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.name[0] != "."]
+    there = [file for file in folder.iterdir() if kind_and_stem(file)[0] in SUFFIXES and file.name[0] != "."]
     files = sorted(file for file in there if not file.is_dir())
     if not files:
         raise DataError(f"{folder}: no data file in this folder: expected {', '.join(SUFFIXES)}")
@@ -129,7 +152,7 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
                 f"{', '.join(parts[0].feature_names[:8])}: files of one folder need the same columns in the same order"
             )
         parts.append(part)
-    stems = [file.stem for file in files]
+    stems = [kind_and_stem(file)[1] for file in files]
     twice = next((stem for stem in stems if stems.count(stem) > 1), None)
     if twice is not None:
         raise DataError(f"{folder}: two files are called {twice!r}: rows are named by their file: rename one")
@@ -155,15 +178,15 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
     )
 
 
-def text_rows(file: Path, suffix: str, names: Collection[str] = ()) -> TextRows:
+def text_rows(file: Path, suffix: str, names: Collection[str] = (), how_read: HowRead = BY_THE_ROWS) -> TextRows:
     """Return the cells of a CSV or ARFF file; a first row of a CSV file that has all of the given names is a header."""
     if suffix == ".arff":
         from p2pclust.data.arff import read_arff_table  # noqa: PLC0415 - few peers have such a file
 
-        return read_arff_table(file)
+        return replace(read_arff_table(file), how_read=how_read)
     from p2pclust.data.delimited import read_csv_table  # noqa: PLC0415 - a peer reads one format
 
-    return read_csv_table(file, names)
+    return read_csv_table(file, names, how_read)
 
 
 def read_numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from p2pclust.data.catalogue import canonical, find
+from p2pclust.data.columns import BY_THE_ROWS, HowRead
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import GENERATORS, generate
-from p2pclust.data.readers import SUFFIXES, read, read_chosen
+from p2pclust.data.readers import SUFFIXES, kind_and_stem, read, read_chosen
 from p2pclust.data.table import Choice, Column, Missing
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import expanded
@@ -39,6 +40,7 @@ def load(
     missing_values: Missing = "error",
     options: Mapping[str, Any] | None = None,
     id_column: Column | None = None,
+    how_read: HowRead = BY_THE_ROWS,
 ) -> DataSet:
     """Load a data set by name, or from a file.
 
@@ -50,7 +52,7 @@ def load(
         name, capitals equal small letters and "-" equals "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
-    label_column, group_column, columns, missing_values, id_column
+    label_column, group_column, columns, missing_values, id_column, how_read
         For files: see `p2pclust.data.readers.read`.
     options : mapping, optional
         For generated sets: see `p2pclust.data.generate`.
@@ -72,11 +74,13 @@ def load(
     from_files = is_file(source, base)
     if options and (from_files or name not in GENERATORS):
         raise UsageError(f"{source}: options are for generated data sets: {', '.join(GENERATORS)}")
-    choice = Choice(columns, label_column, group_column, missing_values, id_column)
+    choice = Choice(columns, label_column, group_column, missing_values, id_column, how_read)
     if from_files:
         return read_chosen(Path(base or ".") / expanded(source), choice)
     if choice != Choice():
-        given = "label_column, group_column, id_column, columns and missing_values"
+        given = (
+            "label_column, group_column, id_column, columns, missing_values, decimal, thousands, missing_codes, header"
+        )
         raise UsageError(f"{source}: {given} are for files, not for a registered data set")
     if name in GENERATORS:
         return generate(name, options or {})
@@ -135,7 +139,7 @@ def is_file(source: str, base: str | Path | None = None) -> bool:
 
     It is by its suffix, or by a separator in it; or if there is a folder of that name, and no data set.
     """
-    if source.lower().endswith(SUFFIXES) or "/" in source or os.sep in source or source in (".", ".."):
+    if kind_and_stem(Path(source))[0] in SUFFIXES or "/" in source or os.sep in source or source in (".", ".."):
         return True
     known = canonical(source) in BUILT_IN or find(source) is not None or "\0" in source
     return not known and (Path(base or ".") / source).is_dir() and _find(source) is None

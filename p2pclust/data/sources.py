@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from p2pclust.data.columns import HowRead
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.readers import SUFFIXES, read_as, read_chosen
 from p2pclust.data.table import Choice
@@ -37,8 +38,8 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
 
     In `config`, ``data`` is the path of a file or a folder, or a table with ``command`` (the program and its arguments),
     ``format`` (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs);
-    ``columns``, ``missing_values`` and ``id_column`` are as `p2pclust.data.readers.read` takes them. A command is ended
-    when `cancelled` says that the peer leaves.
+    ``columns``, ``missing_values``, ``id_column`` and what `HowRead` has are as `p2pclust.data.readers.read` takes them.
+    A command is ended when `cancelled` says that the peer leaves.
 
     A command is started without a shell: its arguments arrive as they are written. It has no input. When it is ended
     before it is ready, so is what it started.
@@ -50,7 +51,8 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     [[3.0, 230.0]]
     """
     data, missing_values = config["data"], config.get("missing_values", "error")
-    choice = Choice(config.get("columns"), None, None, missing_values, config.get("id_column"))
+    how_read = HowRead.of(config)
+    choice = Choice(config.get("columns"), None, None, missing_values, config.get("id_column"), how_read)
     if isinstance(data, str | Path):
         return read_chosen(Path(data), choice)
     named = f"command {data['command'][0]}"

@@ -5,6 +5,13 @@ All readers use this, so that messages about a column or cell are the same for e
 
 from __future__ import annotations
 
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -42,6 +49,7 @@ class Choice:
     group_column: Column | None = None
     missing_values: Missing = "error"
     id_column: Column | None = None
+    how_read: text.HowRead = text.BY_THE_ROWS
 
     def __post_init__(self) -> None:
         if self.missing_values == "mean":
@@ -186,6 +194,7 @@ class TextRows:
     lines: list[int]
     rows: list[list[str]]
     separator: str = ","
+    how_read: text.HowRead = text.BY_THE_ROWS
     _read: dict[int, text.ReadColumn] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -200,15 +209,21 @@ class TextRows:
         """Return how a column was read; what its own cells leave open, other columns may decide."""
         known = self._read
         if index not in known:
-            known[index] = text.read_column(self.columns[index], self.separator)
+            known[index] = self._column(index)
             if known[index].kind == "unclear" and (decimal := self._decimal_mark):
-                known[index] = text.read_column(self.columns[index], self.separator, decimal)
+                known[index] = self._column(index, decimal)
         return known[index]
+
+    def _column(self, index: int, decimal: str = "") -> text.ReadColumn:
+        cells, how = self.columns[index], self.how_read
+        if how.missing_codes and (codes := {cell for cell in dict.fromkeys(cells) if how.is_code(cell)}):
+            cells = ["" if cell in codes else cell for cell in cells]
+        return text.read_column(cells, self.separator, decimal, how)
 
     @cached_property
     def _decimal_mark(self) -> str:
         """The decimal mark that columns prove; empty if they prove none, or both."""
-        marks = {text.read_column(cells, self.separator).decimal for cells in self.columns} - {""}
+        marks = {self._column(index).decimal for index in range(len(self.columns))} - {""}
         return marks.pop() if len(marks) == 1 else ""
 
     def to_data(self, choice: Choice) -> DataSet:
@@ -256,16 +271,18 @@ class TextRows:
         if bad:
             row, place = min(bad)
             i = features[place]
-            cell, missing = self.columns[i][row], self.columns[i][row].lower() in text.ABSENT
-            if text.is_number(cell) or text.is_infinite(cell):
-                fault = f"{text.short(cell)} is not a finite number: {what_to_do(missing=missing)}"
-            elif missing:
+            cell = self.columns[i][row]
+            if self.column(i).cells[row].lower() in text.ABSENT:
                 fault = f"{f'{cell!r} means a missing value' if cell else 'empty'}: {what_to_do(missing=True)}"
+            elif text.is_number(cell) or text.is_infinite(cell):
+                fault = f"{text.short(cell)} is not a finite number: {what_to_do(missing=False)}"
             else:
                 names = [(printable(self.names[i]), self.names[i]) for i in features] if self.names else []
                 called = names or [(f"column {i + 1}", f"{i + 1}") for i in features]
                 texts = [n for n, i in enumerate(features) if self.column(i).kind in ("text", "times")]
-                fault = f"{text.short(cell)!r} is {'a time' if text.is_time(cell) else 'text'}: expected a number"
+                what = "a time" if text.is_time(cell) else "a number with a unit" if text.has_unit(cell) else "text"
+                fault = f"{text.short(cell)!r} is {what}: expected a number"
+                fault += ", in one unit for the column" if text.has_unit(cell) else ""
                 fault += text.about_text(place, called, texts)
             raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {fault}")
 
@@ -278,6 +295,8 @@ def finished(
     `by_row` has the label, group and id of each row, as far as they are known.
     """
     found: dict[str, Any] = dict(by_row or {})
+    if codes := choice.how_read.numbers:  # in text they are read so already
+        X = np.where(np.isin(X, codes), np.nan, X)
     dropped, row, filled = 0, None, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
         # The declared names are looked at also where nothing is missing today.
@@ -309,14 +328,41 @@ def unreadable(file: Path, error: OSError) -> str:
 
 
 def text_of(file: Path) -> str:
-    """Read a text file in UTF-8, with its own ends of lines; raise DataError, in one line, if it cannot be read."""
+    """Read a text file, perhaps a compressed one, with its own ends of lines; raise DataError if it cannot be read.
+
+    It is UTF-8, or UTF-16 where it begins with that encoding's mark.
+    """
     try:
-        with regular(file).open(encoding="utf-8-sig", newline="") as opened:
-            return opened.read()
+        data = unpacked(file, regular(file).read_bytes())
     except OSError as error:
         raise DataError(unreadable(file, error)) from error
+    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    try:
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
+        called = "UTF-16" if encoding == "utf-16" else "UTF-8"
+        raise DataError(f"{file}: not {called} text (byte {error.start + 1}): save it as UTF-8") from error
+
+
+_DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def unpacked(file: Path, data: bytes) -> bytes:
+    """Return what a file holds, if that is compressed: by its first bytes, whatever its name."""
+    try:
+        for mark, packed in ((b"\x1f\x8b", gzip), (b"BZh", bz2), (b"\xfd7zXZ\0", lzma)):
+            if data.startswith(mark):
+                return packed.decompress(data)
+        if data.startswith(b"PK\3\4"):
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                names = [name for name in archive.namelist() if not name.endswith("/")]
+                if len(names) != 1:
+                    raise DataError(f"{file}: holds {len(names)} files: expected an archive of one")
+                return archive.read(names[0])
+    except _DAMAGED as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{file}: damaged, or compressed in another way than its first bytes say ({said})") from error
+    return data
 
 
 def printable(name: str) -> str:

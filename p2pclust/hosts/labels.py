@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import memberships
+from p2pclust.data.columns import HowRead
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.delimited import read_csv_table
-from p2pclust.data.readers import read
+from p2pclust.data.readers import kind_and_stem, read_chosen
 from p2pclust.data.sources import read_source
-from p2pclust.data.table import Column, Missing
+from p2pclust.data.table import Choice
 from p2pclust.errors import DataError, UsageError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import FinishedJob, result_of
@@ -25,6 +26,9 @@ from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
 
 Floats = NDArray[np.float64]
+
+
+ALL = Choice()
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,12 @@ def label_own(client: Connection, job_id: str) -> Labelled:
     found = result_of(client, job_id, own=True)
     data = read_source(config)
     me = found.told["roster"].index(config["name"]) if config["name"] in found.told["roster"] else -1
-    return _with_cells(config["data"], found, data, Local(data.X, ids=data.shared_ids), me)
+    how_read = HowRead.of(config)
+    return _with_cells(config["data"], how_read, found, data, Local(data.X, ids=data.shared_ids), me)
 
 
-def label_file(
-    client: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None,
-    missing_values: Missing = "error", id_column: Column | None = None,
-) -> Labelled:  # fmt: skip
-    """Label the rows of a file; without `columns`, its features are found by the names in the peer's data, or are all."""
+def label_file(client: Connection, job_id: str, path: Path, choice: Choice = ALL) -> Labelled:
+    """Label the rows of a file; where no columns are chosen, by the names of the job's features if it has them, or all."""
     found = result_of(client, job_id)
     if found.job.by_columns:
         why = "each peer holds other columns and no complete centers, so only rows of the job have labels"
@@ -90,11 +92,11 @@ def label_file(
             f"{found.job_id}: in {found.job.stages[found.job.main].protocol} {why}: ask each peer on its own device, "
             "without --data"
         )
-    if columns is None and path.suffix.lower() == ".csv" and not path.is_dir():
-        header = read_csv_table(path, found.features).names
-        columns = found.features if set(found.features) <= set(header) else None
-    data = read(path, columns=columns, missing_values=missing_values, id_column=id_column)
-    return _with_cells(str(path), found, data, Local(data.X))
+    if choice.columns is None and kind_and_stem(path)[0] in (".csv", ".tsv") and not path.is_dir():
+        header = read_csv_table(path, found.features, choice.how_read).names
+        choice = replace(choice, columns=found.features if set(found.features) <= set(header) else None)
+    data = read_chosen(path, choice)
+    return _with_cells(str(path), choice.how_read, found, data, Local(data.X))
 
 
 def labelled(
@@ -145,7 +147,9 @@ def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
     return np.asarray(groups[errors.argmin(axis=1)], dtype=np.int64)
 
 
-def _with_cells(source: Any, found: FinishedJob, data: DataSet, local: Local, own: int = -1) -> Labelled:
+def _with_cells(
+    source: Any, how_read: HowRead, found: FinishedJob, data: DataSet, local: Local, own: int = -1
+) -> Labelled:
     """Label rows, as they are in a CSV file, or else as the numbers that were read."""
     if not found.job.by_columns and found.features and data.X.shape[1] != len(found.features):
         raise DataError(
@@ -156,9 +160,9 @@ def _with_cells(source: Any, found: FinishedJob, data: DataSet, local: Local, ow
     cells = [[repr(float(value)) for value in row] for row in data.X]
     written = Labelled(tuple(data.feature_names), cells, data, labels, degrees, more)
     path = Path(source) if isinstance(source, str) else None
-    if path is None or path.suffix.lower() != ".csv" or not path.is_file():
+    if path is None or kind_and_stem(path)[0] not in (".csv", ".tsv") or not path.is_file():
         return written
-    table = read_csv_table(path, data.feature_names)
+    table = read_csv_table(path, data.feature_names, how_read)
     if not table.names or len(table.rows) != len(labels) + data.dropped:
         return written  # no header, or the file has changed since
     return replace(written, columns=tuple(table.names), cells=[table.rows[row] for row in data.row_numbers])

@@ -64,7 +64,25 @@ class PartitionSpec(TomlTable):
         return self
 
 
-class DataSpec(TomlTable):
+class HowReadKeys(TomlTable):
+    """How text files are read where their rows do not decide it; the keys of a scenario's ``[data]`` and a peer's file."""
+
+    #: The decimal mark, and what stands between thousands; by default the numbers of all rows decide.
+    decimal: Literal[".", ","] | None = None
+    thousands: Literal[".", ",", " ", "'"] | None = None
+    #: Cells that are missing values, beside empty ones, "NA" and the like: numbers and texts, such as -999.
+    missing_codes: Annotated[tuple[str | int | float, ...], Field(strict=False)] | None = None
+    #: The line with the names of the columns, from 1; lines above it are skipped. 0: no line has names.
+    header: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _two_marks(self) -> HowReadKeys:
+        if self.decimal is not None and self.decimal == self.thousands:
+            refuse([f"decimal and thousands are both {self.decimal!r}: one mark cannot be both"])
+        return self
+
+
+class DataSpec(HowReadKeys):
     """``[data]``: the source of the rows, and how the federated protocol scales them."""
 
     #: A registered data set, a file, or a folder of files, which is split among the peers.

@@ -99,9 +99,10 @@ class TestMarks:
         ("text", "told"),
         [
             ('site,power\na,101\nb,"2,421"\n', "column 2 (power): '101' and '2,421' can be read with a comma between "
-             "thousands (2421) or with a decimal comma (2.421): write one of these"),
+             "thousands (2421) or with a decimal comma (2.421): say so with thousands or decimal = ',' (--thousands, "
+             "--decimal)"),
             ("power;n\n987;1\n1.234;2\n", "column 1 (power): '987' and '1.234' can be read with a point between thousands "
-             "(1234) or with a decimal point (1.234): write 1234, or 1.2340"),
+             "(1234) or with a decimal point (1.234): say so with thousands or decimal = '.' (--thousands, --decimal)"),
             ('power,n\n"1,5",1\n2.5,2\n', "column 1 (power): '1,5' and '2.5' have different marks: write all numbers with a "
              "decimal point, and nothing else"),
         ],

@@ -78,11 +78,11 @@ def test_a_separator_at_the_end_of_all_rows(tmp_path: Path, text: str, names: li
     ("text", "message"),
     [
         ('"TOA5","St-1","CR1000X"\n"TS","AirTC"\n"a","C"\n"x",20.1\n',
-         "row 2 (TS, AirTC) looks like the header, as all rows from there on have 2 cells and row 1 has 3: remove what "
-         "stands above it"),
+         "row 2 (TS, AirTC) looks like the header, as all rows from there on have 2 cells and row 1 has 3: say so "
+         "with header = 2 (--header 2)"),
         ("Station 12\nsince 2024\n\ntemp,hum\n20.1,50\n",
-         "row 4 (temp, hum) looks like the header, as all rows from there on have 2 cells and row 2 has 1: remove "
-         "what stands above it"),
+         "row 4 (temp, hum) looks like the header, as all rows from there on have 2 cells and row 2 has 1: say so "
+         "with header = 4 (--header 4)"),
         ("a,b\n1,2\n1,2,3\n", "row 3 has 3 cells: expected 2, as in the first row"),
         ("a,b\nx,y,z,w\n", "row 2 has 4 cells: expected 2, as in the first row"),
         ("t\0e\0m\0p\0,\0h\0\n\0", "not UTF-8 text (it has null characters, as UTF-16 has): save it as UTF-8"),
@@ -136,8 +136,8 @@ def test_a_first_row_that_may_be_either_is_refused(tmp_path: Path, text: str) ->
         read_csv_table(file)
     first, second = (", ".join(line.split(",")) for line in text.split("\n")[:2])
     assert str(refused.value) == (
-        f"{file}: row 1 ({first}) may be the names of the columns or a row as row 2 ({second}): write names that are not "
-        "numbers, such as y2019, or a line of names above it"
+        f"{file}: row 1 ({first}) may be the names of the columns or a row as row 2 ({second}): say so with "
+        "header = 1, or 0 (--header)"
     )
 
 

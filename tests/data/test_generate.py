@@ -208,7 +208,8 @@ def test_options_are_for_generated_sets() -> None:
     with pytest.raises(UsageError, match=r"^iris: options are for generated data sets: absent_clusters, "):
         load("iris", options={"seed": 1})
     with pytest.raises(
-        UsageError, match=r"^gaussians: label_column, group_column, id_column, columns and missing_values are for files"
+        UsageError,
+        match=r"^gaussians: label_column, group_column, id_column, columns, missing_values, .* are for files",
     ):
         load("gaussians", missing_values="drop")
     with pytest.raises(DataError, match=r"^gaussians: expected at least one row"):

@@ -110,7 +110,11 @@ def test_csv_errors_say_row_and_column(tmp_path: Path, text: str, message: str) 
             "a\nx\ny\n",
             "row 2, column 1 (a): 'x' is text: expected a number; a holds text: expected at least one column of numbers",
         ),
-        ("a,b\n1,2\n3,12 kW\n5,6\n", "row 3, column 2 (b): '12 kW' is text: expected a number" + MEND),
+        (
+            "a,b\n1,2\n3,12 kW\n5,6\n",
+            "row 3, column 2 (b): '12 kW' is a number with a unit: expected a number, in one "
+            "unit for the column" + MEND,
+        ),
         (
             "a,b\n1,5,2,5\n",
             "row 2 has 4 cells: expected 2, as in the first row: numbers with decimal commas? Write them with a point",
@@ -203,7 +207,8 @@ def test_missing_files(tmp_path: Path, name: str) -> None:
 
 def test_other_kinds_of_file(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"d\.xlsx: unknown kind of file '\.xlsx': expected \.csv, \.npy, \.npz, \.arff, \.parquet$"
+        DataError,
+        match=r"d\.xlsx: unknown kind of file '\.xlsx': expected \.csv, \.tsv, \.npy, \.npz, \.arff, \.parquet$",
     ):
         read(tmp_path / "d.xlsx")
     with pytest.raises(DataError, match=r"d\.npz: label_column is for CSV, ARFF and Parquet files"):

@@ -136,7 +136,7 @@ def test_files_start_from_base(tmp_path: Path) -> None:
 
 def test_columns_are_for_files() -> None:
     with pytest.raises(
-        UsageError, match=r"^iris: label_column, group_column, id_column, columns and missing_values are for files"
+        UsageError, match=r"^iris: label_column, group_column, id_column, columns, missing_values, .* are for files"
     ):
         load("iris", label_column="species")
 

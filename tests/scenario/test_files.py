@@ -51,7 +51,7 @@ def test_readme_names_every_key() -> None:
         model for module in modules for name, model in vars(module).items()
         if hasattr(model, "model_fields") and model.__module__ == module.__name__ and not name.startswith("_")
     ]  # fmt: skip
-    assert len(models) == 15
+    assert len(models) == 16
     keys = {field.alias or key for model in models for key, field in model.model_fields.items()}
     assert keys - set(schema.ScenarioJob.model_fields) - words == set()  # those of a job are in docs/options.md
 

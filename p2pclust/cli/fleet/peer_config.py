@@ -16,7 +16,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import FORMATS, read_source
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
-from p2pclust.jobs.data_keys import missing_rule
+from p2pclust.jobs.data_keys import HowReadKeys, missing_rule
 from p2pclust.jobs.explain import validated
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
@@ -115,7 +115,7 @@ class PrivacyConfig(fields.TomlTable):
     ledger: fields.Text | None = None
 
 
-class PeerConfig(fields.TomlTable):
+class PeerConfig(HowReadKeys):
     """The keys of a peer's file; `peers/device.toml` explains each."""
 
     name: str

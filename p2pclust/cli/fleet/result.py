@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import column, columns_of, option
+from p2pclust.cli.show.options import (
+    Decimal,
+    Header,
+    MissingCodes,
+    Thousands,
+    column,
+    columns_of,
+    how_read,
+    option,
+)
 from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
@@ -194,6 +203,10 @@ def assign(
     missing_values: Annotated[
         str | None, option("error|drop", "For --data: refuse missing values (default), or omit their rows.")
     ] = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    missing_codes: MissingCodes = None,
+    header: Header = None,
     out: Annotated[Path | None, option("FILE", "Write the CSV here; default standard output.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
@@ -211,9 +224,13 @@ def assign(
       p2pclust assign job-3f2a -o labelled.csv
       p2pclust assign job-3f2a --data new-rows.csv > labelled.csv
     """
+    from p2pclust.data.table import Choice  # noqa: PLC0415
     from p2pclust.hosts.labels import label_file, label_own  # noqa: PLC0415
 
-    options = {"--columns": columns, "--id-column": id_column, "--missing-values": missing_values}
+    options = {
+        "--columns": columns, "--id-column": id_column, "--missing-values": missing_values, "--decimal": decimal,
+        "--thousands": thousands, "--missing-codes": missing_codes, "--header": header,
+    }  # fmt: skip
     for name, value in options.items():
         if data is None and value is not None:
             raise UsageError(f"{name} is for --data: this device's rows are read as its peer's configuration says")
@@ -221,7 +238,17 @@ def assign(
         found: Labelled = (
             label_own(client, job)
             if data is None
-            else label_file(client, job, data, columns_of(columns), missing_values or "error", column(id_column))
+            else label_file(
+                client,
+                job,
+                data,
+                Choice(
+                    columns_of(columns),
+                    missing_values=missing_values or "error",
+                    id_column=column(id_column),
+                    how_read=how_read(decimal, thousands, missing_codes, header),
+                ),
+            )
         )
     table = _table([found.header, *found.rows()])
     if found.data.dropped:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
 from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.data.columns import HowRead
 
 
 def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
@@ -128,3 +131,21 @@ class ServingCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, with_address(args))
+
+
+Decimal = Annotated[str | None, option("MARK", "The decimal mark, . or a comma; default by all numbers of the file.")]
+Thousands = Annotated[str | None, option("MARK", "What stands between thousands: a point, comma, space or apostrophe.")]
+MissingCodes = Annotated[
+    str | None, option("CODE,...", "Cells that are missing values beside empty ones, NA and the like, such as -999.")
+]
+Header = Annotated[
+    int | None, option("LINE", "The line with the names of the columns; what is above is skipped. 0: none.", min=0)
+]
+
+
+def how_read(decimal: str | None, thousands: str | None, missing_codes: str | None, header: int | None) -> HowRead:
+    """Return how text files are read, from these options."""
+    from p2pclust.data.columns import HowRead  # noqa: PLC0415 - imports NumPy
+
+    codes = () if missing_codes is None else tuple(code.strip() for code in missing_codes.split(","))
+    return HowRead(decimal or "", thousands or "", codes, header)

@@ -11,7 +11,21 @@ from typing import Annotated, Any
 import numpy as np
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from p2pclust.cli.show.options import AsJson, argument, column, columns_of, flag, group, key_values, option
+from p2pclust.cli.show.options import (
+    AsJson,
+    Decimal,
+    Header,
+    MissingCodes,
+    Thousands,
+    argument,
+    column,
+    columns_of,
+    flag,
+    group,
+    how_read,
+    key_values,
+    option,
+)
 from p2pclust.cli.show.output import note, put_json, stderr, stdout, table
 from p2pclust.data import SCHEMES, DataSet, deal, load, split_columns
 from p2pclust.data.registry import cache_in_words
@@ -136,6 +150,10 @@ def split(
     missing_values: Annotated[
         str | None, option("error|drop", "For files: refuse a missing value (default), or leave its row out.")
     ] = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    missing_codes: MissingCodes = None,
+    header: Header = None,
     as_json: Annotated[bool, flag("--json", "Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Split a data set among peers: write one NPZ file for each, a manifest, and a picture of the split.
@@ -153,6 +171,7 @@ def split(
     rows = load(
         source, label_column=column(label_column), group_column=column(group_column), id_column=column(id_column),
         columns=columns_of(columns), missing_values=missing_values or "error", options=options,
+        how_read=how_read(decimal, thousands, missing_codes, header),
     )  # fmt: skip
     settings = {
         "beta": beta, "labels_per_peer": labels_per_peer,

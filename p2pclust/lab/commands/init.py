@@ -16,11 +16,12 @@ import typer
 from rich.console import Console
 
 from p2pclust.choose.trials import choose_clusters
-from p2pclust.cli.show.options import AsJson, argument, option
+from p2pclust.cli.show.options import AsJson, Decimal, Header, MissingCodes, Thousands, argument, how_read, option
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.cli.show.output import table as table_of
 from p2pclust.data.columns import read_column
 from p2pclust.data.dataset import DataSet, fills_outside
+from p2pclust.data.readers import kind_and_stem
 from p2pclust.data.table import TextRows
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import peer_toml
@@ -64,6 +65,10 @@ def init(
     text: Annotated[
         str | None, option("omit|encode", "Leave out text (default), or make each of its values a column of 0 and 1.")
     ] = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    missing_codes: MissingCodes = None,
+    header: Header = None,
     clusters: Annotated[int | None, option("K", "The number of clusters; default as `choose` proposes.", min=1)] = None,
     port: Annotated[int, option("PORT", "The port of the first device in fleet.toml.", min=1, max=65000)] = 7001,
     seed: Annotated[int, option("N", "Of the split, the proposal and the scenario.", min=0)] = 0,
@@ -82,9 +87,9 @@ def init(
     """
     if split_by is not None and devices is not None:
         raise UsageError("--split-by and --devices: a column says how many devices there are: leave one of them out")
-    folder = out or Path(file.stem)
+    folder = out or Path(kind_and_stem(file)[1])
     _check_new(folder)
-    table = read_table(file)
+    table = read_table(file, how_read(decimal, thousands, missing_codes, header))
     found = survey(table)
     people = stderr() if as_json else stdout()
     _show_columns(people, file, table, found)

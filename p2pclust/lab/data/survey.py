@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from p2pclust.data.columns import ABSENT, ReadColumn, named
-from p2pclust.data.readers import SUFFIXES, numpy_arrays, read_numpy, text_rows
+from p2pclust.data.columns import ABSENT, BY_THE_ROWS, HowRead, ReadColumn, named
+from p2pclust.data.readers import SUFFIXES, kind_and_stem, numpy_arrays, read_numpy, text_rows
 from p2pclust.data.table import Choice, TextRows
 from p2pclust.errors import DataError
 
@@ -43,13 +43,13 @@ class ColumnSurvey:
     problem: str = ""  # why it is unclear how to read it
 
 
-def read_table(file: Path) -> TextRows:
+def read_table(file: Path, how_read: HowRead = BY_THE_ROWS) -> TextRows:
     """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
 
     Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. Null and NaN are empty cells; true of a Parquet file is 1,
     false 0. Raises DataError if it is missing, a folder, damaged, or of another kind.
     """
-    suffix = file.suffix.lower()
+    suffix, _ = kind_and_stem(file)
     if file.is_dir():
         raise DataError(f"{file}: a folder: expected one file")
     if suffix == ".parquet":
@@ -63,9 +63,11 @@ def read_table(file: Path) -> TextRows:
     elif suffix in (".npz", ".npy"):
         names, columns = _numpy_columns(file, named=suffix == ".npz")
     else:
-        return text_rows(file, suffix)
+        return text_rows(file, suffix, (), how_read)
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return TextRows(file, names, list(range(1, len(rows) + 1)), rows)
+    return TextRows(
+        file, names, list(range(1, len(rows) + 1)), rows, how_read=HowRead(missing_codes=how_read.missing_codes)
+    )
 
 
 def _text(value: Any) -> str:

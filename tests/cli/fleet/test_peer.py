@@ -243,7 +243,8 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"data": COMMAND}, "data.command: './read-meter': no such program, or it may not be run: give its path"),
         (
             {"data": {"command": ["a"], "format": "xls"}},
-            'peer.toml: data = {"command": ["a"], "format": "xls"}: format: expected one of csv, npy, npz, arff, parquet',
+            'peer.toml: data = {"command": ["a"], "format": "xls"}: format: expected one of csv, tsv, npy, npz, arff, '
+            "parquet",
         ),
         (
             {"data": COMMAND | {"timeout_s": 0}},

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from p2pclust.data.table import Choice
 from p2pclust.errors import DataError, UsageError
 from p2pclust.hosts import labels
 from p2pclust.hosts.submission import FinishedJob, drift
@@ -102,7 +103,7 @@ def test_the_cells_of_a_file_stay_as_they_are(
     file.write_text("a,b,c\n1,2,3\n", encoding="utf-8")
     with pytest.raises(DataError, match="3 columns, but the job has 2 features"):
         labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
-    assert len(list(labels.label_file(None, "job-1", file, [1, 2]).rows())) == 1  # type: ignore[arg-type]
+    assert len(list(labels.label_file(None, "job-1", file, Choice([1, 2])).rows())) == 1  # type: ignore[arg-type]
 
 
 def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
@@ -147,7 +148,7 @@ def test_rows_that_were_left_out_are_counted(
     file.write_text("site;y;x\na;5;5\n\nb;NA;5\nc;0;0\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"row 4, column 2 \(y\): .* \(--missing-values drop\) does$"):
         labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
-    table = labels.label_file(None, "job-1", file, missing_values="drop")  # type: ignore[arg-type]
+    table = labels.label_file(None, "job-1", file, Choice(missing_values="drop"))  # type: ignore[arg-type]
     assert table.header == ["site", "y", "x", "row", "label"]
     assert [row[:4] for row in table.rows()] == [["a", "5", "5", "0"], ["c", "0", "0", "2"]]
     assert len({row[4] for row in table.rows()}) == 2
@@ -160,7 +161,7 @@ def test_rows_of_a_folder_have_the_name_of_their_file(
     monkeypatch.setattr(labels, "result_of", lambda door, job: found)
     (tmp_path / "a.csv").write_text("x,y\n5,5\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("x,y\nNA,0\n0,0\n", encoding="utf-8")
-    table = labels.label_file(None, "job-1", tmp_path, missing_values="drop")  # type: ignore[arg-type]
+    table = labels.label_file(None, "job-1", tmp_path, Choice(missing_values="drop"))  # type: ignore[arg-type]
     assert table.header == ["x", "y", "file", "row", "label"]
     assert [row[:4] for row in table.rows()] == [["5.0", "5.0", "a.csv", "0"], ["0.0", "0.0", "b.csv", "1"]]
 
@@ -172,7 +173,7 @@ def test_rows_of_a_file_are_called_by_its_id_column(
     monkeypatch.setattr(labels, "result_of", lambda door, job: found)
     file = tmp_path / "rows.csv"
     file.write_text("x,meter,y\n5,31,5\n0,7,\n0,12,0\n", encoding="utf-8")
-    table = labels.label_file(None, "job-1", file, None, "drop", "meter")  # type: ignore[arg-type]
+    table = labels.label_file(None, "job-1", file, Choice(missing_values="drop", id_column="meter"))  # type: ignore[arg-type]
     assert table.header == ["x", "meter", "y", "row", "label"]
     assert [row[:4] for row in table.rows()] == [["5", "31", "5", "31"], ["0", "12", "0", "12"]]
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from p2pclust.data import DataSet, deal, load, split_columns
+from p2pclust.data.columns import HowRead
 from p2pclust.data.registry import is_file
 from p2pclust.errors import DataError, UsageError
-from p2pclust.jobs.data_keys import PartitionSpec
+from p2pclust.jobs.data_keys import HowReadKeys, PartitionSpec
 from p2pclust.jobs.explain import explain
 from p2pclust.jobs.submission import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
@@ -62,7 +63,8 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     """
     spec = scenario.data
     names = scenario.fleet.names
-    how = {key: getattr(spec, key) for key in _HOW_READ}
+    how: dict[str, Any] = {key: getattr(spec, key) for key in _HOW_READ}
+    how["how_read"] = HowRead.of(spec.model_dump(include=set(HowReadKeys.model_fields)))
     if spec.files is not None:
         shares = []
         for name, file in zip(names, spec.files, strict=True):
