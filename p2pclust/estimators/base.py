@@ -132,13 +132,13 @@ class LabellingEstimator(
             self._refuse_partition(X)
             arrays = inputs.matrices(X, self.n_peers)
             named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
-            validate_data(self, named, skip_check_array=True)  # names and number of the columns
+            validate_data(self, inputs.without_fields(named), skip_check_array=True)  # names and number of the columns
             self._named = inputs.column_names(named)
             return arrays, None
         together = inputs.matrix(X, "X")
         if isinstance(X, list | tuple) and self.n_peers is None:
             _warn(inputs.ONE_ARRAY, UserWarning)
-        validate_data(self, X, skip_check_array=True)  # names and number of the columns
+        validate_data(self, inputs.without_fields(X), skip_check_array=True)  # names and number of the columns
         self._named = inputs.column_names(X)
         parts = inputs.dealt(together, y, self.n_peers, self.partition, seed)
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
@@ -217,7 +217,7 @@ class LabellingEstimator(
         if rows.shape[1] != self.n_features_in_:
             wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise DataError(f"X has {rows.shape[1]} features, but {wanted}: give the columns that it was fitted on")
-        validate_data(self, X, reset=False, skip_check_array=True)  # names of the columns
+        validate_data(self, inputs.without_fields(X), reset=False, skip_check_array=True)  # names of the columns
         return rows
 
 

@@ -29,7 +29,7 @@ _SHOWN = 8
 _OPTIONS = ("beta", "labels_per_peer", "locations")
 # How pandas, polars and Arrow call the types of columns of times and text. An "object" or "category" may be of numbers.
 _NO_NUMBERS: Final = re.compile(
-    r"date|time|duration|period|interval|(large_)?str|utf8|categorical|enum|dictionary|binary"
+    r"date|time|duration|period|interval|(large_)?str|utf8|bytes|categorical|enum|dictionary|binary"
 )
 
 _TEXT_OR_TIME: Final = (
@@ -79,7 +79,7 @@ def is_list_of_peers(X: Any) -> bool:
         return False
     if not X:
         raise DataError("no peers: expected a list with one array per peer, or one array")
-    if all(len(getattr(item, "shape", ())) == 1 for item in X):
+    if all(len(getattr(item, "shape", ())) == 1 and not _fields(item) for item in X):
         raise DataError(
             "X is a list of arrays of one dimension: pass np.array(X) if each is a row, or "
             "[np.reshape(x, (-1, 1)) for x in X] if each is the only column of a peer"
@@ -201,8 +201,9 @@ def _numbers(rows: Any, where: str) -> Floats:
         kinds: Any = getattr(rows, "dtypes", None)
         kinds = getattr(getattr(rows, "schema", None), "types", None) if kinds is None else kinds
         names = [str(kind).lower() for kind in kinds] if isinstance(kinds, Iterable) else []
+        names = names or [rows.dtype[name].name for name in _fields(rows)]
         columns = [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
-        given = np.empty((0, 0)) if columns else np.asarray(rows)
+        given = np.empty((0, 0)) if columns else np.asarray(without_fields(rows))
         if columns or _is_text_or_time(given):
             if given.ndim == 2 and given.dtype.kind == "O":
                 columns = [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
@@ -232,10 +233,25 @@ def _numbers(rows: Any, where: str) -> Floats:
     return converted
 
 
+def _fields(rows: Any) -> tuple[str, ...]:
+    """Return the names of the fields of an array of records, which has one dimension; nothing of other arrays."""
+    return getattr(getattr(rows, "dtype", None), "names", None) or ()
+
+
+def without_fields(rows: Any) -> Any:
+    """Return an array of records as a matrix, and anything else as it is."""
+    if not _fields(rows):
+        return rows
+    from numpy.lib.recfunctions import structured_to_unstructured  # noqa: PLC0415 - imports much
+
+    return structured_to_unstructured(np.asarray(rows))
+
+
 def column_names(rows: Any) -> list[str]:
-    """Return what a table calls its columns; nothing of an array."""
+    """Return what a table calls its columns; nothing of a matrix."""
     names = getattr(rows, "column_names", None)  # of Arrow, whose `columns` are the cells
     names = getattr(rows, "columns", None) if names is None else names
+    names = _fields(rows) or None if names is None else names
     return [] if names is None else [str(name) for name in names]
 
 
@@ -282,7 +298,7 @@ def _depth(item: ArrayLike | Any) -> int:
     """Return the number of dimensions without converting ragged lists; an empty list is an empty peer."""
     shape = getattr(item, "shape", None)  # tables of polars and Arrow have no `ndim`
     if shape is not None:
-        return len(shape)
+        return len(shape) + bool(_fields(item))
     if isinstance(item, list | tuple):
         return 1 + _depth(item[0]) if item else 2
     return 0

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from p2pclust.data import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
-from p2pclust.estimators.inputs import Floats, Rows, count_of, is_list_of_peers, matrices, matrix
+from p2pclust.estimators.inputs import Floats, Rows, count_of, is_list_of_peers, matrices, matrix, without_fields
 from p2pclust.protocols.columns.columns import Columns
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
@@ -59,7 +59,7 @@ class _VerticalEstimator(FederatedEstimator):
             self.columns_ = list(split_columns(self.n_features_in_, len(arrays), [a.shape[1] for a in arrays]))
         else:
             together = matrix(X, "X")
-            validate_data(self, X, skip_check_array=True)  # names and number of the columns
+            validate_data(self, without_fields(X), skip_check_array=True)  # names and number of the columns
             n_features, widths = together.shape[1], None
             if not (isinstance(self.partition, str) and self.partition == "even"):
                 try:

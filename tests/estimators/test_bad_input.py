@@ -296,3 +296,24 @@ def test_what_is_left_out_is_called_by_its_name() -> None:
     model = LosslessCMeans(n_clusters=2, random_state=0, scaling="minmax", bounds=(0, 2000))
     with pytest.warns(LeftOutWarning, match=r"peer 1: row 3, column 1 \(b\) is outside the declared bounds"):
         model.fit([Frame(X, "abcd"), Frame(far, "abcd")])
+
+
+RECORDS = [np.rec.fromarrays([X[:20, 0] + k, X[:20, 1]], names="temp,hum") for k in (0, 9)]
+
+
+def test_records_are_rows_with_named_columns() -> None:
+    fitted = LosslessCMeans(n_clusters=2, random_state=0).fit(RECORDS)
+    plain = [np.column_stack([records.temp, records.hum]) for records in RECORDS]
+    np.testing.assert_array_equal(
+        fitted.cluster_centers_, LosslessCMeans(n_clusters=2, random_state=0).fit(plain).cluster_centers_
+    )
+    np.testing.assert_array_equal(fitted.predict(RECORDS[0]), fitted.predict(plain[0]))
+    with pytest.raises(DataError, match="peer 1 has the columns hum, temp where peer 0 has temp, hum"):
+        LosslessCMeans(n_clusters=2).fit([RECORDS[0], RECORDS[1][["hum", "temp"]]])
+
+
+@pytest.mark.parametrize("kind", ["U3", "S3", "M8[s]", "m8[s]"])
+def test_text_or_a_time_in_records_is_named(kind: str) -> None:
+    records = np.zeros(20, dtype=[("temp", "f8"), ("when", kind)])
+    with pytest.raises(DataError, match="there is text or a time in column 'when'"):
+        LosslessCMeans(n_clusters=2).fit([records, records])
