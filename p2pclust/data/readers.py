@@ -137,12 +137,21 @@ def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
     return read_numpy(file, choice, named=suffix == ".npz")
 
 
-def _folder(folder: Path, choice: Choice) -> DataSet:
-    """Read all data files of a folder, in the order of their names, as one data set; it has labels if every file has."""
+def files_of(folder: Path) -> list[Path]:
+    """Return the data files of a folder, in the order of their names; raise DataError if there is none, or two have one."""
     there = [file for file in folder.iterdir() if kind_and_stem(file)[0] in SUFFIXES and file.name[0] != "."]
     files = sorted(file for file in there if not file.is_dir())
     if not files:
         raise DataError(f"{folder}: no data file in this folder: expected {', '.join(SUFFIXES)}")
+    stems = [kind_and_stem(file)[1] for file in files]
+    if (twice := next((stem for stem in stems if stems.count(stem) > 1), None)) is not None:
+        raise DataError(f"{folder}: two files are called {twice!r}: rows are named by their file: rename one")
+    return files
+
+
+def _folder(folder: Path, choice: Choice) -> DataSet:
+    """Read all data files of a folder, in the order of their names, as one data set; it has labels if every file has."""
+    files = files_of(folder)
     parts: list[DataSet] = []
     for file in files:
         part = read_chosen(file, choice)
@@ -152,11 +161,7 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
                 f"{', '.join(parts[0].feature_names[:8])}: files of one folder need the same columns in the same order"
             )
         parts.append(part)
-    stems = [kind_and_stem(file)[1] for file in files]
-    twice = next((stem for stem in stems if stems.count(stem) > 1), None)
-    if twice is not None:
-        raise DataError(f"{folder}: two files are called {twice!r}: rows are named by their file: rename one")
-    sizes = [part.n_rows for part in parts]
+    stems, sizes = [kind_and_stem(file)[1] for file in files], [part.n_rows for part in parts]
 
     def joined(what: str) -> NDArray[Any] | None:
         values = [getattr(part, what) for part in parts]

@@ -352,7 +352,7 @@ def unpacked(file: Path, data: bytes) -> bytes:
     try:
         for mark, packed in ((b"\x1f\x8b", gzip), (b"BZh", bz2), (b"\xfd7zXZ\0", lzma)):
             if data.startswith(mark):
-                return packed.decompress(data)
+                return bytes(packed.decompress(data))
         if data.startswith(b"PK\3\4"):
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 names = [name for name in archive.namelist() if not name.endswith("/")]

@@ -161,8 +161,8 @@ class TestTable:
         assert (b.name, b.n_missing) == ("b", 1)
         assert [column.name for column in more] == (["y"] if suffix == ".npz" else [])
 
-    def test_a_folder_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"a folder: expected one file$"):
+    def test_a_folder_without_data_files_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"no data file in this folder: expected \.csv, "):
             read_table(tmp_path)
 
 
@@ -177,3 +177,30 @@ def test_rows_without_any_value_are_left_out_before_they_are_blank_lines(tmp_pat
     assert np.array_equal(written.X, found.matrix(found.devices["a"]))
     assert written.id is not None
     assert written.id.tolist() == ([0] if missing == "drop" else [0, 2])
+
+
+class TestFolders:
+    def write(self, folder: Path, **texts: str) -> Path:
+        for name, text in texts.items():
+            (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+        return folder
+
+    def test_a_file_is_a_device_whatever_its_marks_and_the_order_of_its_columns(self, tmp_path: Path) -> None:
+        folder = self.write(tmp_path, hall="temp;hum\n20,5;1.234,5\n21,5;err\n", yard="hum,temp\n50,1.5\n51,2.5\n")
+        found = prepare(read_table(folder), Wishes(split_by="device"), np.random.default_rng(0))
+        assert found.features == ("temp", "hum")
+        assert {name: found.matrix(rows).tolist() for name, rows in found.devices.items()} == {
+            "hall": [[20.5, 1234.5]], "yard": [[1.5, 50.0], [2.5, 51.0]],
+        }  # fmt: skip
+        assert probable_split(survey(read_table(folder)), 4) == "device"
+
+    def test_files_with_other_columns_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"yard.csv: it has no column 'hum', and .*hall.csv has 'temp', 'hum'"):
+            read_table(self.write(tmp_path, hall="temp,hum\n1,2\n", yard="temp,humidity\n1,2\n"))
+
+    def test_a_column_of_the_files_may_be_called_so(self, tmp_path: Path) -> None:
+        assert read_table(self.write(tmp_path, a="device,w\nx,1\n", b="device,w\ny,2\n")).names == [
+            "device_",
+            "device",
+            "w",
+        ]

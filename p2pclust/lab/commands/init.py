@@ -42,7 +42,9 @@ _LEAST_ROWS_EACH: Final = 10
 
 
 def init(
-    file: Annotated[Path, argument("FILE", "Your rows: CSV, Parquet, NPZ, NPY or ARFF.")],
+    file: Annotated[
+        Path, argument("FILE", "Your rows: CSV, Parquet, NPZ, NPY or ARFF, or a folder with a file for each device.")
+    ],
     out: Annotated[
         Path | None, option("DIR", "A new or empty folder; default the file's name without its end.")
     ] = None,
@@ -83,11 +85,12 @@ def init(
     \b
     Examples:
       p2pclust init meters.csv
+      p2pclust init meters/
       p2pclust init meters.csv --split-by site --missing-values 0 --text encode --clusters 4 --out mine
     """
     if split_by is not None and devices is not None:
         raise UsageError("--split-by and --devices: a column says how many devices there are: leave one of them out")
-    folder = out or Path(kind_and_stem(file)[1])
+    folder = out or Path(f"{file.resolve().name}-fleet" if file.is_dir() else kind_and_stem(file)[1])
     _check_new(folder)
     table = read_table(file, how_read(decimal, thousands, missing_codes, header))
     found = survey(table)

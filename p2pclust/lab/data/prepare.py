@@ -85,7 +85,9 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
         elif name in chosen:
             # A column of 0 and 1 for each value; where the value is missing, all of them are empty.
             made |= {
-                f"{name}={value}": ["" if cell.lower() in ABSENT else str(int(cell == value)) for cell in cells[name]]
+                f"{name}={value}": [
+                    "" if cell.lower() in ABSENT else str(int(cell == value)) for cell in table.column(place).cells
+                ]
                 for value in columns[name].values
             }
     if not made:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from p2pclust.data.columns import ABSENT, BY_THE_ROWS, HowRead, ReadColumn, named
-from p2pclust.data.readers import SUFFIXES, kind_and_stem, numpy_arrays, read_numpy, text_rows
+from p2pclust.data.readers import SUFFIXES, files_of, kind_and_stem, numpy_arrays, read_numpy, text_rows
 from p2pclust.data.table import Choice, TextRows
 from p2pclust.errors import DataError
 
@@ -47,11 +47,12 @@ def read_table(file: Path, how_read: HowRead = BY_THE_ROWS) -> TextRows:
     """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
 
     Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. Null and NaN are empty cells; true of a Parquet file is 1,
-    false 0. Raises DataError if it is missing, a folder, damaged, or of another kind.
+    false 0. The files of a folder are one table, with a first column, ``device``, that has the names of the files. Raises
+    DataError if it is missing, damaged, or of another kind, and for a folder whose files have not the same columns.
     """
     suffix, _ = kind_and_stem(file)
     if file.is_dir():
-        raise DataError(f"{file}: a folder: expected one file")
+        return _joined(file, {one: read_table(one, how_read) for one in files_of(file)})
     if suffix == ".parquet":
         from p2pclust.data.parquet import opened_parquet  # noqa: PLC0415
 
@@ -68,6 +69,32 @@ def read_table(file: Path, how_read: HowRead = BY_THE_ROWS) -> TextRows:
     return TextRows(
         file, names, list(range(1, len(rows) + 1)), rows, how_read=HowRead(missing_codes=how_read.missing_codes)
     )
+
+
+def _joined(folder: Path, tables: Mapping[Path, TextRows]) -> TextRows:
+    """Return the rows of all files, with the columns in the order of the first one."""
+    first, *_ = tables
+    wanted, lines, rows = tables[first].names, list[int](), list[list[str]]()
+    for file, table in tables.items():
+        if sorted(table.names) != sorted(wanted) or len(table.rows[0]) != len(tables[first].rows[0]):
+            lacking = next((name for name in wanted if name not in table.names), "")
+            lacks = f"it has no column {lacking!r}" if lacking else f"it has {len(table.rows[0])} columns"
+            raise DataError(
+                f"{file}: {lacks}, and {first} has {', '.join(map(repr, wanted[:8])) or len(tables[first].rows[0])}"
+            )
+        order = [table.names.index(name) for name in wanted] or range(len(table.rows[0]))
+        # With a decimal point, whatever the marks of each file are; a cell that is no number stays what it is.
+        columns = [
+            [written or cell for written, cell in zip(table.column(i).written, table.column(i).cells, strict=True)]
+            for i in order
+        ]
+        stem = kind_and_stem(file)[1]
+        rows += [[stem, *cells] for cells in zip(*columns, strict=True)]
+        lines += table.lines
+    called = "device"
+    while called in wanted:
+        called += "_"
+    return TextRows(folder, [called, *(wanted or (f"x{i + 1}" for i in range(len(rows[0]) - 1)))], lines, rows)
 
 
 def _text(value: Any) -> str:
