@@ -40,6 +40,7 @@ class Labelled:
     data: DataSet = field(repr=False)
     labels: NDArray[np.int64]
     memberships: Floats | None = None  # (n, C)
+    distances: Floats | None = None  # (n,) to the center of its cluster, in the job's working coordinates
     more: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of a plug-in: what else it says of each row, (n,)
 
     @property
@@ -48,7 +49,8 @@ class Labelled:
         n = 0 if self.memberships is None else self.memberships.shape[1]
         names = list(self.columns)
         where = ["row"] if self.data.file is None else ["file", "row"]
-        for name in [*where, "label", *(f"membership_{number}" for number in range(n)), *self.more]:
+        distance = [] if self.distances is None else ["distance"]
+        for name in [*where, "label", *distance, *(f"membership_{number}" for number in range(n)), *self.more]:
             while name in names:
                 name += "_"  # noqa: PLW2901
             names.append(name)
@@ -61,6 +63,7 @@ class Labelled:
         for number, row in enumerate(self.cells):
             where = [called[number]] if files is None else [files[number], called[number]]
             degrees = [] if self.memberships is None else self.memberships[number].tolist()
+            degrees = [*([] if self.distances is None else [self.distances[number].item()]), *degrees]
             more = [*degrees, *(values[number].item() for values in self.more.values())]
             yield [*row, *where, str(int(self.labels[number])), *map(repr, more)]
 
@@ -85,7 +88,16 @@ def label_own(client: Connection, job_id: str) -> Labelled:
 
 def label_file(client: Connection, job_id: str, path: Path, choice: Choice = ALL) -> Labelled:
     """Label the rows of a file; where no columns are chosen, by the names of the job's features if it has them, or all."""
-    found = result_of(client, job_id)
+    return label_with(result_of(client, job_id), path, choice)
+
+
+def label_by_run(file: Path, path: Path, choice: Choice = ALL) -> Labelled:
+    """Label the rows of a file with the result in a file that a run wrote."""
+    return label_with(FinishedJob.from_file(file), path, choice)
+
+
+def label_with(found: FinishedJob, path: Path, choice: Choice) -> Labelled:
+    """Label the rows of a file with a result."""
     if found.job.by_columns:
         why = "each peer holds other columns and no complete centers, so only rows of the job have labels"
         raise UsageError(
@@ -125,6 +137,16 @@ def labelled(
     return kept["labels"], memberships(points, state.arrays["centers"], fuzzifier), more
 
 
+def _distances(found: FinishedJob, data: DataSet, labels: NDArray[np.int64]) -> Floats | None:
+    """Return how far each row is from the center of its cluster; None where the job has no centers of complete rows."""
+    arrays = found.state.arrays
+    if found.job.by_columns or "centers" not in arrays or np.ndim(arrays["centers"]) != 2 or (labels < 0).any():
+        return None
+    away = in_working_coordinates(data.X, arrays["origin"], arrays["scale"]).X - arrays["centers"][labels]
+    distances: Floats = np.sqrt(np.einsum("ij,ij->i", away, away))
+    return distances
+
+
 def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
     """Return, for rows that no peer held, the FedCRef group whose model reconstructs each row best."""
     from p2pclust.clustering.autoencoders import ModelStack  # noqa: PLC0415 - torch
@@ -158,7 +180,7 @@ def _with_cells(
         )
     labels, degrees, more = labelled(found, local, own)
     cells = [[repr(float(value)) for value in row] for row in data.X]
-    written = Labelled(tuple(data.feature_names), cells, data, labels, degrees, more)
+    written = Labelled(tuple(data.feature_names), cells, data, labels, degrees, _distances(found, data, labels), more)
     path = Path(source) if isinstance(source, str) else None
     if path is None or kind_and_stem(path)[0] not in (".csv", ".tsv") or not path.is_file():
         return written

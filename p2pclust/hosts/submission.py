@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -100,6 +101,24 @@ class FinishedJob:
 
     def named(self, peers: Any) -> list[str]:
         return [self.told["roster"][peer] for peer in peers]
+
+    def to_bytes(self) -> bytes:
+        """Return the job, its last state and the names of the columns, for a file that labels other rows."""
+        fields = {"job": self.job_id, "features": self.features, "mathematics": self.job.to_dict()}
+        return bytes(msgpack.packb(fields | {"state": self.state.encode()}))
+
+    @classmethod
+    def from_file(cls, file: Path) -> FinishedJob:
+        """Read what :meth:`to_bytes` returned; raise UsageError if the file holds something else."""
+        try:
+            fields = msgpack.unpackb(file.read_bytes(), raw=False, strict_map_key=True)
+            job = Job.from_dict(fields["mathematics"])
+            told = {"features": [str(name) for name in fields["features"]], "roster": [], "number": 0}
+            return cls(str(fields["job"]), told, job, decode_state(job, fields["state"]))
+        except OSError as error:
+            raise UsageError(f"{file}: cannot be read ({error.strerror}): is it in the folder of a run?") from None
+        except (WireError, ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+            raise UsageError(f"{file}: not the result of a run of this version ({error}): run it again") from None
 
 
 def drift(found: FinishedJob) -> dict[str, Any] | None:

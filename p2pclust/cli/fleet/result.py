@@ -212,20 +212,23 @@ def assign(
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
 ) -> None:
-    """Label rows with the result of a job: writes the data as CSV with row, label and memberships of each row.
+    """Label rows with the result of a job: writes the data as CSV with row, label, distance and memberships of each row.
 
     Without --data this labels the rows of this device, which never leave it; with --data those of a file, with the result
-    of any peer. Rows are scaled as in the job. Protocols over columns label this device's own rows only. FedCRef labels own
-    rows as the job did, and other rows by the model of the group that fits best. The column row has the row's id if the
-    data have ids, else its number from 0 in its file. The file contains the rows, so only its owner may read it (mode 0600).
+    of any peer, or of a run if JOB is the folder of `p2pclust run`, or model-2.msgpack in it. Rows are scaled as in the
+    job. Protocols over columns label this device's own rows only. FedCRef labels own rows as the job did, and other rows
+    by the model of the group that fits best. The column row has the row's id if the data have ids, else its number from 0
+    in its file; distance has how far it is from the center of its cluster, in the job's scale. The file contains the rows,
+    so only its owner may read it (mode 0600).
 
     \b
     Examples:
       p2pclust assign job-3f2a -o labelled.csv
       p2pclust assign job-3f2a --data new-rows.csv > labelled.csv
+      p2pclust assign runs/mine --data new-rows.csv > labelled.csv
     """
     from p2pclust.data.table import Choice  # noqa: PLC0415
-    from p2pclust.hosts.labels import label_file, label_own  # noqa: PLC0415
+    from p2pclust.hosts.labels import label_by_run, label_file, label_own  # noqa: PLC0415
 
     options = {
         "--columns": columns, "--id-column": id_column, "--missing-values": missing_values, "--decimal": decimal,
@@ -234,22 +237,21 @@ def assign(
     for name, value in options.items():
         if data is None and value is not None:
             raise UsageError(f"{name} is for --data: this device's rows are read as its peer's configuration says")
-    with operate.client_of(peer, bundle, roster) as client:
-        found: Labelled = (
-            label_own(client, job)
-            if data is None
-            else label_file(
-                client,
-                job,
-                data,
-                Choice(
-                    columns_of(columns),
-                    missing_values=missing_values or "error",
-                    id_column=column(id_column),
-                    how_read=how_read(decimal, thousands, missing_codes, header),
-                ),
+    choice = Choice(
+        columns_of(columns), missing_values=missing_values or "error", id_column=column(id_column),
+        how_read=how_read(decimal, thousands, missing_codes, header),
+    )  # fmt: skip
+    found: Labelled
+    if Path(job).exists():
+        if data is None:
+            raise UsageError(
+                f"{job}: a run labelled the rows of its devices in labels.csv: name other rows with --data"
             )
-        )
+        model = Path(job, "model.msgpack") if Path(job).is_dir() else Path(job)
+        found = label_by_run(model, data, choice)
+    else:
+        with operate.client_of(peer, bundle, roster) as client:
+            found = label_own(client, job) if data is None else label_file(client, job, data, choice)
     table = _table([found.header, *found.rows()])
     if found.data.dropped:
         note(f"{found.data.dropped} rows omitted: a value is missing")

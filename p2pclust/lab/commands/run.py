@@ -62,9 +62,9 @@ def run(
 ) -> None:
     """Run a scenario: start its fleet, run its jobs, cause its faults, check its expectations.
 
-    Writes result.json, centers.csv, labels.csv, events.jsonl and report.html, which shows all of it, to the output
-    directory. Exits with 0 if the fleet finished and all expectations held, with 1 if an expectation failed, with 3 if the
-    fleet could not finish.
+    Writes result.json, centers.csv, labels.csv, events.jsonl, report.html, which shows all of it, and model.msgpack, with
+    which `p2pclust assign` labels other rows, to the output directory. Exits with 0 if the fleet finished and all
+    expectations held, with 1 if an expectation failed, with 3 if the fleet could not finish.
 
     \b
     Examples:

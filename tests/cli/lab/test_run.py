@@ -42,7 +42,7 @@ def test_done(cli: Cli, small: str, tmp_path: Path) -> None:
     (out,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"small-\d{8}-\d{6}", out.name)
     assert sorted(path.name for path in out.iterdir()) == [
-        "centers.csv", "events.jsonl", "labels.csv", "report.html", "result.json",
+        "centers.csv", "events.jsonl", "labels.csv", "model.msgpack", "report.html", "result.json",
     ]  # fmt: skip
 
     lines = ended.out.splitlines()

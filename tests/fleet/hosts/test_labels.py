@@ -96,7 +96,7 @@ def test_the_cells_of_a_file_stay_as_they_are(
     file = tmp_path / "rows.csv"
     file.write_text("label,y,x\n007,5.00,4.9\n008,0.1,0\n", encoding="utf-8")
     table = labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
-    assert table.header == ["label", "y", "x", "row", "label_", "membership_0", "membership_1"]
+    assert table.header == ["label", "y", "x", "row", "label_", "distance", "membership_0", "membership_1"]
     (first, second) = list(table.rows())
     assert (first[:4], second[:4]) == (["007", "5.00", "4.9", "0"], ["008", "0.1", "0", "1"])
     assert first[4] != second[4]
@@ -104,6 +104,31 @@ def test_the_cells_of_a_file_stay_as_they_are(
     with pytest.raises(DataError, match="3 columns, but the job has 2 features"):
         labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
     assert len(list(labels.label_file(None, "job-1", file, Choice([1, 2])).rows())) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scaling", ["none", "minmax"])
+def test_a_file_of_a_run_labels_other_rows_and_says_how_far_they_are(
+    tmp_path: Path, rows: list[Local], scaling: str
+) -> None:
+    found = finished("llf-cm", rows, n_clusters=2, scaling=scaling)
+    (tmp_path / "model.msgpack").write_bytes(found.to_bytes())
+    (tmp_path / "new.csv").write_text("y,x\n5,5\n0,0\n", encoding="utf-8")
+    table = labels.label_by_run(tmp_path / "model.msgpack", tmp_path / "new.csv")
+    assert table.header == ["y", "x", "row", "label", "distance"]
+    centers = found.state.arrays["centers"] * found.state.arrays["scale"] + found.state.arrays["origin"]
+    for row, point in zip(table.rows(), ([5.0, 5.0], [0.0, 0.0]), strict=True):
+        away = np.sqrt((((point - centers) / found.state.arrays["scale"]) ** 2).sum(axis=1))
+        assert int(row[3]) == away.argmin()
+        assert float(row[4]) == pytest.approx(away.min())
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", b"\x81\xa5state\xc0", b"{}"])
+def test_what_is_no_result_of_a_run_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.msgpack").write_bytes(content)
+    with pytest.raises(UsageError, match="not the result of a run of this version"):
+        labels.label_by_run(tmp_path / "model.msgpack", tmp_path / "new.csv")
+    with pytest.raises(UsageError, match="is it in the folder of a run"):
+        labels.label_by_run(tmp_path / "absent.msgpack", tmp_path / "new.csv")
 
 
 def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
@@ -149,7 +174,7 @@ def test_rows_that_were_left_out_are_counted(
     with pytest.raises(DataError, match=r"row 4, column 2 \(y\): .* \(--missing-values drop\) does$"):
         labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
     table = labels.label_file(None, "job-1", file, Choice(missing_values="drop"))  # type: ignore[arg-type]
-    assert table.header == ["site", "y", "x", "row", "label"]
+    assert table.header == ["site", "y", "x", "row", "label", "distance"]
     assert [row[:4] for row in table.rows()] == [["a", "5", "5", "0"], ["c", "0", "0", "2"]]
     assert len({row[4] for row in table.rows()}) == 2
 
@@ -162,7 +187,7 @@ def test_rows_of_a_folder_have_the_name_of_their_file(
     (tmp_path / "a.csv").write_text("x,y\n5,5\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("x,y\nNA,0\n0,0\n", encoding="utf-8")
     table = labels.label_file(None, "job-1", tmp_path, Choice(missing_values="drop"))  # type: ignore[arg-type]
-    assert table.header == ["x", "y", "file", "row", "label"]
+    assert table.header == ["x", "y", "file", "row", "label", "distance"]
     assert [row[:4] for row in table.rows()] == [["5.0", "5.0", "a.csv", "0"], ["0.0", "0.0", "b.csv", "1"]]
 
 
@@ -174,7 +199,7 @@ def test_rows_of_a_file_are_called_by_its_id_column(
     file = tmp_path / "rows.csv"
     file.write_text("x,meter,y\n5,31,5\n0,7,\n0,12,0\n", encoding="utf-8")
     table = labels.label_file(None, "job-1", file, Choice(missing_values="drop", id_column="meter"))  # type: ignore[arg-type]
-    assert table.header == ["x", "meter", "y", "row", "label"]
+    assert table.header == ["x", "meter", "y", "row", "label", "distance"]
     assert [row[:4] for row in table.rows()] == [["5", "31", "5", "31"], ["0", "12", "0", "12"]]
 
 

@@ -1,4 +1,4 @@
-"""The files in a run's output directory: `result.json`, `centers.csv`, `labels.csv`, `events.jsonl`.
+"""The files in a run's output directory: `result.json`, `centers.csv`, `labels.csv`, `model.msgpack`, `events.jsonl`.
 
 Every file is written under a temporary name and then renamed, so that a reader never sees a partial file.
 """
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
+from p2pclust.hosts.submission import FinishedJob
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.scenario.outcome.communities import labels_of_peers
 from p2pclust.protocols.engine.job import Job
@@ -25,7 +26,9 @@ from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.tools.files import replacing
 from p2pclust.tools.json_values import plain
 
-_LEFT: Final = ("result.json", "audit.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv")
+_LEFT: Final = (
+    "result.json", "audit.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv", "model*.msgpack",
+)  # fmt: skip
 _NUMBERS: Final = 200_000_000  # with more values than this, labelling would take too long
 
 
@@ -92,6 +95,18 @@ def write_centers(directory: Path, feature_names: Sequence[str], jobs: Sequence[
         for ending, (names, centers) in files.items():
             rows = [[repr(float(value)) for value in center] for center in centers]
             write_table(directory / f"{_numbered('centers', number)}{ending}.csv", [names, *rows])
+
+
+def write_models(
+    directory: Path, jobs: Sequence[Job], found: Sequence[JobResult], feature_names: Sequence[str]
+) -> None:
+    """Write the job and the last state of each job that labels other rows: ``model.msgpack``, ``model-2.msgpack``, ..."""
+    for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
+        if came.state is None or came.state.status != "done" or job.by_columns or job.has_workspace:
+            continue
+        content = FinishedJob(came.job_id, {"features": list(feature_names)}, job, came.state).to_bytes()
+        with replacing(directory / f"{_numbered('model', number)}.msgpack") as file:
+            file.write(content)
 
 
 def _numbered(stem: str, number: int) -> str:
