@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from p2pclust.lab.pictures.sweeps import plot_drawing
 from p2pclust.lab.sweep import spec
 from p2pclust.lab.sweep.cells import cells_of, check
 from p2pclust.lab.sweep.columns import columns_of
 from p2pclust.lab.sweep.measures import run_cell
+from p2pclust.lab.sweep.plots import plot_drawing
 from p2pclust.lab.sweep.report import file_name, plots_of
 from p2pclust.lab.sweep.spec import Sweep, load_sweep
 from p2pclust.lab.sweep.sweeping import Row, rows_of

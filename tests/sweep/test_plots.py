@@ -7,7 +7,7 @@ import pytest
 
 from p2pclust.lab.pictures.drawing import Drawing
 from p2pclust.lab.pictures.palette import WRONG
-from p2pclust.lab.pictures.sweeps import plot_drawing
+from p2pclust.lab.sweep.plots import plot_drawing
 from p2pclust.lab.sweep.spec import PlotSpec
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from p2pclust.lab.pictures.canvas import figure_of, image_bytes
 from p2pclust.lab.pictures.overlay import overlay_drawing
-from p2pclust.lab.pictures.sweeps import plot_drawing
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, picture_of, write_page
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import AXES, columns_of
+from p2pclust.lab.sweep.plots import plot_drawing
 from p2pclust.lab.sweep.spec import PlotSpec, Sweep
 from p2pclust.lab.sweep.sweeping import Row
 

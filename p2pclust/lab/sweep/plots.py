@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from p2pclust.lab.pictures.drawing import Axis, Drawing, Floats, Shape
 from p2pclust.lab.pictures.palette import INK, LINK, WRONG, series_colour
+from p2pclust.lab.sweep.spec import PlotSpec
+from p2pclust.lab.sweep.sweeping import Row
 from p2pclust.tools.units import scaled
-
-Row = Mapping[str, Any]
 
 _SHAPES: Final[tuple[Shape, ...]] = ("o", "s", "D", "^", "v", "h", "p", ">")
 _WORDS_WIDE: Final = 9  # letters of a category that fit beside each other
 _NAMES: Final = {"job_seconds": "virtual seconds", "spectral_gap": "spectral gap (Metropolis-Hastings)"}
 
 
-class TablePlot(Protocol):
-    """What a plot shows: columns of a table, the axes that are logarithmic, a line where x = y, and which rows."""
-
-    title: str
-    x: str
-    y: str
-    by: str
-    log: tuple[Any, ...]
-    lines: bool
-    where: dict[str, Any]
-    guide: Any
-
-
-def plot_drawing(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) -> Drawing:
+def plot_drawing(plot: PlotSpec, x_type: type, y_type: type, rows: Sequence[Row]) -> Drawing:
     """Draw a plot.
 
     Numbers are points, joined in the means if the plot wants lines; categories are columns of points, a bar for the mean.
@@ -91,7 +78,7 @@ def plot_drawing(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row
     return drawing
 
 
-def _axis(plot: TablePlot, which: str, kind: type, rows: Sequence[Row]) -> tuple[float, Axis]:
+def _axis(plot: PlotSpec, which: str, kind: type, rows: Sequence[Row]) -> tuple[float, Axis]:
     """Return the unit in which an axis has its values, and the axis."""
     column: str = getattr(plot, which)
     label, unit, log = _words(column), 1.0, which in plot.log
