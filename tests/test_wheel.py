@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import typer
 from packaging.version import Version
+from tests.command_reference import commands
 from tests.installed import ROOT, Installed, checkout, environment, link
 
 from p2pclust._version import __version__
 from p2pclust.cli.app import app
-from p2pclust.cli.reference import commands
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DEPENDENCIES = PROJECT["dependencies"]

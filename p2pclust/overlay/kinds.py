@@ -120,8 +120,6 @@ _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", st
 def grid_columns(n_peers: int) -> int:
     """Return how many columns a grid has: nearly a square; the last row may be short.
 
-    Examples
-    --------
     >>> grid_columns(12), grid_columns(16)
     (4, 4)
     """
@@ -131,8 +129,6 @@ def grid_columns(n_peers: int) -> int:
 def kind_of(name: str) -> Kind:
     """Return a kind by its name; the message about an unknown one suggests the nearest or lists all.
 
-    Examples
-    --------
     >>> kind_of("rign")
     Traceback (most recent call last):
     p2pclust.errors.UsageError: overlay: unknown kind 'rign' (did you mean 'ring'?)
@@ -146,8 +142,6 @@ def kind_of(name: str) -> Kind:
 def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all options of a kind: the given ones, checked, and defaults; None where the default depends on the overlay.
 
-    Examples
-    --------
     >>> options_of("small-world", {"neighbours": 6})
     {'neighbours': 6, 'rewire': 0.1}
     """

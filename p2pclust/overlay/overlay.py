@@ -240,8 +240,6 @@ def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **op
 def shown(name: object) -> str:
     """Return a name as one line of limited length.
 
-    Examples
-    --------
     >>> shown("two\\nlines"), len(shown(1000 * "x"))
     ("'two\\\\nlines'", 63)
     """
@@ -252,8 +250,6 @@ def shown(name: object) -> str:
 def unknown(name: object, names: Collection[str]) -> str:
     """Return a message for an unknown peer, with the nearest name or some known ones.
 
-    Examples
-    --------
     >>> unknown("metr-1", ["meter-1", "meter-2"])
     "unknown peer 'metr-1' (did you mean 'meter-1'?)"
     >>> unknown("x", ["a", "b"])

@@ -41,8 +41,6 @@ def plan_rows(file: Path, header: Sequence[str], what: str) -> Iterator[tuple[in
 
     The first line has to be `header`; `what` such a file holds ends the message about one that is too large.
 
-    Examples
-    --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as directory:
     ...     file = Path(directory) / "plan.csv"

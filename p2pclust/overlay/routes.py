@@ -19,8 +19,6 @@ Neighbours = Mapping[str, Sequence[str]]
 def mutual(claims: Neighbours) -> dict[str, tuple[str, ...]]:
     """Return each peer's neighbours, sorted: those that both ends claim.
 
-    Examples
-    --------
     >>> mutual({"a": ["b", "c"], "b": ["a"], "c": []})
     {'a': ('b',), 'b': ('a',), 'c': ()}
     """
@@ -38,8 +36,6 @@ def paired(left: Sequence[str], linked: Neighbours) -> dict[str, str]:
     same pairs without messages: of several pairings the first with the fewest pairs that are linked already. Of an odd
     number of peers one stays without.
 
-    Examples
-    --------
     >>> paired(["a", "b", "c", "d"], {"a": ("b",), "b": ("a",), "c": (), "d": ()})
     {'b': 'c', 'c': 'b', 'd': 'a', 'a': 'd'}
     """
@@ -58,8 +54,6 @@ class Ways:
 
     The neighbours are mutual and sorted, see :func:`mutual`. Peers in `without` are dead and forward nothing.
 
-    Examples
-    --------
     >>> ways = Ways({"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}, without=["b"])
     >>> ways.next_hops("a", "c"), ways.distance("a", "c"), ways.distance("a", "b")
     (('d',), 2, 1)
@@ -160,8 +154,6 @@ class Ways:
 def even_tree(root: str, members: Iterable[str]) -> dict[str, str]:
     """Return the parent of each member in a tree on a full mesh, in which each peer adds up the sums of at most eight.
 
-    Examples
-    --------
     >>> tree = even_tree("a", "abcdefghijk")
     >>> [child for child, parent in tree.items() if parent == "a"], tree["j"], tree["k"]
     (['b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'], 'b', 'b')
@@ -177,8 +169,6 @@ def spanning_tree(ways: Ways, root: str, members: Iterable[str]) -> dict[str, st
     that is not a member is skipped: the next member on the way is the parent. Members that cannot reach the root are
     left out.
 
-    Examples
-    --------
     A ring of five, added up at `a`: two arms, of which the far end of each starts.
 
     >>> ring = {x: tuple(sorted((y, z))) for x, y, z in ("abe", "bca", "cdb", "dec", "ead")}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tests.command_line import made
+from tests.command_reference import commands
 
 from p2pclust.cli.app import _value_line
-from p2pclust.cli.reference import commands
 
 from .conftest import ROOT, Cli
 

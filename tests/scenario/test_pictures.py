@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import math
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.lab.pictures.bars import Cost, bytes_drawing
-from p2pclust.lab.pictures.canvas import data_address, new_figure, width_in_pixels
+from p2pclust.lab.pictures.canvas import figure_of, image_bytes
 from p2pclust.lab.pictures.curves import history_drawings
-from p2pclust.lab.pictures.drawing import Drawing
+from p2pclust.lab.pictures.drawing import Axis, Drawing
 from p2pclust.lab.pictures.graph import NODE, association_drawing, community_names, lay_out
 from p2pclust.lab.pictures.palette import CLUSTERS, GOOD, WRONG
 from p2pclust.lab.pictures.shares import reconstruction_drawing
@@ -163,14 +163,18 @@ def test_bytes_by_phase() -> None:
     assert bytes_drawing([], 1).title == "models: 0 B, 0 B a peer"
 
 
-def test_the_same_figure_has_the_same_bytes() -> None:
-    addresses = set()
-    for _ in range(2):
-        figure = new_figure(2, 1)
-        figure.add_subplot().plot([0, 1], [0, 1])
-        addresses.add(data_address(figure))
-        assert width_in_pixels(figure) == 192
-    (address,) = addresses
-    head, _, data = address.partition(",")
-    assert head == "data:image/png;base64"
-    assert base64.b64decode(data)[:5] == b"\x89PNG\r"
+def test_a_drawing_is_a_figure_with_the_same_bytes_each_time() -> None:
+    drawing = Drawing(192, 96, "boxes", Axis("x", ticks=[(1.0, "one")]), Axis("y", (0.0, math.nan)))
+    drawing.boxes((0, 0, 2, 3), GOOD)
+    drawing.dots((1, math.inf), WRONG, 8, "x")
+    drawing.text((1, 2), "word", kind="halo")
+    drawing.key("a box", GOOD)
+    figure = figure_of(drawing)
+    (axes,) = figure.axes
+    assert (round(96 * figure.get_figwidth()), axes.get_title(loc="left")) == (192, "boxes")
+    assert axes.get_ylim() == drawing.fitted_axes()[1].ends == (0.0, pytest.approx(3.15))
+    assert [text.get_text() for text in (*axes.get_xticklabels(), *axes.texts)] == ["one", "word"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a box"]
+    one, other = image_bytes(figure, "png"), image_bytes(figure_of(drawing), "png")
+    assert one == other
+    assert one[:5] == b"\x89PNG\r"

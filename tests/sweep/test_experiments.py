@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from p2pclust.lab.pictures.sweeps import figure_of
 from p2pclust.lab.sweep import spec
 from p2pclust.lab.sweep.cells import cells_of, check
 from p2pclust.lab.sweep.columns import columns_of
 from p2pclust.lab.sweep.measures import run_cell
+from p2pclust.lab.sweep.plots import plot_drawing
 from p2pclust.lab.sweep.report import file_name, plots_of
 from p2pclust.lab.sweep.spec import Sweep, load_sweep
 from p2pclust.lab.sweep.sweeping import Row, rows_of
@@ -82,7 +82,7 @@ def test_a_part_of_it(file: Path) -> None:
         assert AS_EXPECTED[part.measure](row), row
     for plot in plots_of(part):
         columns = columns_of(part.measure)
-        assert figure_of(plot, columns[plot.x].type, columns[plot.y].type, rows).axes
+        assert plot_drawing(plot, columns[plot.x].type, columns[plot.y].type, rows).svg(plot.title)
 
 
 def test_the_readme_names_every_key() -> None:

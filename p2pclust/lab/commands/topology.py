@@ -15,7 +15,7 @@ from p2pclust.errors import UsageError
 from p2pclust.lab.commands.sweep import sweep
 from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.pictures import canvas
-from p2pclust.lab.pictures.overlay import overlay_figure
+from p2pclust.lab.pictures.overlay import overlay_drawing
 from p2pclust.lab.topology import measure
 from p2pclust.overlay import Overlay, make_overlay, make_trace, write_overlay, write_trace
 from p2pclust.overlay.files import SUFFIXES
@@ -105,7 +105,8 @@ def show(
     found = measure(overlay, gossiping(seed))
     for file in out or ():
         if file.suffix.lower() in _PICTURES:
-            write_bytes(file, canvas.image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
+            figure = canvas.figure_of(overlay_drawing(overlay))
+            write_bytes(file, canvas.image_bytes(figure, file.suffix[1:].lower()))
         elif file.suffix.lower() == _TRACE:
             write_trace(make_trace(what, overlay.names, linking(seed), **chosen), file)
         else:

@@ -23,8 +23,6 @@ class BreakableLinks:
     The wrapped links call `take`; `receive` gets each message that is not lost. Nothing arrives from the peers in `deaf`,
     nothing gets through to those in `mute`, and any other message is lost with the probability `loss`.
 
-    Examples
-    --------
     >>> heard = []
     >>> links = BreakableLinks(lambda *message: heard.append(message), np.random.Generator(np.random.PCG64(0)))
     >>> links.deaf = frozenset({"b"})

@@ -47,8 +47,6 @@ T = TypeVar("T")
 class Way:
     """One direction of a device's link.
 
-    Examples
-    --------
     >>> Way(latency_s=0.04, rate=125_000.0).seconds(12_500)
     0.14
     """
@@ -67,8 +65,6 @@ class Way:
 class Shape:
     """Both directions of a device's link.
 
-    Examples
-    --------
     >>> meter = Shape.of(latency_ms=40, up_mbit=1, down_mbit=8)
     >>> meter.up.rate, meter.down.rate, meter.down.latency_s
     (125000.0, 1000000.0, 0.04)
@@ -116,8 +112,6 @@ class Line(Generic[T]):
 
     Losses and jitter are drawn from `rng`; `lost` and `lost_bytes` count what was lost so far.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> line = Line[str](Way(latency_s=0.5, rate=1000.0), np.random.default_rng(0))
     >>> line.push(0.0, 1000, Lane.BULK, "b", "a model"), line.push(0.25, 100, Lane.CONTROL, "b", "a probe")

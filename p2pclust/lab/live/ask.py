@@ -35,8 +35,6 @@ _MOST_STATE: Final = 1_000_000  # bytes; what a larger state says of its round i
 class AnswerReader:
     """What was read so far, so that only changes become events. `job`: the only one that is shown; empty for any.
 
-    Examples
-    --------
     >>> reader = AnswerReader()
     >>> answer = {"peer": "a", "members": [{"name": "b", "status": "alive"}], "jobs": []}
     >>> [event.verb for event in reader.events(1.0, answer)]

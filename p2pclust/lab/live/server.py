@@ -57,8 +57,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Address:
     """A host and a port; `fallback`: whether any free port does if that one is taken.
 
-    Examples
-    --------
     >>> Address.of("127.0.0.1:7480").loopback, Address.of("10.0.0.5:80").loopback
     (True, False)
     >>> Address.of("[::1]:7480").url(7480)

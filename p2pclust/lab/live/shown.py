@@ -34,8 +34,6 @@ _TICK_S: Final = 0.05  # of a replay
 def snapshot(scene: Scene, run: RunState, **said: Any) -> dict[str, Any]:
     """Return the picture of now in plain values, with what is `said` about it.
 
-    Examples
-    --------
     >>> from p2pclust.lab.run.events import DeviceNews
     >>> scene = Scene("two peers", "", {"a": "", "b": ""}, [["llf-cm"]])
     >>> run = scene.begun()
@@ -87,8 +85,6 @@ def snapshot(scene: Scene, run: RunState, **said: Any) -> dict[str, Any]:
 def thinned(number: int, most: int) -> list[int]:
     """Return which points of a series are kept: every 2^k-th and the last, so that points stay where they are as it grows.
 
-    Examples
-    --------
     >>> thinned(4, 10), thinned(10, 6)
     ([0, 1, 2, 3], [0, 2, 4, 6, 8, 9])
     """
@@ -119,8 +115,6 @@ class FollowedRun:
 
     The server calls `to_json` and `control` from its own thread.
 
-    Examples
-    --------
     >>> from p2pclust.lab.run.events import DeviceNews
     >>> run = FollowedRun(scene := Scene("one peer", "", {"a": ""}), scene.begun(), mode="run")
     >>> with run.changing() as state:
@@ -170,8 +164,6 @@ class Replay(FollowedRun):
     The events are in order of time. `speed` is the seconds of the run in one second, and `now` returns the time in
     seconds.
 
-    Examples
-    --------
     >>> from p2pclust.lab.run.events import DeviceNews
     >>> clock = [0.0]
     >>> events = [RunEvent(1.0, "a", "started", DeviceNews()), RunEvent(4.0, "a", "exited", DeviceNews(code=-9))]

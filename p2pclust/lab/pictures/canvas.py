@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.lab.pictures.drawing import Axis, Drawing, DrawnMark
-from p2pclust.lab.pictures.palette import INK, LINK
+from p2pclust.lab.pictures.palette import INK, LINK, PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,34 +60,16 @@ def shown_axes(width: float, height: float) -> Axes:
     return axes
 
 
-def whole_numbers(axes: Axes, axis: str = "x", most: int | Literal["auto"] = "auto", **how: Any) -> None:
-    """Put at most this number of ticks, at whole numbers only."""
+def whole_numbers(axes: Axes, axis: str = "x", **how: Any) -> None:
+    """Put ticks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
-    getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(integer=True, nbins=most, **how))
-
-
-def logarithmic(axes: Axes, axis: str) -> None:
-    """Make an axis logarithmic; where few powers of ten are visible, halves and fifths get numbers too."""
-    from matplotlib.ticker import LogFormatter, NullFormatter
-
-    getattr(axes, f"set_{axis}scale")("log")
-    shown = getattr(axes, f"{axis}axis")
-    low, high = shown.get_view_interval()
-    narrow = high / max(low, 1e-300) < 300
-    shown.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(4, 1)) if narrow else NullFormatter())
-    shown.set_tick_params(which="minor", labelsize=7)
+    getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(integer=True, nbins="auto", **how))
 
 
 def write(axes: Axes, x: float, y: float, text: str, letters: float = 8, colour: str = INK, **how: Any) -> Text:
     """Write a text of this size in points, by default around a place."""
     return axes.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": letters, "color": colour, **how})
-
-
-def dot_key(label: str, colour: str, marker: str = "o", size: float = 9, **how: Any) -> Line2D:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], label=label, linestyle="", marker=marker, markersize=size, color=colour, **how)
 
 
 def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
@@ -109,22 +91,26 @@ def save(figure: Figure, path: Path) -> None:
         raise DataError(f"{path}: cannot be written ({error})") from error
 
 
-def data_address(figure: Figure, kind: str = "png") -> str:
-    """Return a figure as an image in a ``data:`` address, for the ``src`` of an image."""
-    name = "svg+xml" if kind == "svg" else kind
-    return f"data:image/{name};base64,{base64.b64encode(image_bytes(figure, kind)).decode('ascii')}"
-
-
-def width_in_pixels(figure: Figure) -> int:
-    """Return the width of a figure on a page at which its letters are about as large as the page's own."""
-    return round(96 * float(figure.get_figwidth()))
-
-
+_INCH: Final = 96  # pixels of a drawing
 _POINT: Final = 0.75  # a pixel of a drawing, in points
 
 
+def figure_of(drawing: Drawing) -> Figure:
+    """Return a drawing as a figure of its own, as large as on a page, with the legend below."""
+    across, up = drawing.fitted_axes()
+    height = drawing.height + 24.0 * -(-len(drawing.keys) // 3)
+    if not drawing.height:
+        height += 24 + drawing.width * abs((up.ends[1] - up.ends[0]) / (across.ends[1] - across.ends[0]))
+    figure = new_figure(drawing.width / _INCH, height / _INCH)
+    draw_on(figure.add_subplot(), replace(drawing, x=across, y=up, keys=[]))
+    if drawing.keys:
+        keys = [_key(mark) for mark in drawing.keys]
+        figure.legend(handles=keys, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
 def draw_on(axes: Axes, drawing: Drawing) -> Axes:
-    """Draw the lines, dots and texts of a drawing on axes of any size; return them."""
+    """Draw the lines, boxes, dots and texts of a drawing on axes of any size; return them."""
     axes.set_title(drawing.title, fontsize=10, color=INK, loc="left")
     both: tuple[tuple[Literal["x", "y"], Axis], ...] = (("x", drawing.x), ("y", drawing.y))
     for name, axis in both:
@@ -135,6 +121,11 @@ def draw_on(axes: Axes, drawing: Drawing) -> Axes:
             whole_numbers(axes, name, min_n_ticks=1)
         if axis.grid:
             axes.grid(axis=name, color=LINK, alpha=0.25)
+        if axis.ticks:
+            places, texts = zip(*axis.ticks, strict=True)
+            how = {"rotation": axis.turned, "ha": "right"} if axis.turned else {}
+            getattr(axes, f"set_{name}ticks")(places, texts, **how)
+            getattr(axes, f"set_{name}ticks")([], minor=True)
         if np.isfinite(axis.ends).all():
             getattr(axes, f"set_{name}lim")(*axis.ends)
     axes.tick_params(which="both", labelsize=8)
@@ -153,6 +144,7 @@ def draw_on(axes: Axes, drawing: Drawing) -> Axes:
 
 
 def _draw(axes: Axes, mark: DrawnMark, zorder: float) -> None:
+    from matplotlib.patheffects import withStroke
     from matplotlib.transforms import blended_transform_factory
 
     edges, place = [bool(np.isinf(values).any()) for values in mark.at.T], axes.transData
@@ -160,9 +152,13 @@ def _draw(axes: Axes, mark: DrawnMark, zorder: float) -> None:
         place = blended_transform_factory(*(axes.transAxes if edge else axes.transData for edge in edges))
     xs, ys = np.where(np.isinf(mark.at), mark.at > 0, mark.at).T
     how: dict[str, Any] = {"color": mark.colour, "alpha": mark.alpha, "zorder": zorder}
+    if mark.kind == "halo":
+        how["path_effects"] = [withStroke(linewidth=2.5, foreground=PAPER)]
     if mark.shape == "line":
-        dashes = (0, [float(part) for part in mark.dash.split()]) if mark.dash else "-"
-        axes.plot(xs, ys, transform=place, linewidth=_POINT * mark.size, linestyle=dashes, **how)
+        axes.plot(xs, ys, transform=place, linewidth=_POINT * mark.size, linestyle=_dashes(mark), **how)
+    elif mark.shape == "boxes":
+        (left, right), (bottom, top) = xs.reshape(-1, 2).T, ys.reshape(-1, 2).T
+        axes.bar(left, top - bottom, right - left, bottom, align="edge", **how)
     elif mark.shape == "text":
         axes.annotate(
             mark.text, (xs[0], ys[0]), (_POINT * mark.dx, -_POINT * mark.dy), xycoords=place, textcoords="offset points",
@@ -178,9 +174,15 @@ def _draw(axes: Axes, mark: DrawnMark, zorder: float) -> None:
 
 
 def _key(mark: DrawnMark) -> Line2D:
-    if mark.shape == "line":
-        from matplotlib.lines import Line2D
+    from matplotlib.lines import Line2D
 
-        return Line2D([], [], label=mark.text, color=mark.colour, linewidth=_POINT * mark.size, alpha=mark.alpha)
-    edge = {"markeredgecolor": mark.edge or mark.colour, "markeredgewidth": _POINT * mark.edge_width}
-    return dot_key(mark.text, mark.colour, mark.shape, _POINT * mark.size, **edge)
+    how: dict[str, Any] = {"label": mark.text, "color": mark.colour, "alpha": mark.alpha}
+    if mark.shape == "line":
+        return Line2D([], [], linewidth=_POINT * mark.size, linestyle=_dashes(mark), **how)
+    how |= {"markeredgecolor": mark.edge or mark.colour, "markeredgewidth": _POINT * mark.edge_width}
+    marker = "s" if mark.shape == "boxes" else mark.shape
+    return Line2D([], [], linestyle="", marker=marker, markersize=_POINT * mark.size, **how)
+
+
+def _dashes(mark: DrawnMark) -> Any:
+    return (0, [float(part) for part in mark.dash.split()]) if mark.dash else "-"

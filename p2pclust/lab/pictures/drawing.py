@@ -292,6 +292,11 @@ class Drawing:
         if there:
             self.keys.append(DrawnMark(shape, np.array(at), colour, size, text=text, **how))
 
+    def fitted_axes(self) -> tuple[Axis, Axis]:
+        """Return the axes with ends around the marks, and with ticks."""
+        places = np.concatenate([np.empty((0, 2)), *(mark.at for mark in self.marks)])
+        return self.x.fitted(places[:, 0]), self.y.fitted(places[:, 1])
+
     # -- as elements of a page ----------------------------------------------------------------------------------------
 
     def element(self, label: str) -> str:
@@ -300,8 +305,7 @@ class Drawing:
 
     def svg(self, label: str) -> str:
         """Return it as an SVG element; `label` describes it in words."""
-        places = np.concatenate([mark.at for mark in self.marks]) if self.marks else np.empty((0, 2))
-        across, up = self.x.fitted(places[:, 0]), self.y.fitted(places[:, 1])
+        across, up = self.fitted_axes()
         slanted = across.longest * math.sin(math.radians(across.turned))
         left = 3.0 + (up.longest + 6 if up.ticks else 0) + (17 if up.label else 0)
         left = max(left, across.longest * 0.5) if 0 < across.turned < 90 else left

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.lab.pictures import palette
-from p2pclust.lab.pictures.canvas import dot_key, new_figure
 from p2pclust.lab.pictures.drawing import Axis, Drawing, Shape, short_name
 from p2pclust.lab.pictures.palette import CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.lab.run.state import ASLEEP, RunState
@@ -20,9 +19,6 @@ from p2pclust.lab.topology.measures import cut_vertices
 from p2pclust.overlay import Overlay
 from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -155,58 +151,45 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], run: RunState, *, loade
     drawing.key("wide: carried many bytes", LINK, "line", 5, there=loaded)
 
 
-def overlay_figure(overlay: Overlay) -> Figure:
+def overlay_drawing(overlay: Overlay) -> Drawing:
     """Draw an overlay.
 
     A peer with more links is larger. Peers whose loss would disconnect the others are red. Names are written for up to
     40 peers.
     """
-    from matplotlib.collections import LineCollection
-    from matplotlib.patheffects import withStroke
-
     places = on_page(lay_out(overlay), _PAGE - 1.6)
     lines = _lines(overlay, places)
     cut = frozenset(cut_vertices(overlay))
     everything = np.concatenate([places, *lines])
-    (left, bottom), (right, top) = everything.min(axis=0), everything.max(axis=0)
-    figure = new_figure(max(5.0, right - left + 1.6), top - bottom + 1.6)
-    axes = figure.add_subplot()
-    usual = float(np.clip(9000 / overlay.n_peers, 30, 420))  # square points: larger with more links
-    sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    half = np.maximum((5.0, 0.0), high - low + (1.6, 1.0)) / 2
+    (left, bottom), (right, top) = (low + high) / 2 - half, (low + high) / 2 + half
+    peers, links = counted(overlay.n_peers, "peers"), counted(overlay.n_links, "links")
+    title = f"{overlay.kind}: {peers}, {links}"
+    drawing = Drawing(round(_INCH * (right - left)), 0, title, Axis.hidden(left, right), Axis.hidden(bottom, top))
     # Many links must not look darker than few.
     faint = float(np.clip(14.0 / math.sqrt(max(1, len(lines))), 0.25, 0.9))
     if len(lines) > _MANY:
         faint = max(0.02, faint * _MANY / len(lines))
-    width = 1.2 if len(lines) <= 100 else 0.8
-    axes.add_collection(LineCollection(lines, colors=LINK, linewidths=width, alpha=faint, zorder=1))
-    colours = [WRONG if name in cut else CURVE for name in overlay.names]
-    axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
+    for first in range(0, len(lines), _MANY):  # Matplotlib cannot draw one path of very many points
+        drawing.lines(lines[first : first + _MANY], LINK, 1.6 if len(lines) <= 100 else 1.1, alpha=faint)
+    usual, mean = float(np.clip(126 / math.sqrt(overlay.n_peers), 7.3, 27.3)), max(1.0, float(overlay.degrees.mean()))
+    sizes = [usual * float(np.clip(math.sqrt(degree / mean), 0.63, 2.0)) for degree in overlay.degrees]
+    looks = [(WRONG if name in cut else CURVE, size) for name, size in zip(overlay.names, sizes, strict=True)]
+    for look in dict.fromkeys(looks):
+        drawing.dots(places[[its == look for its in looks]], *look, edge=PAPER)
     if overlay.n_peers <= _NAMED:
-        texts, halo = [short_name(name) for name in overlay.names], withStroke(linewidth=2.5, foreground="white")
         # No name is written over the places on each link near its ends.
         ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
         near = [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
-        far = np.sqrt(sizes)  # points
-        for text, place, way, wide in zip(texts, places, ways_out(places, far / 0.75, near), far, strict=True):
-            where = beside(way, wide / 2 + 4)
-            axes.annotate(
-                text, place, (where["dx"], -where["dy"]), textcoords="offset points", color=INK, ha=where["ha"],
-                va=where["va"], fontsize=8, zorder=4, path_effects=[halo],
-            )  # fmt: skip
-    axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
-    axes.axis("off")
-    peers, links = counted(overlay.n_peers, "peers"), counted(overlay.n_links, "links")
-    axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
+        for name, place, way, wide in zip(overlay.names, places, ways_out(places, sizes, near), sizes, strict=True):
+            drawing.text(place, short_name(name), kind="halo", **beside(way, wide / 2 + 5))
     least, most = int(overlay.degrees.min()), int(overlay.degrees.max())
-    keys = [
-        dot_key(f"a peer, {counted(degree, 'links')}", CURVE, size=size, markeredgecolor="white")
-        for degree, size in ({least: 8} if least == most else {least: 7, most: 12}).items()
-    ]
-    if cut:
-        words = f"cut vertex: without it the others are disconnected ({len(cut)})"
-        keys.append(dot_key(words, WRONG, size=8, markeredgecolor="white"))
-    figure.legend(handles=keys, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
-    return figure
+    for degree, size_px in ({least: 10} if least == most else {least: 9, most: 16}).items():
+        drawing.key(f"a peer, {counted(degree, 'links')}", CURVE, "o", size_px, edge=PAPER)
+    words = f"cut vertex: without it the others are disconnected ({len(cut)})"
+    drawing.key(words, WRONG, "o", 10, edge=PAPER, there=cut)
+    return drawing
 
 
 def _lines(overlay: Overlay, places: Floats) -> list[Floats]:

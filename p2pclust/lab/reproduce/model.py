@@ -205,8 +205,6 @@ def about_means(
 ) -> Claim:  # fmt: skip
     """Claim that `holds` is true of the means of these rows; undecided if one of them was not measured.
 
-    Examples
-    --------
     >>> found = Findings()
     >>> found.add(0, {"fkm": {"ari": 0.9}, "k-fed": {"ari": 0.5}})
     >>> about_means(found, "fkm above k-fed", ["fkm", "k-fed"], "ari", lambda a, b: a > b)

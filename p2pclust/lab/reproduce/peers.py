@@ -68,8 +68,6 @@ class Peers:
 def stream(seed: int, name: str, repetition: int) -> np.random.Generator:
     """Return the random stream of one repetition of a set-up.
 
-    Examples
-    --------
     >>> bool(stream(0, "xclara", 3).random() == stream(0, "xclara", 3).random())
     True
     """

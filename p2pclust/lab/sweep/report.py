@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from p2pclust.lab.pictures.canvas import data_address, image_bytes, width_in_pixels
-from p2pclust.lab.pictures.overlay import overlay_figure
-from p2pclust.lab.pictures.sweeps import figure_of
-from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
+from p2pclust.lab.pictures.canvas import figure_of, image_bytes
+from p2pclust.lab.pictures.overlay import overlay_drawing
+from p2pclust.lab.scenario.page.page import Page, Picture, Section, picture_of, write_page
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import AXES, columns_of
+from p2pclust.lab.sweep.plots import plot_drawing
 from p2pclust.lab.sweep.spec import PlotSpec, Sweep
 from p2pclust.lab.sweep.sweeping import Row
 
@@ -68,12 +69,12 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
         stale.unlink()  # of an earlier version of the sweep
     pictures, files, columns = [], [], columns_of(sweep.measure)
     for plot in plots_of(sweep):
-        figure = figure_of(plot, columns[plot.x].type, columns[plot.y].type, rows)
+        drawing = plot_drawing(plot, columns[plot.x].type, columns[plot.y].type, rows)
         files.append(folder / file_name(plot))
-        files[-1].write_bytes(image_bytes(figure))
+        files[-1].write_bytes(image_bytes(figure_of(drawing)))
         caption = f"{plot.y}: {columns[plot.y].what}. {plot.x}: {columns[plot.x].what}."
         caption += _why_different(plot.y, rows)
-        pictures.append(Picture(data_address(figure, "svg"), caption, plot.title, width_in_pixels(figure)))
+        pictures.append(picture_of(drawing, plot.title, caption))
     everything = [[*columns], *([_shown(row[name]) for name in columns] for row in rows[:_ROWS_MAX])]
     legend = [["column", "what"], *([name, column.what] for name, column in columns.items())]
     sections = [
@@ -138,6 +139,6 @@ def _overlays(cells: Sequence[Cell]) -> list[Picture]:
     for name in list(dict.fromkeys(cell.overlay for cell in cells))[:_OVERLAYS_MAX]:
         cell = min((cell for cell in cells if cell.overlay == name), key=lambda cell: cell.peers)
         if cell.peers <= _PICTURED_MAX:
-            image = data_address(overlay_figure(cell.make_overlay()), "svg")
-            found.append(Picture(image, f"{name}, {cell.peers} peers", f"the overlay {name}", _PICTURE_WIDTH))
+            drawing, caption = overlay_drawing(cell.make_overlay()), f"{name}, {cell.peers} peers"
+            found.append(replace(picture_of(drawing, f"the overlay {name}", caption), width=_PICTURE_WIDTH))
     return found

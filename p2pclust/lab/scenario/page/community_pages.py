@@ -144,8 +144,6 @@ def sections(story: CommunityStory) -> list[Section]:
 def short_names(names: Sequence[str]) -> list[str]:
     """Return names without their common prefix if that leaves one to three letters each, else their numbers.
 
-    Examples
-    --------
     >>> short_names(["peer-01", "peer-02", "peer-10"]), short_names(["gateway", "meter-1", "meter-2"])
     (['01', '02', '10'], ['0', '1', '2'])
     """

@@ -23,9 +23,8 @@ _DARK: Final = {VARIABLES[colour]: lighter for colour, lighter in DARK.items()}
 class Picture:
     """A picture and its caption."""
 
-    source: str  # a ``data:`` address that holds the whole picture, or an SVG element with its legend
+    source: str  # an SVG element with its description in words, and its legend
     caption: str
-    alt: str  # describes the picture in words; an SVG element contains its own description
     width: int  # in pixels, where the page is that wide
     narrow: str = ""  # the same picture as another SVG element, for narrow pages; without it the one picture shrinks
     moment: float = 0.0  # if not 0, a slider shows the picture at any second up to this one
@@ -33,7 +32,7 @@ class Picture:
 
 def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:
     """Return a drawing as a picture of the page; `alt` describes it in words, `narrow` is drawn for narrow pages."""
-    return Picture(drawing.element(alt), caption, alt, drawing.width, "" if narrow is None else narrow.element(alt))
+    return Picture(drawing.element(alt), caption, drawing.width, "" if narrow is None else narrow.element(alt))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Generate docs/cli.md from the commands: ``python -m p2pclust.cli.reference > docs/cli.md``."""
+"""Generate docs/cli.md from the commands: ``python -m tests.command_reference > docs/cli.md``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 import typer
 
+from p2pclust.cli.app import app
+
 _LONGEST = 350  # characters of a row's text
 
 _HEAD = """# The command line
 
-<!-- Made from the commands' own help by `python -m p2pclust.cli.reference`; a test compares. -->
+<!-- Made from the commands' own help by `python -m tests.command_reference`; a test compares. -->
 
 Results go to standard output, progress and errors to standard error. With `--json`, standard output holds exactly one
 object, also when a command is refused.
@@ -30,8 +32,6 @@ object, also when a command is refused.
 
 
 def reference() -> str:
-    from p2pclust.cli.app import app  # noqa: PLC0415 - so that importing this module stays light
-
     top: Any = typer.main.get_command(app)
     return _HEAD + "\n".join(text for name, command in commands("p2pclust", top) for text in _section(name, command))
 
