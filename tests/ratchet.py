@@ -33,18 +33,18 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 48860,
-    "laboratory: lines": 27493,
-    "statements": 49061,
-    "functions": 4853,
-    "modules under 100 lines": 67,
+    "product: lines": 49132,
+    "laboratory: lines": 27476,
+    "statements": 49238,
+    "functions": 4873,
+    "modules under 100 lines": 66,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 148,
-    "a peer after one job: their lines": 25334,
-    "files that name `groups`": 79,
+    "a peer after one job: their lines": 25531,
+    "files that name `groups`": 78,
     "files that name `collect`": 34,
     "files that name `n_init`": 27,
-    "words of documents": 65948,
+    "words of documents": 66317,
     "lines of CHANGELOG.md": 80,
 }
 

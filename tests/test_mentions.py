@@ -17,7 +17,7 @@ NO_NAMES = {
     "fleet.overlay", "fleet.devices", "data.partition", "fleet.bundle", "points.X", "local.X", "local.n_samples",
     "local.n_features", "local.weights", "local.min_cell",
 }  # fmt: skip
-_ENDINGS = "bundle|csv|gz|html|json|jsonl|key|log|md|npy|npz|parquet|pub|py|request|sock|svg|toml|txt|wal|whl"
+_ENDINGS = "bundle|csv|gz|html|json|jsonl|key|log|md|msgpack|npy|npz|parquet|pub|py|request|sock|svg|toml|txt|wal|whl"
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:p2pclust|tests|scenarios|topology|peers|benchmarks)/[\w./-]*\w/?")
