@@ -68,6 +68,18 @@ def test_a_folder_with_columns_and_missing_values(scenario_file: Write, tmp_path
     assert [share.X.tolist() for share in shares.values()] == [[[1.0, 2.0]], [[5.0, 6.0], [7.0, 8.0]]]
 
 
+def test_by_file_names_the_devices_by_their_files(tmp_path: Path) -> None:
+    (tmp_path / "meters").mkdir()
+    (tmp_path / "meters" / "Hall 1.csv").write_text("w,h\n1,2\n3,4\n")
+    (tmp_path / "meters" / "b.csv").write_text("w,h\n5,6\n7,8\n9,9\n")
+    file = tmp_path / "s.toml"
+    file.write_text(
+        '[data]\nsource = "meters/"\n[data.partition]\nscheme = "by-file"\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n'
+    )
+    shares = load_data(load_scenario(file))
+    assert {name: share.n_rows for name, share in shares.items()} == {"hall-1": 2, "b": 3}
+
+
 @pytest.mark.parametrize(
     ("data", "line"),
     [

@@ -211,17 +211,17 @@ def _devices(
     without = sum(value.lower() in ABSENT for value in of_row)
     if without:
         notes.append(f"{without} rows are left out: {wishes.split_by} is missing there")
-    names = _device_names(values)
+    names = device_names(values)
     return {
         name: np.array([row for row, own in enumerate(of_row) if own == value], dtype=np.int64)
         for value, name in zip(values, names, strict=True)
     }
 
 
-def _device_names(values: Sequence[str]) -> list[str]:
+def device_names(values: Sequence[str]) -> list[str]:
     """Return a device's name for each value: small letters, digits, "-" and "_", no name twice.
 
-    >>> _device_names(["Hall 3", "hall-3", "7"])
+    >>> device_names(["Hall 3", "hall-3", "7"])
     ['hall-3', 'hall-3-2', '7']
     """
     names: list[str] = []

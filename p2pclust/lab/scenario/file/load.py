@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from p2pclust.data import DataSet, deal, load, split_columns
 from p2pclust.data.columns import HowRead
+from p2pclust.data.readers import files_of, kind_and_stem
 from p2pclust.data.registry import is_file
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs.data_keys import HowReadKeys, PartitionSpec
@@ -19,6 +20,7 @@ from p2pclust.jobs.explain import explain
 from p2pclust.jobs.submission import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.data.by_class import draw_by_class
+from p2pclust.lab.data.prepare import device_names
 from p2pclust.lab.scenario.file.plans import describes_devices
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed import backend as backend_called
@@ -50,6 +52,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     if seed is not None:
         document["seed"] = seed
     _anchor_files(document, file.parent)
+    _name_devices_by_files(document)
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
@@ -237,6 +240,21 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
         data["source"] = _anchored(folder, source)
     if isinstance(files, list):
         data["files"] = [_anchored(folder, name) if isinstance(name, str) else name for name in files]
+
+
+def _name_devices_by_files(document: dict[str, Any]) -> None:
+    """Make each file of the folder a device with its name, where rows go by file and no device is named or counted."""
+    data, fleet = document.get("data"), document.get("fleet", {})
+    partition = data.get("partition") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or partition != {"scheme": "by-file"} or not isinstance(fleet, dict):
+        return
+    source = data.get("source")
+    if isinstance(source, str) and Path(source).is_dir() and not {"peers", "devices"} & set(fleet):
+        files = files_of(Path(source))
+        devices = [{"name": name} for name in device_names([kind_and_stem(file)[1] for file in files])]
+        document["fleet"] = fleet | {"devices": devices}
+        data["files"] = [*map(str, files)]
+        del data["source"], data["partition"]
 
 
 def _anchored(folder: Path, name: str) -> str:
