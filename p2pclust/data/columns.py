@@ -166,7 +166,7 @@ class ReadColumn:
     how: str = ""  # in words, for people
     problem: str = ""  # why it is unclear: two cells, and what to do
 
-    @property
+    @cached_property
     def written(self) -> list[str]:
         """The numbers with a decimal point and without marks between thousands; empty where there is none."""
         missing = np.isnan(self.values).tolist()

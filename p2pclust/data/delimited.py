@@ -26,7 +26,7 @@ _SEPARATORS: Final = "\t;,"  # of two that fit equally well the first: commas al
 # The first line of files for Excel; programs that have read and written it since add empty cells.
 _ANNOUNCED: Final = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)
 _NAME: Final = re.compile(r"\d+(\.\d+)?")  # of a column, if it is a number: without a sign or a power
-_LOOKED_AT = 100  # rows, to choose between separators
+_LOOKED_AT = 100  # rows, and columns, to choose between separators
 _LEAST_ROWS = 3  # below a first row, to say that it differs from them
 _STEPS = 5  # so many names in equal steps are no chance
 
@@ -69,7 +69,8 @@ def read_csv_table(file: Path, names: Collection[str] = (), how_read: HowRead = 
             few = (_cut(text, separator, skipped=above, most=_LOOKED_AT) for separator in there)
             tried = sorted(few, key=_fitness, reverse=True)
             there = [one.separator for one in tried if one.width > 1] or [tried[0].separator]
-        cut = max((_cut(text, separator, skipped=above) for separator in there), key=_fitness)
+        cuts = [_cut(text, separator, skipped=above) for separator in there]
+        cut = cuts[0] if len(cuts) == 1 else max(cuts, key=_fitness)
     if cut.error:
         raise DataError(f"{file}: {cut.error}")
     if not cut.rows:
@@ -113,7 +114,7 @@ def _fitness(cut: _Cut) -> tuple[bool, float]:
         return False, -1.0
     if cut.width <= 1:
         return False, max(Counter(len(row) for row in cut.rows if len(row) > 1).values(), default=0) / len(cut.rows)
-    cells = [cell for row in cut.rows[1 : _LOOKED_AT + 1] or cut.rows for cell in row]
+    cells = [cell for row in cut.rows[1 : _LOOKED_AT + 1] or cut.rows for cell in row[:_LOOKED_AT]]
     return True, sum(cell.lower() in ABSENT or is_number(cell) for cell in cells) / len(cells)
 
 

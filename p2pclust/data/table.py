@@ -153,16 +153,16 @@ class Titles:
             for what, option in options.items()
             if (column := getattr(choice, option)) is not None
         }
-        features: list[int] = []
+        taken: dict[int, None] = {}
         for column in choice.columns or ():
             index = self.find("columns", column)
-            if index in features:
+            if index in taken:
                 raise DataError(f"{self.file}: columns: {column!r} is named twice")
             if index in named.values():
                 what = "id column" if index == named.get("id") else "label or group column"
                 raise DataError(f"{self.file}: columns: {column!r} is the {what}, not a feature")
-            features.append(index)
-        features = features or [i for i in range(self.width) if i not in named.values()]
+            taken[index] = None
+        features = [*taken] or [i for i in range(self.width) if i not in named.values()]
         known: dict[str, int] = {}
         for index in features:
             # Two features of one name are ambiguous, and often one is a copy of the other.
