@@ -95,11 +95,11 @@ def many(n: int) -> tuple[tuple[PeerSpec, ...], JobState]:
 MANY = cluster_job("llf-fcm", n_clusters=3, max_rounds=3, tol=0.0, seed=0)
 
 
-@pytest.mark.parametrize("n", [40, pytest.param(100, marks=pytest.mark.swarms)])
+@pytest.mark.parametrize("n", [24, pytest.param(100, marks=pytest.mark.swarms)])
 @pytest.mark.parametrize("collect", ["star", "tree"])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("full", "file", "mobility")])
 def test_many_peers_have_the_bits_of_one_process(kind: str, collect: str, n: int) -> None:
-    peers, wanted = many({40: 32, 100: 128}[n] if kind == "hypercube" else n)
+    peers, wanted = many({24: 16, 100: 128}[n] if kind == "hypercube" else n)
     overlay = make_overlay(kind, [peer.name for peer in peers], np.random.default_rng(0))
     spec = FleetSpec(
         peers,
