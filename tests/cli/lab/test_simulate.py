@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,11 +52,12 @@ def test_neither_workers_nor_the_order_of_hashes_change_a_run(cli: Cli, tmp_path
 def test_a_planted_bug_is_found_and_can_be_replayed(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "0:5", "--mutant", "vote-not-synced", "--jobs", "1")
     assert ended.code == 1
-    replay = next(line for line in ended.out.splitlines() if line.startswith("replay it: p2pclust "))
-    again = cli(*replay.removeprefix("replay it: p2pclust ").split(), "--json")
+    first = re.search(r"^seed (\d+) failed: (.*?)$.*?^replay it: p2pclust (.*?)$", ended.out, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    again = cli(*first[3].split(), "--json")
     assert again.code == 1
     (failed,) = json.loads(again.out)["failed"]
-    assert failed["failure"].splitlines()[0] in ended.out
+    assert (failed["seed"], failed["failure"].splitlines()[0]) == (int(first[1]), first[2])
 
 
 def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
