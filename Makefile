@@ -10,20 +10,29 @@ SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-pytest test-seeds docs arm long check check-form check-types check-mathematics check-peers format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
+.PHONY: demo test test-fast test-slow test-seeds docs arm long check check-form check-types check-mathematics check-peers format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish.
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
-# All tests but the longest, of which one builds the site as `make docs` does. Beside them, seeds of simulated fleets of all
-# kinds: tests with real processes often wait, and then the cores have time for these.
-test: $(VENV)/.dev
-	$(MAKE) --jobs 2 test-pytest test-seeds
+# Without the tests of `make long`, `make soak` and `make swarms`.
+SHORT := not long and not soak and not swarms
+FAST := $(BIN)/python -m pytest -q -m "not slow and not processes and $(SHORT)"
 
-# Three workers for two cores: tests with real processes often wait for these.
-test-pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long and not soak and not swarms"
+# All tests but the longest, of which one builds the site as `make docs` does. Beside the slow ones, of which those with real
+# processes often wait, the cores have time for the fast ones and for seeds of simulated fleets of all kinds. Each of the three
+# prints what it has to say when it is done.
+test: $(VENV)/.dev
+	$(MAKE) --jobs 3 --output-sync=target test-slow test-fast test-seeds
+
+# Without pytest-xdist: handing ten thousand tests to workers would take as long as a quarter of these tests.
+test-fast: $(VENV)/.dev
+	nice -n 5 $(FAST)
+
+# Three workers for two cores. No example in a docstring is slow.
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "(slow or processes) and $(SHORT)" tests
 
 test-seeds: $(VENV)/.dev
 	nice -n 19 $(BIN)/p2pclust simulate --seeds 0:300 --protocol all
@@ -46,16 +55,14 @@ check-types: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m tests.ratchet
 
-# The fast tests in two halves that take about as long: with pytest-xdist each worker would collect all, and handing tests to
-# workers would take as long as most of these tests.
-FAST := $(BIN)/python -m pytest -q -x -m "not slow and not processes and not long and not soak and not swarms"
+# The fast tests in two halves that take about as long.
 MATHEMATICS := $(addprefix tests/,attacks choose clustering data estimators metrics protocols reproduce topology)
 
 check-mathematics: $(VENV)/.dev
-	$(FAST) p2pclust $(MATHEMATICS)
+	$(FAST) -x p2pclust $(MATHEMATICS)
 
 check-peers: $(VENV)/.dev
-	$(FAST) tests $(addprefix --ignore=,$(MATHEMATICS))
+	$(FAST) -x tests $(addprefix --ignore=,$(MATHEMATICS))
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

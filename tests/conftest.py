@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 # Before anything loads torch: two workers on two cores, each with a pool of two threads, wait for each other for minutes.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -35,6 +35,16 @@ def quick_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real = scrypt.Scrypt
     monkeypatch.setattr(scrypt, "Scrypt", lambda **wanted: real(**wanted | {"n": 2**4}))
+
+
+@pytest.fixture(scope="session")
+def dask_scheduler() -> Iterator[str]:
+    """The address of a scheduler with two workers, which are processes: each loads the agent once for all tests."""
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'p2pclust[sweep]'")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -61,8 +61,10 @@ def test_commands_of(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """All run in this process, which has loaded what each would load: starts would take most of the time."""
+    """All run in this process, which has loaded what each would load: starts, of workers too, take most of the time."""
     monkeypatch.chdir(tmp_path)
+    for module in ("reproduce", "seeds", "sweep"):
+        monkeypatch.setattr(f"p2pclust.lab.commands.{module}.n_cores", lambda: 1)
     monkeypatch.setenv("P2PCLUST_PASSPHRASE", "asked for where there is a terminal")
     # No data set is here, wherever the tests run: with MNIST some commands would take hours.
     monkeypatch.setenv("P2PCLUST_DATA", str(tmp_path_factory.mktemp("data")))

@@ -173,6 +173,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")  # it is built once
 def test_the_site(site: Path) -> None:
     pages = {path: path.read_text(encoding="utf-8") for path in site.glob("**/*.html")}
     foreign = {
@@ -189,6 +190,7 @@ def test_the_site(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_pages_have_the_same_parts_as_on_a_code_host(site: Path) -> None:
     """Lists, rows and blocks: Python-Markdown reads some that CommonMark knows as text."""
     markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")

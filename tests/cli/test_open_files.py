@@ -56,7 +56,7 @@ class TestOpenFiles:
     ],
 )
 def test_few_open_files_are_no_bug(tmp_path: Path, allowed: int, command: str, says: str) -> None:
-    scenario = '[data]\nsource = "iris"\n[fleet]\npeers = 3\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 3\n'
+    scenario = '[data]\nsource = "gaussians"\n[fleet]\npeers = 3\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 3\n'
     (tmp_path / "s.toml").write_text(scenario, encoding="utf-8")
     write_fleet(tmp_path / "keys", *throwaway_fleet(["m1"]))
     np.save(tmp_path / "rows.npy", np.zeros((3, 1)))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 _OPEN = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1, "n_batches": 1}
 # Models of neurons are as small as they can be and still find the blobs of a check.
 _SMALL = {
-    "cluster_rounds": 5, "communication_rounds": 1, "local_steps": 20, "couplings": 2, "hidden": (16,),
+    "cluster_rounds": 2, "communication_rounds": 1, "local_steps": 10, "couplings": 2, "hidden": (16,),
     "learning_rate": 1e-2,
 }  # fmt: skip
 

@@ -81,7 +81,7 @@ def test_a_command_that_fails_stops_nobody_and_is_tried_again_for_the_next_job(t
 
 
 def test_all_are_killed_at_once_and_every_job_goes_on_from_its_last_round(tmp_path: Path) -> None:
-    arrays, job = rows(5), a_job("llf-cm", max_rounds=100)
+    arrays, job = rows(3), a_job("llf-cm", max_rounds=100)
     with Fleet(tmp_path, arrays) as fleet:
         fleet.start()
         until(fleet.linked, 60.0, "not linked")
@@ -92,7 +92,7 @@ def test_all_are_killed_at_once_and_every_job_goes_on_from_its_last_round(tmp_pa
         assert max(before) < 98, "it was not killed in the middle"
         assert not fleet.finished()
         fleet.start()
-        until(lambda: len(fleet.finished()) == 5, 90.0, "not finished")
+        until(lambda: len(fleet.finished()) == 3, 90.0, "not finished")
         after = fleet.rounds()
         for round_ in before:
             after.remove(round_)
@@ -127,10 +127,10 @@ def fill(ballast: Path) -> None:
 def test_a_disk_that_fills_up_ends_one_peer_and_no_other(tmp_path: Path, small_disk: Path) -> None:
     home = tmp_path / "fleet"
     home.mkdir()
-    arrays = rows(5)
+    arrays = rows(3)
 
     def on_it(name: str) -> dict[str, Any]:
-        return {"state_dir": str(small_disk / "state")} if name == "p03" else {}
+        return {"state_dir": str(small_disk / "state")} if name == "p02" else {}
 
     with Fleet(home, arrays, on_it) as fleet:
         fleet.start()
@@ -138,26 +138,26 @@ def test_a_disk_that_fills_up_ends_one_peer_and_no_other(tmp_path: Path, small_d
         fleet.submit(a_job("llf-cm", max_rounds=100_000), missing="wait", patience_s=1.0)
         until(lambda: len(fleet.rounds()) > 10, 60.0, "no rounds")
         fill(small_disk / "ballast")
-        assert fleet.processes["p03"].wait(60) == 3
-        (failed,) = fleet.verbs("p03", "failed")
+        assert fleet.processes["p02"].wait(60) == 3
+        (failed,) = fleet.verbs("p02", "failed")
         assert "disk is full" in failed["reason"]
         assert "free some space, then start the peer again" in failed["reason"]
-        assert not any("Traceback" in line for line in (home / "p03" / "peer.log").read_text().splitlines())
+        assert not any("Traceback" in line for line in (home / "p02" / "peer.log").read_text().splitlines())
         reached = max(fleet.rounds())
         until(lambda: max(fleet.rounds()) > reached + 20, 60.0, "the others do not continue")
         until(
-            lambda: any(line["member"] == "p03" and line["status"] == "dead" for line in fleet.verbs("p00", "member"))
+            lambda: any(line["member"] == "p02" and line["status"] == "dead" for line in fleet.verbs("p00", "member"))
         )
         # With some room again, it starts from what it had promised, and takes part.
         (small_disk / "ballast").unlink()
-        fleet.start("p03")
+        fleet.start("p02")
 
         def contributes() -> bool:
             last = [line for name in fleet.names for line in fleet.verbs(name, "combined")[-3:]]
-            return any("p03" in line["contributors"] and line["round"] > reached for line in last)
+            return any("p02" in line["contributors"] and line["round"] > reached for line in last)
 
         until(contributes, 60.0, "it does not come back")
-        assert not fleet.verbs("p03", "store-damaged")
+        assert not fleet.verbs("p02", "store-damaged")
 
 
 def test_peers_without_any_address_find_each_other_by_multicast(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fleet"))
 import by_hand
 from runs import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("own protocol")]  # it is installed once
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "own-protocol.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.protocols.models.association import Association, Clusters
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]  # one browser is started, and one run made
 
 SMALL = """
 title = "Four peers, and one that dies"

@@ -32,13 +32,12 @@ from p2pclust.protocols.engine.runner import pooled
 
 pytestmark = pytest.mark.slow
 
-N = 9
-NAMES = tuple(f"p{i:02d}" for i in range(N))
 GRAPHS = {
-    "ring": nx.cycle_graph(N),
-    "line": nx.path_graph(N),
-    "star": nx.star_graph(N - 1),
+    "ring": nx.cycle_graph(7),
+    "line": nx.path_graph(7),
+    "star": nx.star_graph(6),
     "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 3)),
+    "full": nx.complete_graph(7),
 }
 TOLERANCE = 1e-3
 
@@ -48,12 +47,13 @@ def spec_of(
 ) -> FleetSpec:
     rng = np.random.default_rng(0)
     link = Shape.of(latency_ms=1.0, loss=loss)
+    graph = GRAPHS[kind]
+    names = [f"p{i:02d}" for i in graph]
     peers = tuple(
-        PeerSpec(name, rng.normal(size=(20, 2)) + 6 * rng.integers(0, 3, (20, 1)), link=link) for name in NAMES
+        PeerSpec(name, rng.normal(size=(20, 2)) + 6 * rng.integers(0, 3, (20, 1)), link=link) for name in names
     )
     job = cluster_job(protocol, n_clusters=3, max_rounds=3, tol=0.0, seed=0)
-    graph = GRAPHS.get(kind)
-    overlay = None if graph is None else {NAMES[i]: tuple(sorted(NAMES[j] for j in graph[i])) for i in graph}
+    overlay = None if kind == "full" else {names[i]: tuple(sorted(names[j] for j in graph[i])) for i in graph}
     request = JobRequest(job, Treatment(collect="gossip", gossip_tolerance=TOLERANCE))
     return FleetSpec(peers, (request,), faults=faults, timing="fast", overlay=overlay, give_up_s=give_up_s)
 
@@ -65,7 +65,7 @@ def carry_out(spec: FleetSpec, name: str = "simulated") -> FleetResult:
 def assert_kept(spec: FleetSpec, result: FleetResult, *, gone: Sequence[str] = ()) -> JobState:
     assert (result.failure, result.unfired_faults) == ("", ())
     (job,) = result.jobs
-    assert set(job.digests) >= set(NAMES) - set(gone)
+    assert set(job.digests) >= {peer.name for peer in spec.peers} - set(gone)
     assert len(set(job.digests.values())) == 1
     state = job.state
     assert state is not None
@@ -78,7 +78,7 @@ def assert_kept(spec: FleetSpec, result: FleetResult, *, gone: Sequence[str] = (
     return state
 
 
-@pytest.mark.parametrize("kind", [*GRAPHS, "full"])
+@pytest.mark.parametrize("kind", GRAPHS)
 def test_the_bits_of_one_process(kind: str) -> None:
     spec = spec_of(kind)
     found, wanted = carry_out(spec), carry_out(spec, "in-process")
@@ -102,7 +102,7 @@ def test_loss_costs_time_only() -> None:
 def test_a_death_is_survived(kind: str, who: str, phase: str) -> None:
     spec = spec_of(kind, Fault("kill", (who,), round=3, phase=phase))
     state = assert_kept(spec, carry_out(spec), gone=[who])
-    dead = NAMES.index(who)
+    dead = int(who[1:])
     if phase == "adopting":
         assert dead not in state.log[-1].contributors
         assert state.log[-1].abstained == {dead: "left out: out of reach"}
@@ -129,10 +129,10 @@ def test_the_death_of_a_cut_vertex_leaves_a_minority_waiting() -> None:
     spec = spec_of("line", Fault("kill", ("p02",), round=2, phase="adopting"), give_up_s=15.0)
     result = carry_out(spec)
     (job,) = result.jobs
-    assert set(job.digests) == set(NAMES[3:]), "those behind it hold a majority, and finish"
+    assert set(job.digests) == {"p03", "p04", "p05", "p06"}, "those behind it hold a majority, and finish"
     waiting = [event for event in result.events if event["verb"] == "waiting"]
-    assert {event["peer"] for event in waiting} <= set(NAMES[:2])
-    assert {(event["present"], event["of"]) for event in waiting} == {(2, N)}
+    assert {event["peer"] for event in waiting} <= {"p00", "p01"}
+    assert {(event["present"], event["of"]) for event in waiting} == {(2, 7)}
 
 
 def test_without_the_middle_of_a_star_nobody_finishes() -> None:
@@ -169,7 +169,7 @@ def a_world(n: int) -> tuple[World, Network, Watch, list[str]]:
         world.start(name)
     peers = world.peers.values()
     assert world.run_until(30.0, lambda: all(p.core is not None and len(p.core.membership.alive()) == n for p in peers))
-    job = cluster_job("llf-fcm", n_clusters=3, max_rounds=30, tol=0.0, seed=0)
+    job = cluster_job("llf-fcm", n_clusters=3, max_rounds=12, tol=0.0, seed=0)
     world.step(
         world.peers[names[0]],
         Submit(msgpack.packb(job.to_dict()), treatment=Treatment(collect="gossip", gossip_tolerance=1e-6)),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from files import JOB, begun, written
-from tests.dask_cluster import two_workers
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.sweep.cells import Cell, check
@@ -16,13 +15,11 @@ from p2pclust.lab.sweep.spec import load_sweep
 from p2pclust.lab.sweep.sweeping import run_cells, sweep_to
 from p2pclust.lab.workers import Scheduler
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with two_workers() as address:
-        yield address
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("dask"),
+    pytest.mark.skipif(find_spec("distributed") is None, reason="needs Dask: pip install 'p2pclust[sweep]'"),
+]
 
 
 def cells(folder: Path, text: str = JOB) -> tuple[Cell, ...]:
@@ -30,10 +27,10 @@ def cells(folder: Path, text: str = JOB) -> tuple[Cell, ...]:
     return check(load_sweep(path), str(path))
 
 
-def test_the_same_table(address: str, tmp_path: Path) -> None:
+def test_the_same_table(dask_scheduler: str, tmp_path: Path) -> None:
     wanted = cells(tmp_path)
     sweep_to(tmp_path / "here", wanted, 1)
-    found = sweep_to(tmp_path / "there", wanted, Scheduler(address))
+    found = sweep_to(tmp_path / "there", wanted, Scheduler(dask_scheduler))
     assert found.n_run == len(wanted)
     for name in ("table.csv", "table.parquet"):
         if (tmp_path / "here" / name).exists():
@@ -41,10 +38,10 @@ def test_the_same_table(address: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_from_the_command_line_interrupted_and_gone_on(address: str, tmp_path: Path) -> None:
+def test_from_the_command_line_interrupted_and_gone_on(dask_scheduler: str, tmp_path: Path) -> None:
     file = written(tmp_path, JOB.replace('"0:3"', '"10:22"'))
     sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), 1)
-    first = begun(tmp_path, file, "--scheduler", address)
+    first = begun(tmp_path, file, "--scheduler", dask_scheduler)
     assert first.stderr is not None
     for line in first.stderr:
         if line.startswith("2/24"):
@@ -53,17 +50,17 @@ def test_from_the_command_line_interrupted_and_gone_on(address: str, tmp_path: P
     _, said = first.communicate(timeout=30)
     assert first.returncode == 130, said
     assert "cells are in out/cells.jsonl: the same command continues from there" in said
-    second = begun(tmp_path, file, "--scheduler", address)
+    second = begun(tmp_path, file, "--scheduler", dask_scheduler)
     _, said = second.communicate(timeout=60)
     assert second.returncode == 0, said
     assert (tmp_path / "out" / "table.csv").read_bytes() == (tmp_path / "whole" / "table.csv").read_bytes()
 
 
-def test_what_a_worker_refuses_is_refused_here(address: str, tmp_path: Path) -> None:
+def test_what_a_worker_refuses_is_refused_here(dask_scheduler: str, tmp_path: Path) -> None:
     (cell, *_) = cells(tmp_path)
     impossible = Cell(cell.measure, cell.overlay, "hypercube", "{}", 5, 0, cell.axes, cell.settings)
     with pytest.raises(UsageError, match="power of 2"):
-        list(run_cells([impossible], Scheduler(address)))
+        list(run_cells([impossible], Scheduler(dask_scheduler)))
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "platforms.md"
 
 #: Imported before anything is removed: what Python and the libraries themselves have for the other system. Each command runs
-#: in a fork of the process that has imported all this: the imports take seconds.
+#: in a fork of the process that has imported all this, and then the package: the imports take seconds.
 IMITATION = """
 import asyncio, concurrent.futures.process, ctypes, http.server, logging.handlers, multiprocessing.popen_spawn_posix
 import os, platform, selectors, shutil, signal, socket, subprocess, sys, tarfile, tempfile, zipfile
@@ -23,17 +23,7 @@ import cryptography.hazmat.primitives.serialization, jinja2, networkx, numpy, pl
 import rich.live, rich.progress
 import scipy.optimize, scipy.sparse.csgraph, scipy.stats, sklearn.base, sklearn.datasets, sklearn.utils.validation
 import json, threadpoolctl, typer, zmq
-for line in sys.stdin:
-    asked = json.loads(line)
-    child = os.fork()
-    if not child:
-        break
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-else:
-    sys.exit()
-os.chdir(asked["folder"])
-for number, file in enumerate((os.devnull, asked["out"], asked["err"])):
-    os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+fork = os.fork
 for name in ("fcntl", "resource", "pwd", "grp", "termios", "pty"):
     sys.modules[name] = None
 for module, names in {
@@ -46,7 +36,20 @@ for module, names in {
             delattr(module, name)
 platform.system = lambda: "Windows"
 from p2pclust.cli.app import app
-app(asked["words"], prog_name="p2pclust")
+import p2pclust.lab.commands.run
+command = typer.main.get_command(app)
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = fork()
+    if not child:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+os.chdir(asked["folder"])
+for number, file in enumerate((os.devnull, asked["out"], asked["err"])):
+    os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+command(asked["words"], prog_name="p2pclust")
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("platforms")]

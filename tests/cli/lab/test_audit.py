@@ -24,14 +24,6 @@ def test_what_comes_back_is_listed(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_people_get_a_table(cli: Cli) -> None:
-    lines = cli("audit", "iris-kmeans").out.splitlines()
-    assert lines[0].split() == ["job", "observer", "attack", "rows", "found", "seconds", "most,", "by", "peer"]
-    assert "rows that move alone" in lines[1]
-    assert "greenhouse-" in lines[1]
-
-
-@pytest.mark.slow
 def test_every_backend_shows_the_same(cli: Cli) -> None:
     backends = ("simulated", "in-process")
     simulated, alone = (
@@ -48,11 +40,19 @@ def test_columns_are_refused(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_has_a_section_for_each_job(cli: Cli, tmp_path: Path) -> None:
+def test_people_get_a_table_and_a_report_with_a_section_for_each_job(cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "audited"
-    assert cli("audit", "iris-kmeans", "--out", str(out)).code == 0
+    ended = cli("audit", "iris-kmeans", "--out", str(out))
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert lines[0].split() == ["job", "observer", "attack", "rows", "found", "seconds", "most,", "by", "peer"]
+    assert "rows that move alone" in lines[1]
+    assert "greenhouse-" in lines[1]
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.count("<h2>What a curious peer could read</h2>") == 1
+    section = page[page.index("<h2>What a curious peer could read</h2>") :]
+    rows = re.findall(r"<tr>(.*?)</tr>", section[: section.index("</table>")], re.DOTALL)
+    assert {len(re.findall(r"<t[hd]", row)) for row in rows} == {5}, "as many cells as headings"
     assert "<td>any peer</td><td>rows between two centers</td><td>150</td>" in page
     found = json.loads((out / "audit.json").read_text(encoding="utf-8"))["attacks"]
     assert {one["observer"] for one in found} == {"aggregator", "totals", "any peer", "two runs", "two turns"}
@@ -66,16 +66,6 @@ def test_a_fleet_that_cannot_finish_is_named(cli: Cli) -> None:
     ended = cli("audit", "lost-majority")
     assert ended.code == 3
     assert "did not finish, so it was not attacked" in ended.err
-
-
-@pytest.mark.slow
-def test_a_table_of_the_report_has_as_many_cells_as_headings(cli: Cli, tmp_path: Path) -> None:
-    out = tmp_path / "audited"
-    assert cli("audit", "iris-kmeans", "--out", str(out)).code == 0
-    page = (out / "report.html").read_text(encoding="utf-8")
-    section = page[page.index("<h2>What a curious peer could read</h2>") :]
-    rows = re.findall(r"<tr>(.*?)</tr>", section[: section.index("</table>")], re.DOTALL)
-    assert {len(re.findall(r"<t[hd]", row)) for row in rows} == {5}
 
 
 def test_a_private_job_is_refused_before_it_runs(cli: Cli, tmp_path: Path) -> None:

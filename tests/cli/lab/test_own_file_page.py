@@ -26,11 +26,12 @@ def blocks() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_its_commands(real_cli: Cli, meters: None, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("default")
+def test_its_commands(cli: Cli, meters: None, tmp_path: Path) -> None:
     commands = [line for block in blocks() for line in block.splitlines() if line.startswith("$ p2pclust ")]
     assert len(commands) == 3
     for command in commands:
-        done = real_cli(*command.split()[2:])
+        done = cli(*command.split()[2:])
         assert done.code == 0, done.err
     assert (tmp_path / "meters" / "run" / "report.html").exists()
 

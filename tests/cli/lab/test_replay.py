@@ -23,7 +23,8 @@ from p2pclust.tools import distribution
 
 SMALL = """
 [data]
-source = "iris"
+source = "gaussians"
+options = { n_rows = 60, n_clusters = 3, n_features = 2 }
 [fleet]
 peers = 3
 [[jobs]]

@@ -179,8 +179,8 @@ def test_a_fault_that_never_happens_is_told(cli: Cli, small: str) -> None:
 
 @pytest.mark.processes
 @pytest.mark.slow
-def test_real_processes_with_a_fault(real_cli: Cli, scenarios: Path) -> None:
-    ended = real_cli("run", scenarios / "iris-kmeans.toml", "--json")
+def test_real_processes_with_a_fault(cli: Cli, scenarios: Path) -> None:
+    ended = cli("run", scenarios / "iris-kmeans.toml", "--json")
     assert ended.code == 0, ended.err
     told = json.loads(ended.out)
     assert all(item["held"] for item in told["expectations"])
@@ -202,12 +202,12 @@ def test_real_processes_with_a_fault(real_cli: Cli, scenarios: Path) -> None:
 )
 def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signals, usual: signal.Handlers) -> None:
     command = [sys.executable, "-m", "p2pclust", "run", small, "--json", "--out", "o"]
-    forever = ["--set", "jobs.0.tol=0", "--set", "jobs.0.max_rounds=1000000"]
+    # Other rows than iris: to read those, scikit-learn is loaded for a second.
+    more = ["data.source=gaussians", "jobs.0.tol=0", "jobs.0.max_rounds=1000000"]
+    command += [word for setting in more for word in ("--set", setting)]
     before = signal.signal(signal.SIGINT, usual)  # it is inherited: what a script starts with & ignores Ctrl-C
     try:
-        run = subprocess.Popen(
-            command + forever, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     finally:
         signal.signal(signal.SIGINT, before)
     try:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,41 +25,39 @@ def test_a_few_seeds(cli: Cli) -> None:
     assert any(line.split() == ["finished", "2"] for line in lines)
 
 
-@pytest.mark.slow
-def test_workers_find_the_same(cli: Cli) -> None:
-    alone, together = (json.loads(cli("simulate", "--seeds", "0:2", "--jobs", n, "--json").out) for n in (1, 2))
-    assert alone.pop("cpu_seconds") > 0
-    del together["cpu_seconds"]
-    assert alone == together
-    assert alone["failed"] == []
-    assert alone["counts"]["finished"] == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "more", [("--jobs", "2"), pytest.param(("--jobs", "1", "--overlay", "moving"), marks=pytest.mark.long)]
-)
-def test_traces_do_not_depend_on_the_hash_seed(cli: Cli, more: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:2", "--seed-trace", *more]
-    told = [
-        subprocess.run(
-            command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert told[0] == told[1]
-    assert [line.split()[0] for line in told[0].splitlines()] == ["0", "1"]
-    assert {len(line.split()[1]) for line in told[0].splitlines()} == {32}
+@pytest.mark.parametrize("more", [(), pytest.param(("--overlay", "moving"), marks=pytest.mark.long)])
+def test_neither_workers_nor_the_order_of_hashes_change_a_run(cli: Cli, tmp_path: Path, more: tuple[str, ...]) -> None:
+    summaries, found = [], []
+    for n in ("1", "2"):
+        kept = tmp_path / f"{n}.jsonl"
+        command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:4", "--jobs", n, "--resume", kept, *more]
+        environment = os.environ | {"PYTHONHASHSEED": n}
+        told = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=True).stdout
+        summaries.append(json.loads(told))
+        assert summaries[-1].pop("cpu_seconds") > 0
+        found.append({line["seed"]: line for line in map(json.loads, kept.read_text(encoding="utf-8").splitlines())})
+        for line in found[-1].values():
+            del line["cpu_s"]
+    assert summaries[0] == summaries[1]
+    assert found[0] == found[1]
+    assert summaries[0]["failed"] == []
+    assert summaries[0]["counts"]["finished"] == 4
+    traces = [found[0][seed]["trace"] for seed in range(4)]
+    assert len(set(traces)) == 4, "a trace tells runs apart"
+    assert {len(trace) for trace in traces} == {32}
+    shown = cli("simulate", "--seeds", "0:4", "--resume", kept, *more, "--seed-trace")
+    assert shown.out.splitlines() == [f"{seed} {trace}" for seed, trace in enumerate(traces)]
 
 
 def test_a_planted_bug_is_found_and_can_be_replayed(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "0:5", "--mutant", "vote-not-synced", "--jobs", "1")
     assert ended.code == 1
-    replay = next(line for line in ended.out.splitlines() if line.startswith("replay it: p2pclust "))
-    again = cli(*replay.removeprefix("replay it: p2pclust ").split(), "--json")
+    first = re.search(r"^seed (\d+) failed: (.*?)$.*?^replay it: p2pclust (.*?)$", ended.out, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    again = cli(*first[3].split(), "--json")
     assert again.code == 1
     (failed,) = json.loads(again.out)["failed"]
-    assert failed["failure"].splitlines()[0] in ended.out
+    assert (failed["seed"], failed["failure"].splitlines()[0]) == (int(first[1]), first[2])
 
 
 def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +92,10 @@ def test_a_worker_that_dies_is_noticed(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
     pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
-    ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--json")
+    ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--jobs", "1", "--json")
     assert ended.code == 0, ended.out
     assert json.loads(ended.out)["counts"]["finished within"] > 0
-    ended = cli("simulate", "--seeds", "3:4", "--mutant", "note-not-synced")
+    ended = cli("simulate", "--seeds", "3:4", "--mutant", "note-not-synced", "--jobs", "1")
     assert ended.code == 1
     assert "replay it: p2pclust simulate --seeds 3:4 --protocol fedcref --mutant note-not-synced\n" in ended.out
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.dask_cluster import two_workers
 
 from p2pclust.lab.commands import seeds
 
 # The workers load the whole agent for the first seeds, which takes minutes on a busy machine.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("dask")]
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with two_workers() as address:
-        yield address
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("dask"),
+    pytest.mark.skipif(find_spec("distributed") is None, reason="needs Dask: pip install 'p2pclust[sweep]'"),
+]
 
 
 def summary(text: str) -> dict[str, Any]:
@@ -30,20 +28,20 @@ def summary(text: str) -> dict[str, Any]:
     return found
 
 
-def test_the_same_seeds_with_the_same_traces(address: str, cli: Cli) -> None:
+def test_the_same_seeds_with_the_same_traces(dask_scheduler: str, cli: Cli) -> None:
     here = cli("simulate", "--seeds", "0:3", "--jobs", "1", "--seed-trace")
-    there = cli("simulate", "--seeds", "0:3", "--scheduler", address, "--seed-trace")
+    there = cli("simulate", "--seeds", "0:3", "--scheduler", dask_scheduler, "--seed-trace")
     assert (there.code, there.out) == (0, here.out)
     assert there.err.splitlines()[:-1] == here.err.splitlines()[:-1]  # the table; the last line has processor time
 
 
 def test_results_are_kept_and_not_found_again(
-    address: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dask_scheduler: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resumed = ("--resume", tmp_path / "seeds.jsonl", "--json")
-    first = cli("simulate", "--seeds", "0:2", "--scheduler", address, *resumed)
+    first = cli("simulate", "--seeds", "0:2", "--scheduler", dask_scheduler, *resumed)
     assert first.code == 0
-    whole = cli("simulate", "--seeds", "0:3", "--scheduler", address, *resumed)
+    whole = cli("simulate", "--seeds", "0:3", "--scheduler", dask_scheduler, *resumed)
     assert summary(whole.out) == summary(cli("simulate", "--seeds", "0:3", "--jobs", "1", "--json").out)
     assert len((tmp_path / "seeds.jsonl").read_text(encoding="utf-8").splitlines()) == 3
     # With nothing left to run, no scheduler is asked.
@@ -52,20 +50,20 @@ def test_results_are_kept_and_not_found_again(
     assert (again.code, again.out) == (0, whole.out)
 
 
-def test_a_planted_bug_is_found_by_the_same_seeds(address: str, cli: Cli) -> None:
+def test_a_planted_bug_is_found_by_the_same_seeds(dask_scheduler: str, cli: Cli) -> None:
     asked = ("simulate", "--seeds", "0:3", "--mutant", "vote-not-synced", "--json")
-    there, here = cli(*asked, "--scheduler", address), cli(*asked, "--jobs", "1")
+    there, here = cli(*asked, "--scheduler", dask_scheduler), cli(*asked, "--jobs", "1")
     assert (there.code, here.code) == (1, 1)
     assert summary(there.out) == summary(here.out)
     assert summary(there.out)["failed"]
     # A worker that planted a bug runs other seeds without it.
-    assert cli("simulate", "--seeds", "0:3", "--scheduler", address).code == 0
+    assert cli("simulate", "--seeds", "0:3", "--scheduler", dask_scheduler).code == 0
 
 
-def test_all_planted_bugs(address: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_planted_bugs(dask_scheduler: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: seeds.BUGS[name] for name in ("vote-not-synced", "rows-written-last")}
     monkeypatch.setattr(seeds, "BUGS", few)
-    ended = cli("simulate", "--seeds", "0:20", "--mutant", "all", "--scheduler", address, "--json")
+    ended = cli("simulate", "--seeds", "0:20", "--mutant", "all", "--scheduler", dask_scheduler, "--json")
     found = {one["bug"]: one["broken"][:2] for one in json.loads(ended.out)}
     assert found == {"vote-not-synced": "S6", "rows-written-last": "S6"}
     assert ended.code == 0

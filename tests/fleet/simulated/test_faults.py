@@ -17,7 +17,7 @@ from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
-LONG = 150  # rounds; in virtual time more than a second and a half
+LONG = 100  # rounds; in virtual time more than a second
 EVERYBODY = ("p00", "p01", "p02", "p03", "p04")
 
 
@@ -301,7 +301,7 @@ class TestLies:
         self, how: str, at: dict[str, Any], more: dict[str, Any]
     ) -> None:
         fault = Fault("lie", ("p02",), how=how, **at)
-        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG, **more), fault)
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=12, **more), fault)
         result = carry_out("simulated", spec)
         (damage,) = result.damage
         assert (damage.peer, damage.how, damage.round, damage.lie) == ("p02", how, at.get("round", 0), True)

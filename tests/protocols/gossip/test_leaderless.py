@@ -33,13 +33,14 @@ def difference(a: JobState, b: JobState) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("links", [ring(N), line(N), star(N), grid(3, 4)], ids=["ring", "line", "star", "grid"])
+@pytest.mark.parametrize("links", [ring(9), line(7), star(N), grid(3, 4)], ids=["ring", "line", "star", "grid"])
 @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
 def test_the_pooled_result_up_to_the_tolerance(links: GossipLinks, protocol: str) -> None:
     job = cluster_job(protocol, n_clusters=3, max_rounds=4, tol=0.0, seed=0, scaling="zscore")
     reached: list[float] = []
-    state = run_leaderless(job, locals_(), links, on_round=lambda state, ticks, far: reached.append(far))
-    exact = run_in_process(job, locals_())
+    rows = locals_(len(links.members))
+    state = run_leaderless(job, rows, links, on_round=lambda state, ticks, far: reached.append(far))
+    exact = run_in_process(job, rows)
     assert (state.status, state.log) == (exact.status, exact.log)
     assert difference(state, exact) < 1e-9 * 20
     assert max(reached) <= 1e-9
