@@ -21,10 +21,9 @@ SHORT := not long and not soak and not swarms
 FAST := $(BIN)/python -m pytest -q -m "not slow and not processes and $(SHORT)"
 
 # All tests but the longest, of which one builds the site as `make docs` does. Beside the slow ones, of which those with real
-# processes often wait, the cores have time for the fast ones and for seeds of simulated fleets of all kinds. Each of the three
-# prints what it has to say when it is done.
+# processes often wait, the cores have time for the fast ones and for seeds of simulated fleets of all kinds.
 test: $(VENV)/.dev
-	$(MAKE) --jobs 3 --output-sync=target test-slow test-fast test-seeds
+	$(MAKE) --jobs 3 test-slow test-fast test-seeds
 
 # Without pytest-xdist: handing ten thousand tests to workers would take as long as a quarter of these tests.
 test-fast: $(VENV)/.dev

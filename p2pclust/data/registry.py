@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -166,26 +166,41 @@ def available() -> tuple[str, ...]:
     return (*BUILT_IN, *sorted(file.stem for file in cached_files() if canonical(file.stem) not in BUILT_IN))
 
 
+#: The names of the columns of the sets in scikit-learn's package, whose files have them not.
+_CELLS: Final = (
+    "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry",
+    "fractal dimension",
+)  # fmt: skip
+_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "iris": tuple(f"{part} {size} (cm)" for part in ("sepal", "petal") for size in ("length", "width")),
+    "wine": (
+        "alcohol", "malic_acid", "ash", "alcalinity_of_ash", "magnesium", "total_phenols", "flavanoids",
+        "nonflavanoid_phenols", "proanthocyanins", "color_intensity", "hue", "od280/od315_of_diluted_wines", "proline",
+    ),
+    "breast_cancer": (
+        *(f"mean {cell}" for cell in _CELLS), *(f"{cell} error" for cell in _CELLS), *(f"worst {cell}" for cell in _CELLS),
+    ),
+    "digits": tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8)),
+}  # fmt: skip
+_FILES: Final = {
+    "iris": "iris.csv", "wine": "wine_data.csv", "breast_cancer": "breast_cancer.csv", "digits": "digits.csv.gz",
+}  # fmt: skip
+
+
 def _scikit_learn(name: str) -> DataSet:
-    """Return one of the data sets that lie in scikit-learn's own package."""
-    import sklearn.datasets  # noqa: PLC0415 - heavy, and a running peer never needs it
-
-    bunch = getattr(sklearn.datasets, f"load_{name}")()
-    names = tuple(str(feature) for feature in bunch.feature_names)
-    return DataSet(name, np.asarray(bunch.data, np.float64), np.asarray(bunch.target, np.int64), feature_names=names)
-
-
-def _digits() -> DataSet:
-    """Return the digits of scikit-learn from its file: to import the package takes longer than to start a fleet."""
+    """Return a set that scikit-learn ships, from its file: to import the package takes longer than to start a fleet."""
     found = importlib.util.find_spec("sklearn")
-    file = Path(found.origin if found and found.origin else "").parent / "datasets" / "data" / "digits.csv.gz"
-    if not file.is_file():  # another release may keep it elsewhere
-        return _scikit_learn("digits")
-    table = np.loadtxt(file, delimiter=",")
-    names = tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8))
-    return DataSet("digits", table[:, :-1], table[:, -1].astype(np.int64), feature_names=names)
+    file = Path(found.origin if found and found.origin else "").parent / "datasets" / "data" / _FILES[name]
+    if file.is_file():
+        table = np.loadtxt(file, delimiter=",", skiprows=0 if name == "digits" else 1)
+        X, y = table[:, :-1], table[:, -1]
+    else:  # another release may keep it elsewhere
+        import sklearn.datasets  # noqa: PLC0415 - heavy
+
+        X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+    return DataSet(name, np.asarray(X, np.float64), np.asarray(y, np.int64), feature_names=_COLUMNS[name])
 
 
-_SHIPPED = {name: partial(_scikit_learn, name) for name in ("breast_cancer", "iris", "wine")} | {"digits": _digits}
+_SHIPPED = {name: partial(_scikit_learn, name) for name in _FILES}
 BUILT_IN: dict[str, Callable[..., DataSet]] = dict(sorted((_SHIPPED | GENERATORS).items()))
 """What is always there, by name."""

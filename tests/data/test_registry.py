@@ -61,17 +61,18 @@ def test_labels_that_nobody_knows_are_none(cache: Path) -> None:
     assert partly.tolist() == [-1, 4]
 
 
+@pytest.mark.parametrize("name", ["breast_cancer", "digits", "iris", "wine"])
 @pytest.mark.parametrize("found", [True, False])
-def test_digits_are_those_of_scikit_learn(found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sklearn.datasets import load_digits
+def test_sets_are_those_of_scikit_learn(name: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sklearn.datasets
 
     if not found:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    digits, wanted = load("digits"), load_digits()
-    np.testing.assert_array_equal(digits.X, wanted.data)
-    np.testing.assert_array_equal(digits.y, wanted.target)
-    assert list(digits.feature_names) == wanted.feature_names
-    assert (digits.X.dtype, digits.y.dtype) == (np.float64, np.int64)
+    data, wanted = load(name), getattr(sklearn.datasets, f"load_{name}")()
+    np.testing.assert_array_equal(data.X, wanted.data)
+    np.testing.assert_array_equal(data.y, wanted.target)
+    assert list(data.feature_names) == list(wanted.feature_names)
+    assert (data.X.dtype, data.y.dtype) == (np.float64, np.int64)
 
 
 def test_a_cached_file_does_not_hide_a_built_in_set(cache: Path) -> None:
