@@ -43,7 +43,7 @@ class Liars:
 
 
 def ended(seed: int = 5, **treatment: Any) -> tuple[Any, JobState, list[list[str]]]:
-    """Run a job; return its terms, its last state, and by peer whom it suspects."""
+    """Run a job; return its terms, its last state, and by peer which others it suspects."""
     rng = np.random.default_rng(seed)
     rows = [np.clip(rng.normal(20 * (k % 3), 5, (40, 2)), -50, 150) for k in range(N_PEERS)]
     world, _ = fleet(rows, me="none of them")

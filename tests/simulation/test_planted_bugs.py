@@ -47,8 +47,8 @@ FOUND_BY = {
     "sets-of-the-job-forgotten": (16, "P5: "),
     "hidden-sets-not-reported": (7, "P6: "),
     "keys-kept-after-the-end": (0, "P7: "),
-    "late-peer-joins-alone": (0, "P8: "),
-    "blamed-without-a-proof": (0, "P9: "),
+    "late-peer-joins-alone": (9, "P8: "),
+    "blamed-without-a-proof": (15, "P9: "),
     "restarted-peer-passed-over": (1, "a peer was passed over"),
     "sum-of-a-small-group": (0, "P4: "),
     # Devices refuse what it would expose.

@@ -486,7 +486,7 @@ class SecureRound(PlainRound):
             try:
                 total = self.layout.unpadded([padded[piece]], [one[piece] for one in removed], own.bit_count())
             except WrongCheckWordError as error:
-                raise NoTotalError(str(error), wrong=replace(self.checked, words=tuple(words))) from None
+                raise NoTotalError(str(error), wrong=self.checked.with_words(words)) from None
             totals.append(total)
         return totals if self.secured.groups else totals[0]
 

@@ -25,7 +25,7 @@ from p2pclust.protocols.secure.check_words import KEY_BYTES, CheckedRound
 from p2pclust.protocols.secure.classes import exposed, grouped, parted
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
-from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
+from p2pclust.protocols.secure.secured import MOST_PROOFS, Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
 
 MOST_RENEWALS: Final = 10  # so many times in a row are new keys asked for without a total; then the job fails
@@ -118,7 +118,8 @@ def problem_with_state(state: JobState, terms: Terms) -> str:  # noqa: PLR0911 -
     u = part.unsettled
     masks = [part.asked, part.silent, *part.groups, *part.revealed, *part.burnt, *part.unknown]
     masks += [] if u is None else [u.asked, u.keepers]
-    masks += [one.listed | one.keepers for one in (*part.proofs, u and u.checked) if one]
+    rounds = [*part.proofs, *([] if u is None or u.checked is None else [u.checked])]
+    masks += [one.listed | one.keepers for one in rounds]
     indices = [entry.index for entry in part.entries]
     listed = as_mask(indices)
     if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
@@ -133,6 +134,8 @@ def problem_with_state(state: JobState, terms: Terms) -> str:  # noqa: PLR0911 -
         return "it is padded, and its maker has no key"
     if part.groups != terms.groups:
         return "its groups of peers are not the job's"
+    if any(max(len(one.words), len(one.opened)) > n_peers * (2 + len(terms.groups)) for one in rounds):
+        return "it has more check words, or keys of them, than peers can have sent"
     framed = as_mask(peer for peer, why in part.absent.items() if why == PROVED) & ~proved_peers(part, terms)
     return "it says without a proof that a peer has signed a wrong check word" if framed else ""
 
@@ -169,7 +172,7 @@ def proved_peers(part: Secured, terms: Terms) -> int:
 
 @lru_cache(maxsize=16)
 def _proved(one: CheckedRound, context: bytes, devices: tuple[bytes, ...]) -> int:
-    """Return whom a proof is about: each state of the job has the same proofs."""
+    """Return the peers that a proof is about: each state of the job has the same proofs."""
     return one.proved(FleetKeys(b"", b"", devices), context)
 
 
@@ -272,7 +275,8 @@ class SecuredState:
             return before
         checked = u.checked.showing(opened)
         before = replace(before, unsettled=replace(u, checked=None))
-        if proof := checked.proof(self.terms.keys, context_of(self.terms, checked.state)):
+        proof = checked.proof(self.terms.keys, context_of(self.terms, checked.state))
+        if proof is not None and len(before.proofs) < MOST_PROOFS:
             before = replace(before, proofs=(*before.proofs, proof))
         return replace(before, silent=before.silent | checked.not_shown & ~proved_peers(before, self.terms))
 

@@ -8,9 +8,10 @@ word look wrong.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -75,6 +76,11 @@ class CheckWord:
     word: int  # modulo 2**64
     signature: bytes = field(default=b"", repr=False)  # of :meth:`CheckedRound.statement`, by its device's Ed25519 key
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Words are ordered by this, and of a round no two have the same."""
+        return self.index, self.members
+
     def packed(self) -> list[Any]:
         return [self.index, packed(self.members), self.word, self.signature]
 
@@ -111,6 +117,9 @@ class CheckedRound:
         round_ = [context, packed(self.keepers), packed(self.listed), self.keys]
         return _FORMAT + bytes(msgpack.packb([*round_, *word.packed()[:-1]]))
 
+    def with_words(self, words: Iterable[CheckWord]) -> CheckedRound:
+        return replace(self, words=tuple(sorted(words, key=lambda word: word.place)))
+
     def is_signed(self, word: CheckWord, known: FleetKeys, context: bytes) -> bool:
         return known.signed_by(word.index, word.signature, self.statement(context, word))
 
@@ -132,11 +141,11 @@ class CheckedRound:
         found = 0
         for word in self.words:
             try:
-                right = self._right_word(word, keys, context)
+                # The signature first: without it, pads would be made for words that another peer made up.
+                wrong = self.is_signed(word, known, context) and word.word != self._right_word(word, keys, context)
             except (LookupError, WireError):  # not all pads are known
                 continue
-            if word.word != right and self.is_signed(word, known, context):
-                found |= 1 << word.index
+            found |= wrong << word.index
         return found
 
     def _right_word(self, word: CheckWord, keys: Mapping[int, CheckKey], context: bytes) -> int:
@@ -172,9 +181,10 @@ class CheckedRound:
         pairs = tuple(zip(opened[0::2], opened[1::2], strict=True))
         if any(type(index) is not int or type(key) is not bytes or len(key) != KEY_BYTES for index, key in pairs):
             raise ValueError("private check keys that cannot be")
-        found = cls(
-            state, unpacked(keepers), unpacked(listed), keys, tuple(CheckWord.unpacked(word) for word in words), pairs
-        )  # fmt: skip
+        read = [CheckWord.unpacked(word) for word in words]
+        if any(not one.place < other.place for one, other in pairwise(read)):
+            raise ValueError("check words that are not in order, each once")
+        found = cls(state, unpacked(keepers), unpacked(listed), keys, tuple(read), pairs)
         if len(state) != KEY_BYTES or len(keys) != KEY_BYTES * found.listed.bit_count():
             raise ValueError("a checked round that cannot be")
         return found

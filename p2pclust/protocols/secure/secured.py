@@ -16,6 +16,7 @@ from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.tools.bit_sets import packed, unpacked
 
 MOST_SETS: Final = 4096  # different sets that are remembered of one job
+MOST_PROOFS: Final = 16  # of wrong check words in one job: every peer looks at all of them
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
 
@@ -101,6 +102,8 @@ class Secured:
                 raise ValueError("a part that is no list")
             if type(strict) is not bool:
                 raise ValueError("expected true or false")
+            if len(proofs) > MOST_PROOFS:
+                raise ValueError("too many proofs")
             index, term, round_ = map(_count, maker)
             peers, reasons = absent[0::2], absent[1::2]
             if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):

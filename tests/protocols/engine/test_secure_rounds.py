@@ -18,9 +18,10 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.engine import added_up
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, WOULD_BE_EXPOSED
+from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, PROVED, WOULD_BE_EXPOSED
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough, SecuredState
+from p2pclust.protocols.secure.check_words import CheckedRound, CheckWord
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -29,6 +30,7 @@ JOB = cluster_job("llf-cm", n_clusters=2, init="split-merge", max_rounds=3, tol=
 STATE = b"d" * 32
 MAKER = Maker(0, 1, 1)
 NINE = as_mask(range(9))
+WORDS = tuple(CheckWord(0, members, 1) for members in range(11))
 
 
 def locals_of(n_peers: int) -> list[Local]:
@@ -451,6 +453,10 @@ def test_a_silent_keeper_is_used_if_it_is_needed() -> None:
         ({"maker": Maker(5, 1, 1)}, "its maker has no key"),
         ({"maker": Maker(2**50, 1, 1)}, "its maker has no key"),
         ({"entries": ()}, "without a key"),
+        ({"absent": {2: PROVED}}, "it says without a proof that a peer has signed a wrong check word"),
+        ({"proofs": (CheckedRound(STATE, 7, 1 << 5, b"k" * 32),)}, "beyond the job roster"),
+        ({"proofs": (CheckedRound(STATE, 7, 1, b"k" * 32, WORDS),)}, "more check words, or keys of them, than peers"),
+        ({"unsettled": Unsettled(STATE, 0, 7, 7, CheckedRound(STATE, 7, 1, b"k" * 32, WORDS))}, "more check words"),
     ],
 )
 def test_a_state_that_cannot_be_is_refused(change: dict[str, Any], reason: str) -> None:

@@ -39,9 +39,9 @@ def kept(keeper: int, more: int = 0, members: int = ALL) -> CheckWord:
 
 def round_of(*words: CheckWord) -> CheckedRound:
     """A round with these words, and the right ones of all others."""
-    given = {(word.index, word.members): word for word in words}
+    given = {word.place: word for word in words}
     right = [contributed(peer) for peer in range(N)] + [kept(keeper) for keeper in KEEPERS]
-    return replace(EMPTY, words=tuple(given.get((one.index, one.members), signed(one)) for one in right))
+    return EMPTY.with_words(given.get(one.place, signed(one)) for one in right)
 
 
 def proved(of: CheckedRound, shown: Iterable[int] = range(N)) -> int:

@@ -31,8 +31,12 @@ ENTRIES = st.lists(
 SETS = st.lists(MASKS, max_size=4).map(tuple)
 WORDS = st.builds(CheckWord, st.integers(0, 2**16 - 1), MASKS, st.integers(0, 2**64 - 1), st.binary(max_size=64))
 CHECKED = st.builds(
-    CheckedRound, KEYS, MASKS, st.just(0b101), TWO_KEYS, st.lists(WORDS, max_size=3).map(tuple),
-    st.lists(st.tuples(st.integers(0, 9), KEYS), max_size=3).map(tuple),
+    CheckedRound.with_words,
+    st.builds(
+        CheckedRound, KEYS, MASKS, st.just(0b101), TWO_KEYS, st.just(()),
+        st.lists(st.tuples(st.integers(0, 9), KEYS), max_size=3).map(tuple),
+    ),
+    st.lists(WORDS, max_size=3, unique_by=lambda one: one.place),
 )  # fmt: skip
 PARTS = st.builds(
     Secured,
@@ -136,6 +140,8 @@ def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says() 
         (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"\x01", bytes(31), [], []]]),
         (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"\x00", b"", [], []]]),
         (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"", b"", [[0, b"", 2**64 - 1, bytes(65)]], []]]),
+        (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"", b"", [[0, b"", 1, b""], [0, b"", 2, b""]], []]]),
+        (15, [[bytes(32), b"", b"", b"", [], []]] * 17),
         (8, [b"\x01"] * 5000),
         (11, 0.0),
         (14, 1),

@@ -6,8 +6,8 @@ P3  no message, row or blob of a secured job has the numbers of a single contrib
 P4  the result says what was revealed: every set of which enough keepers released their pads is among those that the last
     state names, and every peer in a class of fewer than `cohort` peers is listed as exposed; after an aggregator that hides
     sets, what keepers report counts too
-P5  where the job asks for groups, no class has fewer than `cohort` peers; with ``leave = "groups"``, whatever an aggregator
-    writes into states
+P5  where the job asks for groups, no class has fewer than `cohort` peers, but for peers that are proved to have sent wrong
+    check words; with ``leave = "groups"``, whatever an aggregator writes into states
 P6  a keeper reports every set for which it released its pads and that the last state does not name
 P7  no peer has a key of a job that has ended
 P8  with ``leave = "alone"`` no padded state asks fewer than `cohort` peers that are in no revealed set
@@ -198,9 +198,13 @@ class Secrecy(Observer):
         assert not small & ~listed, f"P4: peers {members_of(small & ~listed)} are exposed and not listed"
         # One that hides sets moves the numbers a little, and no keeper knows that they are almost the same.
         for sets in by_step.values() if self._terms.secure.burnt == "groups" and not self.hides else ():
-            assert not self._small(sets) & ~unknown, f"P5: the sets {sets} of one state make a small class"
+            assert not self._small([one & ~proved for one in sets]) & ~unknown, (
+                f"P5: the sets {sets} of one state make a small class"
+            )
         if self._terms.secure.leave == "groups":
-            assert not self._small(all_sets) & ~unknown, f"P5: the sets {all_sets} make a small class"
+            assert not self._small([one & ~proved for one in all_sets]) & ~unknown, (
+                f"P5: the sets {all_sets} make a small class"
+            )
 
     def _joins(self, state: JobState) -> None:
         """P8."""
