@@ -234,12 +234,10 @@ class SecureRound(PlainRound):
             return problem
         if secure.leave != "groups":
             return ""
-        proved = secure_rounds.proved_peers(self.part, self.terms)
-        known = [one & ~proved for one in self.secrets.known_sets(self.keys, self.part, pads)]
-        members = sum(sets)
+        known, members = self.secrets.known_sets(self.keys, self.part, pads), sum(sets)
         # Of a class that is exposed already, nothing more is said by the sum of other peers.
         more = exposed((*known, *sets), secure.cohort) & (members | ~exposed(known, secure.cohort))
-        return SMALL_CLASS if more else ""
+        return SMALL_CLASS if more & ~secure_rounds.proved_peers(self.part, self.terms) else ""
 
     def _barred(self) -> str:
         """Return why the peers that the fleet roster in force bars leave too few others, or an empty string.

@@ -163,7 +163,7 @@ def checked_round(part: Secured, terms: Terms, state: bytes) -> CheckedRound:
 
 
 def proved_peers(part: Secured, terms: Terms) -> int:
-    """Return the peers that are proved to have sent wrong check words: they are left out, and hide no other peer."""
+    """Return the peers that are proved to have sent wrong check words: they are left out, and may be exposed by that."""
     found = 0
     for one in part.proofs:
         found |= _proved(one, context_of(terms, one.state), tuple(terms.keys.devices))

@@ -198,13 +198,9 @@ class Secrecy(Observer):
         assert not small & ~listed, f"P4: peers {members_of(small & ~listed)} are exposed and not listed"
         # One that hides sets moves the numbers a little, and no keeper knows that they are almost the same.
         for sets in by_step.values() if self._terms.secure.burnt == "groups" and not self.hides else ():
-            assert not self._small([one & ~proved for one in sets]) & ~unknown, (
-                f"P5: the sets {sets} of one state make a small class"
-            )
+            assert not self._small(sets) & ~(unknown | proved), f"P5: the sets {sets} of one state make a small class"
         if self._terms.secure.leave == "groups":
-            assert not self._small([one & ~proved for one in all_sets]) & ~unknown, (
-                f"P5: the sets {all_sets} make a small class"
-            )
+            assert not self._small(all_sets) & ~(unknown | proved), f"P5: the sets {all_sets} make a small class"
 
     def _joins(self, state: JobState) -> None:
         """P8."""
