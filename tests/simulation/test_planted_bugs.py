@@ -52,7 +52,7 @@ FOUND_BY = {
     "restarted-peer-passed-over": (1, "a peer was passed over"),
     "sum-of-a-small-group": (0, "P4: "),
     # Devices refuse what it would expose.
-    "peers-leave-across-groups": (13, "the job failed: secure sums: no total after "),
+    "peers-leave-across-groups": (15, "the job failed: secure sums: "),
     "states-not-checked": (0, "S8: "),
     "answers-not-verified": (11, "V1: "),
     "pads-not-verified": (88, "V1: "),
