@@ -152,7 +152,7 @@ class Aggressor:
         """Open a state for keys; return what :meth:`padded_from` needs."""
         digest, payloads, refused = self.open(state)
         given = self.bodies(payloads)
-        entry = self.secrets.renew(self.keys, digest, KeyEntry(self.index, bytes(32), columns, insists=False))
+        entry = self.secrets.renew(self.keys, digest, KeyEntry(self.index, bytes(64), columns, insists=False))
         given[self.index] = self.signed(state, digest, entry.encode())
         return state, digest, given, refused
 

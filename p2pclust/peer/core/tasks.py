@@ -106,7 +106,7 @@ class ForgetKeys(Task, kind="forget"):
 
     mathematics: bytes
     keys: JobKeys
-    state: Ref | None = None  # the final state, if this peer knows sets
+    state: Ref | None = None  # the final state
     sets: tuple[int, ...] = ()  # for which it took pads away
 
 
@@ -346,6 +346,7 @@ class PadsTaken(Outcome):
 class KeysForgotten(Outcome):
     unnamed: tuple[int, ...] = ()  # the sets that the final state does not name
     exposed: tuple[int, ...] = ()  # roster indices: peers that they expose, and the final state does not list
+    proved: tuple[int, ...] = ()  # roster indices: peers that the final state proves to have signed wrong check words
 
 
 class TooFew(Outcome):

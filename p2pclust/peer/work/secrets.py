@@ -18,6 +18,7 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.private.ledger import PeerSet
+from p2pclust.protocols.secure.check_words import CheckedRound
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 from p2pclust.protocols.secure.secured import Secured
@@ -30,6 +31,7 @@ class _OfJob:
     terms: Terms
     asks: bytes = b""  # the digest of the state that asked for the key pair
     pair: KeyPair | None = field(default=None, repr=False)
+    opened: bytes = b""  # the private key of check words that this peer shows to that state
     bound: _Entries = ()  # the only list of keys with which the pair may be used; empty: none yet
     believed: _Entries = ()  # the list that was checked last
     keepers: tuple[_Entries, int, dict[int, bytes]] = ((), -1, {})  # for a list of keys and a maker
@@ -75,16 +77,20 @@ class Secrets:
         """Return the keys of a job's peers."""
         return FleetKeys(self.fleet, keys.fleet_roster_digest, keys.devices)
 
-    def renew(self, keys: JobKeys, asks: bytes, bare: KeyEntry) -> KeyEntry:
+    def renew(self, keys: JobKeys, asks: bytes, bare: KeyEntry, checked: CheckedRound | None = None) -> KeyEntry:
         """Return this peer's answer to a state that is open for keys, signed; the keys of an earlier state are forgotten.
 
         Asked again for the same state, the key is the same, unless it was used with a list of keys meanwhile. `asks` is the
-        digest of the state, and `bare` the answer without its key.
+        digest of the state, `bare` the answer without its key, and `checked` the round of which the state asks for keys of
+        check words.
         """
         known = self._of(keys)
+        if known.asks != asks:
+            own = None if known.pair is None or checked is None else known.pair.check
+            known.opened = own.private if own and checked and own.public == checked.public.get(bare.index) else b""
         if known.pair is None or known.asks != asks or known.bound:
             known.asks, known.pair, known.bound = asks, KeyPair(self.entropy(ENTROPY_BYTES)), ()
-        entry = replace(bare, public=known.pair.public, insists=self.insists)
+        entry = replace(bare, public=known.pair.public, insists=self.insists, opened=known.opened)
         return replace(entry, signature=self.sign(entry.statement(self.fleet, keys.job_id, asks)))
 
     def pair(self, keys: JobKeys, me: int, part: Secured) -> KeyPair | None:

@@ -6,7 +6,7 @@ A contribution is padded within the task that computes it, so that it is nowhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeVar
@@ -20,16 +20,25 @@ from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess, NextState, PlainRound, showing
 from p2pclust.protocols.engine import engine, secure_rounds
-from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.engine import Peers, added_up
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.padded import Layout, layout_of
-from p2pclust.protocols.engine.reasons import LEFT_OUT, NEW_KEYS, NO_DATA, NOT_DRAWN, SMALL_CLASS, UNUSABLE
-from p2pclust.protocols.engine.secure_rounds import SecuredState, Terms
-from p2pclust.protocols.engine.wire import PADDED
+from p2pclust.protocols.engine.padded import Layout, WrongCheckWordError, layout_of
+from p2pclust.protocols.engine.reasons import (
+    LEFT_OUT,
+    NEW_KEYS,
+    NO_DATA,
+    NOT_DRAWN,
+    SMALL_CLASS,
+    UNUSABLE,
+    WOULD_BE_EXPOSED,
+)
+from p2pclust.protocols.engine.secure_rounds import NoTotalError, SecuredState, Terms
+from p2pclust.protocols.engine.wire import PADDED, SIGNED
 from p2pclust.protocols.private.ledger import PeerSet
+from p2pclust.protocols.secure.check_words import SIGNATURE_BYTES, CheckedRound, CheckWord
 from p2pclust.protocols.secure.classes import exposed, parted
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
@@ -40,9 +49,10 @@ from p2pclust.tools.bit_sets import as_mask, members_of
 T = TypeVar("T")
 
 _OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
-_NO_KEY: Final = bytes(32)  # in the place of the key that an answer gets
+_NO_KEY: Final = bytes(64)  # in the place of the key that an answer gets
 #: Why a peer is left out of a round that another aggregator began.
 NOT_COUNTED: Final = f"{LEFT_OUT}: the aggregator before did not count it"
+_SIGNATURE: Final = SIGNATURE_BYTES // 8  # numbers
 _MOST_TOLD: Final = 16  # sets that an answer reports: the others with the next one
 _OTHER_ROWS: Final = (
     "it has other rows than at its first contribution, and the difference of two sums would give them away"
@@ -78,6 +88,11 @@ class SecureRound(PlainRound):
         return secure_rounds.context_of(self.terms, self.digest)
 
     @cached_property
+    def checked(self) -> CheckedRound:
+        """What the check words of this padded state belong to."""
+        return secure_rounds.checked_round(self.part, self.terms, self.digest)
+
+    @cached_property
     def layout(self) -> Layout:
         return layout_of(self.job, self.state)
 
@@ -107,7 +122,8 @@ class SecureRound(PlainRound):
         sets = tuple(one for one in known if one not in told)[:_MOST_TOLD]
         columns = 0 if refusal else local.n_features
         bare = KeyEntry(task.me, _NO_KEY, columns, insists=False, refusal=refusal[:200], taken=taken, sets=sets)
-        data = self.secrets.renew(self.keys, self.digest, bare).encode()
+        checked = None if part.unsettled is None else part.unsettled.checked
+        data = self.secrets.renew(self.keys, self.digest, bare, checked).encode()
         return tasks.Contributed(tasks.Ref(hashlib.blake2b(data, digest_size=32).digest(), len(data), data))
 
     def next_state(self, task: NextState, blobs: BlobAccess) -> Outcome:
@@ -126,10 +142,14 @@ class SecureRound(PlainRound):
             except secure_rounds.NotEnough as few:
                 return tasks.TooFew(few.reason)
             return self.made(showing(after, task), blobs)
-        closed = self._closed(task, blobs)
-        if closed is None:  # the parts of the round do not belong together
-            return self.made(self.secured.renewed({}, ()), blobs)
-        return self.made(closed, blobs, before=self.state)
+        assert isinstance(task, tasks.CombineRound | tasks.FinishRound)
+        assert task.maker is not None
+        try:
+            total, members, abstained = self._combined(task, blobs)
+        except WireError as error:  # the parts of the round do not belong together
+            why = error if isinstance(error, NoTotalError) else NoTotalError("")
+            return self.made(self.secured.renewed({}, why.silent, why.wrong), blobs)
+        return self.made(self.secured.closed(total, members, abstained, task.maker), blobs, before=self.state)
 
     def _contribution(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
         """Return this peer's contribution with the pads of all keepers; or why there is none."""
@@ -156,7 +176,10 @@ class SecureRound(PlainRound):
         words = pair.words(layout.size, self.context) if layout.whether else None
         padded = pair.padded(layout.numbers(contribution, words), task.me, self.keepers, self.context)
         self.secrets.contributed(self.keys, self.digest, self.secured.segments(part.asked))
-        return tasks.Contributed(blobs.keep(_as_arrays(padded).encode()), rows=rows, noisy=noisy)
+        arrays = {PADDED: padded.view(np.int64)}
+        if part.strict:
+            arrays[SIGNED] = np.frombuffer(self.signed_word(task.me, 0, padded).signature, "<i8")
+        return tasks.Contributed(blobs.keep(Arrays(arrays).encode()), rows=rows, noisy=noisy)
 
     def _refusals(self, task: tasks.Contribute, local: Local, rows: bytes, unbelieved: str) -> Iterator[str]:
         """Yield why this peer does not contribute, by each rule, or an empty string."""
@@ -168,6 +191,8 @@ class SecureRound(PlainRound):
             yield f"{LEFT_OUT}: {len(keepers)} keepers are too few"
         if self.secrets.insists and task.me not in keepers:
             yield "it contributes only where it keeps pads itself"
+        if secure_rounds.exposed_by_joining(self.part, self.part.asked, secure) >> task.me & 1:
+            yield WOULD_BE_EXPOSED
         if not pads.intact:
             yield _OTHER_STORE
         # In private jobs no difference of sums gives a row away, and a refusal would say that rows have changed.
@@ -212,7 +237,7 @@ class SecureRound(PlainRound):
         known, members = self.secrets.known_sets(self.keys, self.part, pads), sum(sets)
         # Of a class that is exposed already, nothing more is said by the sum of other peers.
         more = exposed((*known, *sets), secure.cohort) & (members | ~exposed(known, secure.cohort))
-        return SMALL_CLASS if more else ""
+        return SMALL_CLASS if more & ~secure_rounds.proved_peers(self.part, self.terms) else ""
 
     def _barred(self) -> str:
         """Return why the peers that the fleet roster in force bars leave too few others, or an empty string.
@@ -237,11 +262,11 @@ class SecureRound(PlainRound):
         asker = next((entry.public for entry in self.part.entries if entry.index == task.maker.index), None)
         if pair is None or asker is None:
             return NoResult("it, or the aggregator, has new keys")
-        removed = self._removed(pair, task.me, members)
+        handed = self._handed(pair, task.me, members)
         if self.keys.verify:
-            data = self._signed(removed, task.me, members).encode()
+            data = self._signed(handed, task.me, members).encode()
         else:
-            data = pair.seal(removed, task.me, asker, self.context, members_of(members)).data
+            data = pair.seal(handed, task.me, asker, self.context, members_of(members)).data
         if task.sum is not None:
             data = bytes(msgpack.packb([data, blobs.whole(task.sum)]))
         return tasks.PadsTaken(blobs.keep(data), self.secured.segments(members))
@@ -265,7 +290,7 @@ class SecureRound(PlainRound):
         """Return this peer's own pads of some peers, signed; None if it keeps none. Raise WireError if it has new keys."""
         if me not in self.keepers:
             return None
-        return self._signed(self._removed(self._pair(me), me, members), me, members)
+        return self._signed(self._handed(self._pair(me), me, members), me, members)
 
     def _signed(self, numbers: Numbers, me: int, members: int) -> OpenPads:
         bare = OpenPads(me, np.ascontiguousarray(numbers, dtype="<u8").tobytes())
@@ -286,46 +311,108 @@ class SecureRound(PlainRound):
             for own in self.secured.segments(members)
         ])  # fmt: skip
 
+    def _handed(self, pair: KeyPair, me: int, members: int) -> Numbers:
+        """Return a keeper's pads of the members; where check words are signed, the signatures follow."""
+        removed = self._removed(pair, me, members)
+        signatures = (np.frombuffer(word.signature, "<u8") for word in self._own_words(removed, me, members))
+        return np.concatenate([removed, *signatures])
+
+    def _handed_size(self, members: int) -> int:
+        return len(self.secured.segments(members)) * (self.layout.size + (_SIGNATURE if self.part.strict else 0))
+
+    def _own_words(self, removed: Numbers, me: int, members: int) -> list[CheckWord]:
+        if not self.part.strict:
+            return []
+        pieces = np.split(removed, removed.size // self.layout.size)
+        return [
+            self.signed_word(me, own, piece)
+            for own, piece in zip(self.secured.segments(members), pieces, strict=True)
+        ]  # fmt: skip
+
+    def signed_word(self, me: int, members: int, numbers: Numbers) -> CheckWord:
+        word = CheckWord(me, members, int(numbers[-1]))
+        return replace(word, signature=self.secrets.sign(self.checked.statement(self.context, word)))
+
+    def read_words(
+        self, given: Iterable[tuple[Peers, Contribution]]
+    ) -> tuple[dict[int, Contribution], list[CheckWord]]:
+        """Return contributions without the signatures of their check words, and these words.
+
+        Without the contributions of peers that have not signed theirs.
+        """
+        padded, words = {}, []
+        for peer, one in given:
+            assert isinstance(peer, int), "what is signed is not added up on the way"
+            numbers, signature = np.asarray(one[PADDED]), np.asarray(one[SIGNED]).astype("<i8").tobytes()
+            word = CheckWord(peer, 0, int(numbers[-1]) % 2**64, signature)
+            if self.checked.is_signed(word, self.terms.keys, self.context):
+                padded[peer] = Arrays({PADDED: numbers})
+                words.append(word)
+        return padded, words
+
+    def read_pads(self, keeper: int, members: int, handed: Numbers) -> tuple[Numbers, list[CheckWord]]:
+        """Return a keeper's pads, and its check words where they are signed; raise NoTotalError if they cannot be used."""
+        if handed.size != self._handed_size(members):
+            raise NoTotalError(f"the pads of keeper {keeper} have {handed.size} numbers", silent=(keeper,))
+        if not self.part.strict:
+            return handed, []
+        sets = self.secured.segments(members)
+        end = len(sets) * self.layout.size
+        numbers, signatures = handed[:end], handed[end:].astype("<u8").reshape(len(sets), _SIGNATURE)
+        words = [
+            CheckWord(keeper, own, int(piece[-1]), signature.tobytes())
+            for own, piece, signature in zip(sets, np.split(numbers, len(sets)), signatures, strict=True)
+        ]
+        if not all(self.checked.is_signed(word, self.terms.keys, self.context) for word in words):
+            raise NoTotalError(f"keeper {keeper} has not signed its check word", silent=(keeper,))
+        return numbers, words
+
     def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
         """Add up padded contributions, at the aggregator without its own pads.
 
-        In a stage by groups, the sums of the groups that have enough members, one after the other.
+        In a stage by groups, the sums of the groups that have enough members, one after the other. Where check words are
+        signed, they follow.
         """
         if isinstance(task, tasks.AddUp):
             return super().added_up(task, blobs)
-        given = self.given(task, blobs, {})
+        given: Iterable[tuple[Peers, Contribution]] = self.given(task, blobs, {})
+        words: list[CheckWord] = []
+        if self.part.strict:
+            padded, words = self.read_words(given)
+            given = padded.items()
         totals, peers = _added_up(given, self.secured.groups, self.terms.secure.cohort, self.n_peers)
         if not totals:
             return tasks.Summed(None, ())
         numbers = np.concatenate([np.array(total[PADDED]).view(np.uint64) for total in totals])
+        words = [word for word in words if word.index in peers]
         if task.me in self.keepers:
-            numbers -= self._removed(self._pair(task.me), task.me, as_mask(peers))
-        return tasks.Summed(blobs.keep(_as_arrays(numbers).encode()), peers)
+            removed = self._removed(self._pair(task.me), task.me, as_mask(peers))
+            numbers -= removed
+            words += self._own_words(removed, task.me, as_mask(peers))
+        data = Arrays({PADDED: numbers.view(np.int64)}).encode()
+        if self.part.strict:
+            data = bytes(msgpack.packb([data, [word.packed() for word in words]]))
+        return tasks.Summed(blobs.keep(data), peers)
 
-    def _closed(self, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess) -> JobState | None:
-        """Return the state after a padded round, of this aggregator or of one that is gone; None if its parts do not fit."""
+    def _combined(
+        self, task: tasks.CombineRound | tasks.FinishRound, blobs: BlobAccess
+    ) -> tuple[Contribution | list[Contribution], int, Mapping[int, str]]:
+        """Return the total of a padded round, of this aggregator or of one that is gone, its peers, and who abstained.
+
+        Raise WireError if its parts do not fit.
+        """
         abstained: Mapping[int, str]
         if isinstance(task, tasks.CombineRound):
             ((peers, padded),) = task.contributions
             sealed = {keeper: blobs.whole(ref) for keeper, ref in task.removed}
             members, data, abstained = as_mask(peers), blobs.whole(padded), task.abstained
         else:
-            try:
-                sealed, data = self.handed_over(task, blobs)
-            except WireError:
-                return None
+            sealed, data = self.handed_over(task, blobs)
             members = task.members
             others = members_of(self.part.asked & ~members)
             abstained = dict.fromkeys(others, NOT_COUNTED)
         assert task.maker is not None
-        arrays = Arrays.decode(data)
-        if list(arrays) != [PADDED] or arrays.dtype(PADDED) != np.int64:
-            raise WireError("a padded sum is malformed")
-        try:
-            total = self._total(members, task.maker.index, np.array(arrays[PADDED]).view(np.uint64), sealed)
-        except WireError:
-            return None
-        return self.secured.closed(total, members, abstained, task.maker)
+        return self._total(members, task.maker.index, data, sealed), members, abstained
 
     def handed_over(self, task: tasks.FinishRound, blobs: BlobAccess) -> tuple[dict[int, bytes], bytes]:
         """Return the pads, and the sum, that keepers hold of a round whose maker is gone; or raise WireError."""
@@ -347,28 +434,58 @@ class SecureRound(PlainRound):
             raise WireError("no keeper has handed over a sum")
         return sealed, next(iter(sums.values()))
 
-    def _total(self, members: int, me: int, padded: Numbers, sealed: Mapping[int, bytes]) -> Arrays | list[Arrays]:
-        """Return the total of a set of peers, from their padded sum without the maker's pads, and what keepers took away.
-
-        In a stage by groups, one for each set. Raise WireError if they do not belong together.
-        """
-        layout, sets = self.layout, self.secured.segments(members)
-        pair, size = self._pair(me), len(sets) * layout.size
-        removed: list[Numbers] = []
+    def _total(
+        self, members: int, me: int, data: bytes, sealed: Mapping[int, bytes]
+    ) -> Contribution | list[Contribution]:  # fmt: skip
+        """Return the total of a set of peers, from what :meth:`added_up` made, and what keepers took away."""
+        words: list[CheckWord] = []
+        if self.part.strict:
+            try:
+                data, signed = msgpack.unpackb(data, max_ext_len=0)
+                if type(data) is not bytes:
+                    raise ValueError("wrong types")
+                words = [CheckWord.unpacked(word) for word in signed]
+            except (ValueError, TypeError, msgpack.UnpackException) as error:
+                raise WireError(f"a padded sum is malformed: {error}") from None
+        arrays = Arrays.decode(data)
+        if list(arrays) != [PADDED] or arrays.dtype(PADDED) != np.int64:
+            raise WireError("a padded sum is malformed")
+        pair, removed = self._pair(me), list[Numbers]()
         for keeper, public in self.keepers.items():
             if keeper == self.part.maker.index:
                 continue  # it left its pads out of the sum
             if keeper == me:
-                removed.append(self._removed(pair, me, members))
+                own = self._removed(pair, me, members)
+                removed.append(own)
+                words += self._own_words(own, me, members)
             elif keeper in sealed:
-                data = Sealed(keeper, sealed[keeper])
-                removed.append(pair.unseal(data, public, self.context, members_of(members), size))
-        if any(vector.size != size for vector in (padded, *removed)):
+                try:
+                    sent = Sealed(keeper, sealed[keeper])
+                    handed = pair.unseal(
+                        sent, public, self.context, members_of(members), self._handed_size(members)
+                    )  # fmt: skip
+                except WireError as error:
+                    raise NoTotalError(str(error), silent=(keeper,)) from None
+                numbers, of_keeper = self.read_pads(keeper, members, handed)
+                removed.append(numbers)
+                words += of_keeper
+        return self.unpadded(members, np.array(arrays[PADDED]).view(np.uint64), removed, words)
+
+    def unpadded(
+        self, members: int, padded: Numbers, removed: Sequence[Numbers], words: Sequence[CheckWord]
+    ) -> Contribution | list[Contribution]:  # fmt: skip
+        """Return the total of a set of peers, in a stage by groups one for each set; raise WireError if there is none."""
+        sets, size = self.secured.segments(members), self.layout.size
+        if any(vector.size != len(sets) * size for vector in (padded, *removed)):
             raise WireError("a padded sum, or pads, of another length than the round has")
         totals = []
         for place, own in enumerate(sets):
-            piece = slice(place * layout.size, (place + 1) * layout.size)
-            totals.append(layout.unpadded([padded[piece]], [one[piece] for one in removed], own.bit_count()))
+            piece = slice(place * size, (place + 1) * size)
+            try:
+                total = self.layout.unpadded([padded[piece]], [one[piece] for one in removed], own.bit_count())
+            except WrongCheckWordError as error:
+                raise NoTotalError(str(error), wrong=self.checked.with_words(words)) from None
+            totals.append(total)
         return totals if self.secured.groups else totals[0]
 
 
@@ -384,7 +501,7 @@ def readable(given: Mapping[int, bytes], read: Callable[[int, bytes], T]) -> tup
 
 
 def _added_up(
-    given: Iterator[tuple[Peers, Arrays]], groups: Sequence[int], cohort: int, n_peers: int
+    given: Iterable[tuple[Peers, Arrays]], groups: Sequence[int], cohort: int, n_peers: int
 ) -> tuple[list[Arrays], tuple[int, ...]]:  # fmt: skip
     if not groups:
         total, peers = added_up(given, n_peers)
@@ -398,14 +515,13 @@ def _added_up(
     return totals, tuple(sorted(peer for _, peers in found for peer in peers))
 
 
-def _as_arrays(padded: Numbers) -> Arrays:
-    return Arrays({PADDED: padded.view(np.int64)})
-
-
-def compared(final: JobState, sets: Sequence[int]) -> tasks.KeysForgotten:
+def compared(final: JobState, sets: Sequence[int], terms: Terms) -> tasks.KeysForgotten:
     """Compare the sets for which this peer took pads away with those that the final state names."""
-    unnamed = secure_rounds.unnamed(secure_rounds.secured_of(final), sets)
+    part = secure_rounds.secured_of(final)
+    unnamed = secure_rounds.unnamed(part, sets)
     listed = secure_rounds.exposed_peers(final)
     return tasks.KeysForgotten(
-        unnamed, tuple(one for one in secure_rounds.exposed_peers(final, unnamed) if one not in listed)
+        unnamed,
+        tuple(one for one in secure_rounds.exposed_peers(final, unnamed) if one not in listed),
+        members_of(secure_rounds.proved_peers(part, terms)),
     )

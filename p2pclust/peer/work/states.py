@@ -249,8 +249,8 @@ class PlainRound(AtState):
     def adds_up(self, state: JobState) -> bool:
         """Return whether contributions to a state are added up, and not combined one by one."""
         protocol, secured = self.job.protocols[state.stage], state.secured
-        wants_keys = secured is not None and secured.wants_keys
-        return isinstance(protocol, Additive) and not protocol.one_by_one and not wants_keys
+        singly = secured is not None and (secured.wants_keys or secured.strict)
+        return isinstance(protocol, Additive) and not protocol.one_by_one and not singly
 
     def info(self, state: JobState, before: JobState | None = None) -> tasks.StateInfo:
         """Return what the core must know of a state: it never reads the state itself."""

@@ -186,13 +186,15 @@ def _begin(task: tasks.BeginJob, blobs: BlobAccess, life: Life, job_id: str) -> 
 
 
 def _forgotten(task: tasks.ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
-    _secrets(life).forget(task.keys.job_id)
+    secrets = _secrets(life)
+    terms = secrets.terms(task.keys)
+    secrets.forget(task.keys.job_id)
     if task.state is None:
         return tasks.KeysForgotten()
     from p2pclust.peer.work import secure_tasks  # noqa: PLC0415
 
     job = job_of(task.mathematics)
-    return secure_tasks.compared(decode_state(job, blobs.source(job, task.state)), task.sets)
+    return secure_tasks.compared(decode_state(job, blobs.source(job, task.state)), task.sets, terms)
 
 
 def _close(at: PlainRound, task: tasks.CloseGossipRound, blobs: BlobAccess) -> Outcome:

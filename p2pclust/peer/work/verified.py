@@ -22,13 +22,14 @@ from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, readable
 from p2pclust.peer.work.states import AtState, BlobAccess, NextState, PlainRound
 from p2pclust.protocols.engine import engine, secure_rounds
-from p2pclust.protocols.engine.arrays import Contribution
+from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
-from p2pclust.protocols.engine.secure_rounds import SecuredState
+from p2pclust.protocols.engine.secure_rounds import NoTotalError, SecuredState
 from p2pclust.protocols.engine.wire import PADDED, ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.check_words import CheckWord
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry
 from p2pclust.protocols.secure.proofs import CancelProof, OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
@@ -82,7 +83,7 @@ class Verifier:
             if self.keys.secure is None:
                 raise WireError("it has a proof without answers")
             secured = SecuredState(self.job, before, self.secrets.terms(self.keys), proof.digest)
-            return secured.renewed(proof.left_out, proof.silent)
+            return secured.renewed(proof.left_out, proof.silent, proof.wrong)
         if proof.cancel and (before.secured is None or not before.secured.wants_keys):
             raise WireError("it has a cancel and a total")
         bare, by = before.encode(), {answer.index for answer in proof.answers}
@@ -116,19 +117,36 @@ class Verifier:
 
     def _total(self, before: JobState, proof: Proof) -> tuple[int, Contribution, dict[int, str]]:
         at = SecureRound(self.job, before, self.n_peers, self.keys, self.secrets, proof.digest)
-        padded, malformed = self.contributions(before, proof.answers)
+        padded, words, malformed = self.padded(at, proof.answers)
         members = as_mask(padded)
         if problem := at.secured.problem_with_set(members):
             raise WireError(problem)
         if [one.keeper for one in proof.pads] != list(at.keepers):
             raise WireError("the pads are not those of all keepers")
+        removed = []
         for one in proof.pads:
             if not self.are_signed(one, proof.digest, members):
-                raise WireError(f"keeper {one.keeper} has not signed its pads for these peers")
+                why = f"keeper {one.keeper} has not signed its pads for these peers"
+                raise NoTotalError(why, silent=(one.keeper,))
+            handed = np.frombuffer(one.numbers, dtype="<u8").astype(np.uint64)
+            numbers, of_keeper = at.read_pads(one.keeper, members, handed)
+            removed.append(numbers)
+            words += of_keeper
         vectors = [np.asarray(given[PADDED]).view(np.uint64) for given in padded.values()]
-        removed = [np.frombuffer(one.numbers, dtype="<u8").astype(np.uint64) for one in proof.pads]
-        total = at.layout.unpadded(vectors, removed, members.bit_count())
+        total = at.unpadded(members, np.add.reduce(vectors), removed, words)
+        assert isinstance(total, Arrays), "no stage by groups has verify"
         return members, total, malformed
+
+    def padded(
+        self, at: SecureRound, answers: Sequence[SignedAnswer]
+    ) -> tuple[dict[int, Contribution], list[CheckWord], dict[int, str]]:
+        """Read padded contributions, and their check words where they are signed; return also the malformed ones."""
+        given, malformed = self.contributions(at.state, answers)
+        if not at.part.strict:
+            return given, [], malformed
+        padded, words = at.read_words(given.items())
+        unsigned = dict.fromkeys(set(given) - set(padded), "malformed: it has not signed its check word")
+        return padded, words, malformed | unsigned
 
     def check(self, task: tasks.CheckState, blobs: BlobAccess) -> Outcome:
         """Say whether a state follows from its proof."""
@@ -235,8 +253,8 @@ class VerifiedRound(AtState):
         if isinstance(task, tasks.AddUp):
             raise WireError("signed answers are not added up")
         answers, _ = self._answers(task, blobs)
-        padded, _ = self.verifier.contributions(self.state, answers)
         assert isinstance(self.inner, SecureRound)
+        padded, _, _ = self.verifier.padded(self.inner, answers)
         pads = self.inner.own_pads(as_mask(padded), task.me)
         fields = [[answer.packed() for answer in answers], [] if pads is None else [pads.packed()]]
         return tasks.Summed(blobs.keep(bytes(msgpack.packb(fields))), tuple(padded))
@@ -270,9 +288,11 @@ class VerifiedRound(AtState):
             return self._proved(proof, blobs)
         except secure_rounds.NotEnough as few:
             return tasks.TooFew(few.reason)
-        except WireError:
+        except WireError as error:
             if not self._padded:
                 raise
+            if isinstance(error, NoTotalError):
+                renewal = replace(renewal, silent=sorted(error.silent), wrong=error.wrong)
         return self._proved(renewal, blobs)  # the parts of a state after a padded one do not fit together
 
     def _proved(self, proof: Proof, blobs: BlobAccess) -> tasks.StateMade:
@@ -346,4 +366,11 @@ def _padded_answers(data: bytes, given: Mapping[int, bytes]) -> tuple[list[Signe
         kept = [OpenPads.unpacked(one) for one in pads]
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise WireError(f"padded answers: {error}") from None
-    return found, [*kept, *map(OpenPads.decode, given.values())]
+    for keeper, sent in given.items():
+        try:
+            kept.append(OpenPads.decode(sent))
+            if kept[-1].keeper != keeper:
+                raise WireError(f"keeper {keeper} sent the pads of another one")
+        except WireError as error:
+            raise NoTotalError(str(error), silent=(keeper,)) from None
+    return found, kept

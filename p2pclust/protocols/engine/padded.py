@@ -24,6 +24,10 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.secure.pads import Numbers
 
 
+class WrongCheckWordError(WireError):
+    """A total whose check word is not the number of its peers."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """How the contributions to one state become vectors.
@@ -78,7 +82,7 @@ class Layout:
     def unpadded(self, padded: Iterable[Numbers], removed: Iterable[Numbers], n_members: int) -> Contribution:
         """Return the total of a set of peers.
 
-        Raises WireError if a vector has another length, or the check word is not `n_members`.
+        Raises WireError if a vector has another length, WrongCheckWordError if the check word is not `n_members`.
 
         - `padded` uint64: what the members sent, or sums of it.
         - `removed` uint64: what each keeper takes away.
@@ -90,7 +94,7 @@ class Layout:
                 raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
             add(total, vector, out=total)
         if int(total[-1]) != n_members:
-            raise WireError(
+            raise WrongCheckWordError(
                 f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}"
             )
         return self.contribution(total)

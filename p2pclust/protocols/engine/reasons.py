@@ -14,13 +14,18 @@ MAX_REASON: Final = 200  # characters; a longer reason is cut off
 NOT_DRAWN: Final = "not drawn"
 NOT_ASKED: Final = "not asked"  # a peer in a round in which one other peer is asked; it is not recorded
 LEFT_OUT: Final = "left out"  # a peer that did not answer: it did not abstain by itself, and may contribute again
+LATE: Final = f"{LEFT_OUT}: late"  # one that is alive, and did not answer in time
 #: A peer that is not on the fleet roster any more, or has another key there than in the job: it is not waited for.
 REVOKED: Final = "it was revoked, or has new keys"
 #: With secure sums, a peer that was restarted: it does not contribute before keys are exchanged again.
 NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
 #: With secure sums, a peer that neither contributes nor takes its pads away.
 SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
+#: With secure sums and leave = "alone", a peer in no revealed set, without enough others that are in none.
+WOULD_BE_EXPOSED: Final = f"{LATE}: its sums would be exposed"
 NO_DATA: Final = "no data"  # a peer that has no row
+#: With secure sums, a peer whose signature proves that it sent a wrong check word.
+PROVED: Final = "it has signed a wrong check word"
 #: A contribution that no rows can have led to: its peer is a suspect, and its contribution is left out.
 IMPLAUSIBLE: Final = "implausible: "
 #: Data that cannot be read. In private jobs nothing more is said, as a place in the data depends on values.

@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from p2pclust.errors import WireError
@@ -20,16 +20,17 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.engine import Group, Peers, by_themselves
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
+from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, MAX_REASON, PROVED, WOULD_BE_EXPOSED
+from p2pclust.protocols.secure.check_words import KEY_BYTES, CheckedRound
 from p2pclust.protocols.secure.classes import exposed, grouped, parted
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
-from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
+from p2pclust.protocols.secure.secured import MOST_PROOFS, Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
 
 MOST_RENEWALS: Final = 10  # so many times in a row are new keys asked for without a total; then the job fails
 _GROUPED: Final = f"{LEFT_OUT}: differences of sums would expose it, or peers that are missing"
-_SILENT: Final = f"{LEFT_OUT}: it did not answer as a keeper"
+_SILENT: Final = f"{LEFT_OUT}: it did not answer in this stage"
 _SMALL_GROUP: Final = f"{LEFT_OUT}: too few peers of its group contributed"
 _NO_KEY: Final = f"{LEFT_OUT}: no key came from it"
 _FORMAT: Final = b"p2pclust context 1"
@@ -41,6 +42,15 @@ class NotEnough(Exception):  # noqa: N818 - an answer, not an error: the round s
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class NoTotalError(WireError):
+    """The parts of a padded round make no total: new keys are asked for, and these two say why."""
+
+    def __init__(self, reason: str, *, silent: Sequence[int] = (), wrong: CheckedRound | None = None) -> None:
+        super().__init__(reason)
+        self.silent = silent  # keepers whose pads cannot be used
+        self.wrong = wrong  # the round, if its check word is wrong
 
 
 @dataclass(frozen=True)
@@ -102,12 +112,14 @@ def secured_of(state: JobState) -> Secured:
     return state.secured
 
 
-def problem_with_state(state: JobState, terms: Terms) -> str:
+def problem_with_state(state: JobState, terms: Terms) -> str:  # noqa: PLR0911 - a return for each rule
     """Return why a secured state that arrived cannot be one of this job, or an empty string."""
     part, n_peers = secured_of(state), terms.n_peers
     u = part.unsettled
     masks = [part.asked, part.silent, *part.groups, *part.revealed, *part.burnt, *part.unknown]
     masks += [] if u is None else [u.asked, u.keepers]
+    rounds = [*part.proofs, *([] if u is None or u.checked is None else [u.checked])]
+    masks += [one.listed | one.keepers for one in rounds]
     indices = [entry.index for entry in part.entries]
     listed = as_mask(indices)
     if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
@@ -120,7 +132,12 @@ def problem_with_state(state: JobState, terms: Terms) -> str:
         return f"its cohort is {part.cohort}, and the job's is {terms.secure.cohort}"
     if part.entries and not listed >> part.maker.index & 1:
         return "it is padded, and its maker has no key"
-    return "" if part.groups == terms.groups else "its groups of peers are not the job's"
+    if part.groups != terms.groups:
+        return "its groups of peers are not the job's"
+    if any(max(len(one.words), len(one.opened)) > n_peers * (2 + len(terms.groups)) for one in rounds):
+        return "it has more check words, or keys of them, than peers can have sent"
+    framed = as_mask(peer for peer, why in part.absent.items() if why == PROVED) & ~proved_peers(part, terms)
+    return "it says without a proof that a peer has signed a wrong check word" if framed else ""
 
 
 def context_of(terms: Terms, state: bytes) -> bytes:
@@ -131,7 +148,32 @@ def context_of(terms: Terms, state: bytes) -> bytes:
 
 def keepers(part: Secured, terms: Terms) -> dict[int, bytes]:
     """Return who keeps pads of a padded state, with their public keys, in roster order."""
-    return KeyList(part.entries).keepers(terms.secure.keepers, terms.keys, part.maker.index)
+    return _keeping(part.entries, terms, part.maker, proved_peers(part, terms))
+
+
+def _keeping(entries: tuple[KeyEntry, ...], terms: Terms, maker: Maker, proved: int) -> dict[int, bytes]:
+    found = KeyList(entries).keepers(terms.secure.keepers, terms.keys, maker.index)
+    return {index: key for index, key in found.items() if not proved >> index & 1}
+
+
+def checked_round(part: Secured, terms: Terms, state: bytes) -> CheckedRound:
+    """Return what the check words of a padded state belong to, from the state's digest."""
+    keys = b"".join(entry.public[KEY_BYTES:] for entry in part.entries)
+    return CheckedRound(state, as_mask(keepers(part, terms)), as_mask(entry.index for entry in part.entries), keys)
+
+
+def proved_peers(part: Secured, terms: Terms) -> int:
+    """Return the peers that are proved to have sent wrong check words: they are left out, and may be exposed by that."""
+    found = 0
+    for one in part.proofs:
+        found |= _proved(one, context_of(terms, one.state), tuple(terms.keys.devices))
+    return found
+
+
+@lru_cache(maxsize=16)
+def _proved(one: CheckedRound, context: bytes, devices: tuple[bytes, ...]) -> int:
+    """Return the peers that a proof is about: each state of the job has the same proofs."""
+    return one.proved(FleetKeys(b"", b"", devices), context)
 
 
 def whole(part: Secured, terms: Terms) -> bool:
@@ -204,6 +246,7 @@ class SecuredState:
                 unsound[index] = "malformed: it reports a set of peers that were not asked"
             else:
                 sound[index] = answer
+        before = self._judged(before, {index: answer.opened for index, answer in sound.items()})
         part = _settled(before, tuple(sound.values()), terms.secure, self.groups)
         if cancelled_by:
             return cancelled(replace(state, secured=part), cancelled_by)
@@ -225,15 +268,29 @@ class SecuredState:
         arrays = self.job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
         return replace(state, arrays=arrays, secured=part)
 
+    def _judged(self, before: Secured, opened: Mapping[int, bytes]) -> Secured:
+        """After a wrong total with signed check words, note what the keys of check words prove, and who has shown none."""
+        u = before.unsettled
+        if u is None or u.checked is None:
+            return before
+        checked = u.checked.showing(opened)
+        before = replace(before, unsettled=replace(u, checked=None))
+        proof = checked.proof(self.terms.keys, context_of(self.terms, checked.state))
+        if proof is not None and len(before.proofs) < MOST_PROOFS:
+            before = replace(before, proofs=(*before.proofs, proof))
+        return replace(before, silent=before.silent | checked.not_shown & ~proved_peers(before, self.terms))
+
     def _listed(
         self, before: Secured, sound: Mapping[int, KeyEntry], gone: Mapping[int, str], maker: Maker, *, silent: int
     ) -> Secured:
         """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
         terms, secure, least = self.terms, self.terms.secure, self.least
         absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
-        absent |= dict.fromkeys(members_of(silent), _SILENT)
-        entries = tuple(sound[index] for index in sorted(sound) if not silent >> index & 1)
-        others = tuple(one for one in sound.values() if silent >> one.index & 1)
+        proved = proved_peers(before, terms)
+        absent |= dict.fromkeys(members_of(silent), _SILENT) | dict.fromkeys(members_of(proved), PROVED)
+        off = silent | proved & ~(1 << maker.index)  # an aggregator may go on without contributing
+        entries = tuple(sound[index] for index in sorted(sound) if not off >> index & 1)
+        others = tuple(one for one in sound.values() if off >> one.index & 1)
         part = _settled(before, entries, secure, self.groups, others)
         # The most frequent number of columns; of equally frequent ones, that of the peer of lowest index.
         counts = Counter(entry.columns for entry in entries if entry.columns).most_common(1)
@@ -241,14 +298,18 @@ class SecuredState:
         able = 0
         for entry in entries:
             absent[entry.index] = before.absent.get(entry.index) or entry.refusal
+            absent[entry.index] = PROVED if proved >> entry.index & 1 else absent[entry.index]
             if not absent[entry.index] and not _fits(self.job, entry, columns):
                 absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
             able |= 0 if absent[entry.index] else 1 << entry.index
+        alone = exposed_by_joining(part, able, secure)
+        absent |= dict.fromkeys(members_of(alone), WOULD_BE_EXPOSED)
+        able &= ~alone
         if all(entry.index != maker.index for entry in entries):
             raise NotEnough("the aggregator has no key yet")
         if able.bit_count() < least:
             raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
-        keeping = KeyList(entries).keepers(secure.keepers, terms.keys, maker.index)
+        keeping = _keeping(entries, terms, maker, proved)
         if len(keeping) <= secure.colluders:
             raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
         asked = _grouped(part, able, terms, self.groups)
@@ -256,11 +317,15 @@ class SecuredState:
         absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
         return replace(part, entries=entries, maker=maker, asked=asked, columns=columns, absent=absent, silent=silent)
 
-    def renewed(self, abstained: Mapping[int, str], silent: Sequence[int]) -> JobState:
+    def renewed(
+        self, abstained: Mapping[int, str], silent: Sequence[int], wrong: CheckedRound | None = None
+    ) -> JobState:  # fmt: skip
         """Return the state that asks for new keys after a padded one had no total.
 
         - `abstained`: the peers that answered the padded state without contributing.
         - `silent`: keepers that did not answer.
+        - `wrong`: the round, if its check word is wrong. From then on check words are signed in this stage, and where they
+          were, all peers are asked for their keys of check words.
         """
         state, terms, part = self.state, self.terms, self.part
         absent = by_themselves({**part.absent, **abstained})
@@ -272,13 +337,15 @@ class SecuredState:
                 # No peer is asked any more what was revealed in this context.
                 part = replace(part, unknown=_with(part.unknown, part.asked))
             return _failed(state, part, story, absent)
-        unsettled = Unsettled(self.digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
+        checked = wrong if wrong is not None and wrong.words else None
+        unsettled = Unsettled(self.digest, part.maker.index, part.asked, as_mask(keepers(part, terms)), checked)
         return replace(
             state,
             secured=Secured(
                 part.cohort, columns=part.columns, absent=absent, silent=part.silent | as_mask(silent),
                 unsettled=unsettled, revealed=part.revealed, burnt=part.burnt, unknown=part.unknown,
-                renewals=part.renewals + 1, groups=part.groups,
+                renewals=part.renewals + 1, groups=part.groups, strict=part.strict or wrong is not None,
+                proofs=part.proofs,
             ),
         )  # fmt: skip
 
@@ -301,8 +368,14 @@ class SecuredState:
         if after.status != "running":
             return replace(after, secured=_without_keys(part))
         if after.stage == state.stage:
+            # A peer that comes and goes would make one small class after the other.
+            late = {peer: why for peer, why in gone.items() if why == LATE}
+            stay = part.asked & ~as_mask(late)
+            absent = {**part.absent, **late}
+            part = replace(part, asked=stay, silent=part.silent | as_mask(late), absent=absent)
             return replace(after, secured=part)
         able, asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns)), 0
+        able &= ~proved_peers(part, terms)
         for one in parted(able, replace(self, state=replace(after, secured=part)).groups):
             asked |= one if one.bit_count() >= terms.secure.cohort else 0
         absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
@@ -310,7 +383,19 @@ class SecuredState:
         again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent) or not asked
         if again or (terms.secure.leave == "groups" and asked != part.asked):
             return replace(after, secured=_without_keys(part))
-        return replace(after, secured=replace(part, asked=asked, absent=absent))
+        return replace(after, secured=replace(part, asked=asked, absent=absent, strict=False))
+
+
+def exposed_by_joining(part: Secured, asked: int, secure: SecureSums) -> int:
+    """Return those of these peers that are in no revealed set yet, and too few to hide each other.
+
+    With ``leave = "groups"`` that is judged with all other classes.
+    """
+    known = as_mask(peer for one in (*part.revealed, *part.unknown) for peer in members_of(one))
+    if not known or secure.leave == "groups":
+        return 0
+    fresh = parted(asked & ~known, part.groups)
+    return sum(one for one in fresh if one.bit_count() < secure.cohort)
 
 
 def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> int:
@@ -321,11 +406,11 @@ def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> i
     sets = all_sets if secure.leave == "groups" else part.burnt if secure.burnt == "groups" else ()
     if not sets and not groups:
         return able
-    order, asked = keeper_order(terms.keys, range(terms.n_peers)), 0
+    order, asked, proved = keeper_order(terms.keys, range(terms.n_peers)), 0, proved_peers(part, terms)
     for own in groups or ((1 << terms.n_peers) - 1,):
         here = able & own
         if sets:
-            here = grouped(here, [one & own for one in sets], secure.cohort, order)
+            here = grouped(here, [one & own & ~proved for one in sets], secure.cohort, order)
         asked |= here if here.bit_count() >= secure.cohort else 0
     if asked.bit_count() < secure.cohort:
         missing = [f"peer {index}" for index in range(terms.n_peers) if not able >> index & 1]
@@ -405,7 +490,8 @@ def cancelled(state: JobState, by: str) -> JobState:
 def _without_keys(part: Secured) -> Secured:
     """Return what the final state keeps, and one that asks for other keys: which sets were revealed."""
     return Secured(
-        part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown, groups=part.groups
+        part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown, groups=part.groups,
+        proofs=part.proofs,
     )  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from p2pclust.protocols.engine.stored_arrays import Stored
 _LOOKED_AT: Final = frozenset(("scale", "unit", "stream", "lo", "hi"))
 
 PADDED = "padded"  # the only array of a padded contribution
+SIGNED = "signed"  # but where check words are signed: the signature
+_SIGNATURE: Final = Slot((8,), "int64")
 
 
 class ContributionReader:
@@ -35,6 +37,7 @@ class ContributionReader:
 
             # Nothing can be known of padded numbers but how many there are.
             self._slots = {PADDED: Slot((layout_of(job, state).size,), "int64")}
+            self._slots |= {SIGNED: _SIGNATURE} if state.secured.strict else {}
             return
         self._slots = dict(protocol.expects(state.arrays))
         if isinstance(protocol, Additive):

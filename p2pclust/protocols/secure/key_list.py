@@ -19,7 +19,7 @@ from p2pclust.tools.bit_sets import as_mask, packed, unpacked
 _FORMAT: Final = b"p2pclust key entry 1"
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
-_TYPES: Final = (int, bytes, int, bool, str, list, bytes)  # of the fields of a packed entry
+_TYPES: Final = (int, bytes, int, bool, str, list, bytes, bytes)  # of the fields of a packed entry
 _ANY: Final = bytes(range(32))  # a private key to try public ones with
 _MOST_PEERS, _MOST_COLUMNS = 2**16, 2**32
 _MOST_REASON: Final = 200
@@ -54,7 +54,7 @@ class KeyEntry:
     """One peer's entry: its new key, and what it knows of sets that were, or may have been, revealed."""
 
     index: int  # in the job roster
-    public: bytes  # X25519, 32 bytes
+    public: bytes  # X25519, 64 bytes: the key of its pads, and the one of the pads of its check words
     columns: int  # the number of columns of its rows
     insists: bool  # whether it contributes only if it keeps pads itself
     signature: bytes = field(default=b"", repr=False)  # of :meth:`statement`, by the device's Ed25519 key; 64 bytes
@@ -63,11 +63,14 @@ class KeyEntry:
     # it cannot know: its store is not the one that it had at submission. Then it keeps no pads in this job.
     taken: int | None = 0
     sets: tuple[int, ...] = ()  # other sets of this job that it knows, and the state that asks does not name
+    # Its private key of check words in the context that is not settled, if the state asks for it and it has that key.
+    opened: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        if not (0 <= self.index < _MOST_PEERS and 0 <= self.columns < _MOST_COLUMNS and len(self.public) == _KEY_BYTES):
+        sizes = (len(self.public), len(self.opened)) in ((2 * _KEY_BYTES, 0), (2 * _KEY_BYTES, _KEY_BYTES))
+        if not (0 <= self.index < _MOST_PEERS and 0 <= self.columns < _MOST_COLUMNS and sizes):
             raise ValueError(
-                f"entry of peer {self.index}: {self.columns} columns and a key of {len(self.public)} bytes are impossible"
+                f"entry of peer {self.index}: {self.columns} columns and keys of {len(self.public)} bytes are impossible"
             )
         if len(self.refusal) > _MOST_REASON or len(self.sets) >= _MOST_TOLD or 0 in self.sets:
             raise ValueError(f"entry of peer {self.index}: its reason, or its sets, are impossible")
@@ -80,7 +83,7 @@ class KeyEntry:
         # Most know nothing: then one empty list says so.
         known = [None if self.taken is None else packed(self.taken), *map(packed, self.sets)]
         told = known if self.taken != 0 or self.sets else []
-        return [self.index, self.public, self.columns, self.insists, self.refusal, told]
+        return [self.index, self.public, self.columns, self.insists, self.refusal, told, self.opened]
 
     def packed(self) -> list[Any]:
         """Return plain values with one form only, as states have them."""
@@ -89,14 +92,15 @@ class KeyEntry:
     @classmethod
     def unpacked(cls, fields: Sequence[Any]) -> KeyEntry:
         """Read what :meth:`packed` returned; raise TypeError or ValueError if an entry cannot be."""
-        index, public, columns, insists, refusal, told, signature = fields
+        index, public, columns, insists, refusal, told, opened, signature = fields
         if tuple(map(type, fields)) != _TYPES or len(signature) > _SIGNATURE_BYTES:
             raise ValueError("an entry that cannot be")
         masks = [mask for mask in told[:1] if mask is not None] + told[1:]
         if any(type(mask) is not bytes or mask.endswith(b"\0") for mask in masks) or told == [b""]:
             raise ValueError("an entry with sets that cannot be")
         taken = 0 if not told else None if told[0] is None else unpacked(told[0])
-        return cls(index, public, columns, insists, signature, refusal, taken, tuple(map(unpacked, told[1:])))
+        sets = tuple(map(unpacked, told[1:]))
+        return cls(index, public, columns, insists, signature, refusal, taken, sets, opened)
 
     def encode(self) -> bytes:
         return bytes(msgpack.packb(self.packed()))
@@ -140,7 +144,8 @@ class KeyList:
                 return f"peer {entry.index} has not signed its entry in the list of keys"
             try:
                 # A point of low order gives every peer the same secret, and is refused here instead of in every round.
-                X25519PrivateKey.from_private_bytes(_ANY).exchange(X25519PublicKey.from_public_bytes(entry.public))
+                for key in (entry.public[:_KEY_BYTES], entry.public[_KEY_BYTES:]):
+                    X25519PrivateKey.from_private_bytes(_ANY).exchange(X25519PublicKey.from_public_bytes(key))
             except ValueError:
                 return f"peer {entry.index} has an unusable key in the list of keys"
         return ""
@@ -156,7 +161,7 @@ class KeyList:
           successor needs nothing from it.
 
         >>> known = FleetKeys(b"f" * 32, b"s" * 32, [bytes([peer]) * 32 for peer in range(4)])
-        >>> listed = KeyList(tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
+        >>> listed = KeyList(tuple(KeyEntry(peer, b"k" * 64, 2, insists=peer == 3) for peer in range(4)))
         >>> list(listed.keepers(2, known, maker=1)), list(listed.keepers(2, known, maker=0))
         ([2, 3], [2, 3])
         """

@@ -2,7 +2,8 @@
 
 The construction is that of docs/secure-sums.md, "One context": each contributor adds one stream of numbers per keeper, and
 each keeper sends the sum of its streams over the peers that count. All sums are modulo 2**64. Streams are those of ChaCha20,
-keyed by HKDF-SHA256 from X25519; everything cryptographic comes from the package ``cryptography``.
+keyed by HKDF-SHA256 from X25519; everything cryptographic comes from the package ``cryptography``. The last number of a
+vector is its check word, and has pads of its own (``check_words.py``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.secure.check_words import KEY_BYTES, CheckKey
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
 Numbers = NDArray[np.uint64]  # a vector of numbers modulo 2**64
 
 ENTROPY_BYTES: Final = 64  # what one key pair is made from
-_KEY_BYTES: Final = 32
 # Each key is used for one stream or one seal, so the nonce never repeats under a key.
 _STREAM_NONCE: Final = bytes(16)
 _SEAL_NONCE: Final = bytes(12)
 _PAD, _OWN, _UNPAD, _WORDS = b"p2pclust pad 1", b"p2pclust own 1", b"p2pclust unpad 1", b"p2pclust words 1"
 _NOISE: Final = b"p2pclust noise 1"
+_CHECK: Final = b"p2pclust check key 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +68,19 @@ class KeyPair:
 
     @cached_property
     def public(self) -> bytes:
-        """The public key, 32 bytes, as the list of keys has it."""
-        return self._private.public_key().public_bytes_raw()
+        """The public keys of pads and of check words, 64 bytes, as the list of keys has them."""
+        return self._private.public_key().public_bytes_raw() + self.check.public
+
+    @cached_property
+    def check(self) -> CheckKey:
+        return CheckKey(_derive(self.entropy[KEY_BYTES:], _CHECK))
 
     def padded(self, numbers: Numbers, me: int, keepers: Mapping[int, bytes], context: bytes) -> Numbers:
         """Return a contribution with the pads of all keepers added.
 
         Raises ValueError without a keeper: the contribution would not be hidden.
 
-        - `numbers` uint64 (n,): the contribution.
+        - `numbers` uint64 (n,): the contribution, and the check word.
         - `me`: this peer's roster index.
         - `keepers`: the keepers' roster indices and public keys.
         - `context`: what the pads belong to; no two contributions may be padded in one context.
@@ -86,17 +92,19 @@ class KeyPair:
         total = np.array(numbers)
         for keeper, public in keepers.items():
             total += self._stream(public, me, keeper, keeper == me, total.size, context)
+        pads = (self.check.pad(me, keeper, public[KEY_BYTES:], context) for keeper, public in keepers.items())
+        total[-1] = sum(pads, int(numbers[-1])) % 2**64
         return total
 
     def words(self, size: int, context: bytes) -> Numbers:
         """Return secret random numbers of this peer for a context, shape (size,); the same ones again if asked again."""
-        return _stream(_derive(self.entropy[_KEY_BYTES:], _info(_WORDS, context)), size)
+        return _stream(_derive(self.entropy[KEY_BYTES:], _info(_WORDS, context)), size)
 
     def noise_source(self, context: bytes) -> Callable[[int], bytes]:
         """Return a function that returns secret random bytes for a context; the same ones again if asked again."""
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
 
-        key = _derive(self.entropy[_KEY_BYTES:], _info(_NOISE, context))
+        key = _derive(self.entropy[KEY_BYTES:], _info(_NOISE, context))
         stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor()
         return lambda n_bytes: stream.update(bytes(n_bytes))
 
@@ -105,6 +113,8 @@ class KeyPair:
         total = np.zeros(size, dtype=np.uint64)
         for member, public in members.items():
             total += self._stream(public, member, me, member == me, size, context)
+        pads = (self.check.pad(member, me, public[KEY_BYTES:], context) for member, public in members.items())
+        total[-1] = sum(pads) % 2**64
         return total
 
     def seal(self, numbers: Numbers, me: int, maker: bytes, context: bytes, members: Iterable[int]) -> Sealed:
@@ -136,7 +146,7 @@ class KeyPair:
     def _private(self) -> X25519PrivateKey:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415
 
-        return X25519PrivateKey.from_private_bytes(self.entropy[:_KEY_BYTES])
+        return X25519PrivateKey.from_private_bytes(self.entropy[:KEY_BYTES])
 
     def _stream(
         self, public: bytes, contributor: int, keeper: int, own: bool, size: int, context: bytes
@@ -144,7 +154,7 @@ class KeyPair:
         """Return the pad of one contributor and one keeper; `public` is the key of whichever this peer is not."""
         # The contributor comes first: the pads of two keepers for each other differ.
         info = _info(_OWN if own else _PAD, context, contributor, keeper)
-        key = _derive(self.entropy[_KEY_BYTES:], info) if own else self._derived(public, info)
+        key = _derive(self.entropy[KEY_BYTES:], info) if own else self._derived(public, info)
         return _stream(key, size)
 
     def _derived(self, public: bytes, info: bytes) -> bytes:
@@ -153,7 +163,8 @@ class KeyPair:
 
         if public not in self._shared:
             try:
-                self._shared[public] = self._private.exchange(X25519PublicKey.from_public_bytes(public))
+                of_pads = X25519PublicKey.from_public_bytes(public[:KEY_BYTES])
+                self._shared[public] = self._private.exchange(of_pads)
             except ValueError as error:  # a wrong length, or a point that gives every peer the same secret
                 raise WireError(f"a public key in the list of keys is unusable: {error}") from None
         return _derive(self._shared[public], info)
@@ -176,7 +187,7 @@ def _derive(secret: bytes, info: bytes) -> bytes:
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
-    return HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=info).derive(secret)
+    return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 def _info(label: bytes, context: bytes, *indices: int) -> bytes:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Self
 import msgpack
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.secure.check_words import CheckedRound
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.spelling import printable
 
@@ -177,10 +178,13 @@ class Proof:
     pads: Sequence[OpenPads] = ()  # with secure sums: of each keeper, in roster order
     # Peers that have not answered, with reasons: the word of the aggregator alone.
     left_out: Mapping[int, str] = field(default_factory=dict)
-    silent: Sequence[int] = ()  # keepers that have not answered: the word of the aggregator alone
+    # Keepers that have not answered, or whose pads cannot be used: the word of the aggregator alone.
+    silent: Sequence[int] = ()
     maker: Maker = field(default_factory=Maker)  # with secure sums: of the state that is proved
     # Of the last state of a cancelled job: an encoded :class:`CancelProof`.
     cancel: bytes = b""
+    # Of a state that asks for new keys after a wrong total: its round, with words only where they are signed.
+    wrong: CheckedRound | None = None
 
     def encode(self) -> bytes:
         absent = [part for peer, reason in sorted(self.left_out.items()) for part in (peer, reason)]
@@ -188,14 +192,18 @@ class Proof:
         answers = [answer.packed() for answer in self.answers]
         pads = [one.packed() for one in self.pads]
         return bytes(
-            msgpack.packb([self.before, self.digest, answers, pads, absent, list(self.silent), maker, self.cancel])
+            msgpack.packb([
+                self.before, self.digest, answers, pads, absent, list(self.silent), maker, self.cancel,
+                [] if self.wrong is None else self.wrong.packed(),
+            ])
         )  # fmt: skip
 
     @classmethod
     def decode(cls, data: bytes) -> Proof:
         """Read a proof, which may be hostile; raise WireError if it is none."""
-        kinds = (bytes, bytes, list, list, list, list, list, bytes)
-        before, digest, answers, pads, absent, silent, maker, cancel = _of(_unpacked(data, "proof"), kinds, "proof")
+        kinds = (bytes, bytes, list, list, list, list, list, bytes, list)
+        fields = _of(_unpacked(data, "proof"), kinds, "proof")
+        before, digest, answers, pads, absent, silent, maker, cancel, wrong = fields
         signed = [SignedAnswer.unpacked(answer) for answer in answers]
         opened = [OpenPads.unpacked(one) for one in pads]
         peers, reasons = absent[0::2], absent[1::2]
@@ -209,8 +217,12 @@ class Proof:
         for indices in ([one.index for one in signed], [one.keeper for one in opened], peers, silent):
             if indices != sorted(set(indices)):
                 raise WireError("proof: peers that are not in roster order, each once")
+        try:
+            checked = CheckedRound.unpacked(wrong) if wrong else None
+        except (TypeError, ValueError) as error:
+            raise WireError(f"proof: {error}") from None
         return cls(
-            before, digest, signed, opened, dict(zip(peers, reasons, strict=True)), silent, Maker(*maker), cancel
+            before, digest, signed, opened, dict(zip(peers, reasons, strict=True)), silent, Maker(*maker), cancel, checked
         )  # fmt: skip
 
 

@@ -11,10 +11,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.secure.check_words import CheckedRound
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.tools.bit_sets import packed, unpacked
 
 MOST_SETS: Final = 4096  # different sets that are remembered of one job
+MOST_PROOFS: Final = 16  # of wrong check words in one job: every peer looks at all of them
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
 
@@ -37,6 +39,7 @@ class Unsettled:
     # asked, keepers: sets: whose contributions it was open for, and who keeps pads.
     asked: int
     keepers: int
+    checked: CheckedRound | None = None  # its signed check words, of which at least one is wrong; then keys are shown
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,9 @@ class Secured:
     asked: int = 0  # the set of peers whose contributions the state is open for
     columns: int = 0  # the number of columns that the peers agree on; 0 before the first list of keys
     absent: Mapping[int, str] = field(default_factory=dict)  # peers of the job roster that are not asked, with reasons
-    silent: int = 0  # keepers that did not answer in this stage: they are on no list until the next one
+    # Peers that did not answer in time in this stage, as contributors or keepers, or did not show their key of check
+    # words: they are on no list until the next stage.
+    silent: int = 0
     # In a padded state, the context that the entries on its list of keys report about.
     unsettled: Unsettled | None = None
     revealed: tuple[int, ...] = ()  # the different sets that were revealed so far in this job
@@ -59,6 +64,8 @@ class Secured:
     # The fixed groups whose totals are revealed one by one in some stages; empty: there are none.
     groups: tuple[int, ...] = ()
     asks: bytes = b""  # of a padded state, the digest of the state that asked for its list of keys
+    strict: bool = False  # whether check words are signed: a total of this stage was wrong
+    proofs: tuple[CheckedRound, ...] = ()  # which peers sent wrong check words: they are on no list of this job
 
     @property
     def wants_keys(self) -> bool:
@@ -71,11 +78,13 @@ class Secured:
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
         if (u := self.unsettled) is not None:
-            pending = [u.state, u.maker, *map(packed, (u.asked, u.keepers))]
+            checked = [] if u.checked is None else u.checked.packed()
+            pending = [u.state, u.maker, *map(packed, (u.asked, u.keepers)), checked]
         sets = [[packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
         return [
             self.cohort, entries, maker, packed(self.asked), self.columns, absent, packed(self.silent), pending, *sets,
-            self.renewals, [packed(mask) for mask in self.groups], self.asks,
+            self.renewals, [packed(mask) for mask in self.groups], self.asks, self.strict,
+            [proof.packed() for proof in self.proofs],
         ]  # fmt: skip
 
     @classmethod
@@ -86,21 +95,26 @@ class Secured:
                 raise ValueError("it is no list")
             (
                 cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, groups,
-                asks,
+                asks, strict, proofs,
             ) = fields  # fmt: skip
-            lists = (entries, maker, absent, pending, revealed, burnt, unknown, groups)
+            lists = (entries, maker, absent, pending, revealed, burnt, unknown, groups, proofs)
             if any(type(each) is not list for each in lists):
                 raise ValueError("a part that is no list")
+            if type(strict) is not bool:
+                raise ValueError("expected true or false")
+            if len(proofs) > MOST_PROOFS:
+                raise ValueError("too many proofs")
             index, term, round_ = map(_count, maker)
             peers, reasons = absent[0::2], absent[1::2]
             if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
                 raise ValueError("peers that are absent without a reason")
             unsettled = None
             if pending:
-                state, by, *masks = pending
-                if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 2:
+                state, by, of, keepers, checked = pending
+                if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or not isinstance(checked, list):
                     raise ValueError("a context that cannot be")
-                unsettled = Unsettled(state, _count(by), *map(_mask, masks))
+                words = CheckedRound.unpacked(checked) if checked else None
+                unsettled = Unsettled(state, _count(by), _mask(of), _mask(keepers), words)
             for masks in (revealed, burnt, unknown, groups):
                 if len(masks) > MOST_SETS:
                     raise ValueError("too many sets")
@@ -110,7 +124,7 @@ class Secured:
                 _count(cohort), _key_lists.read(entries), Maker(index, term, round_), _mask(asked), _count(columns),
                 {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
                 tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
-                tuple(map(_mask, groups)), _bytes(asks),
+                tuple(map(_mask, groups)), _bytes(asks), strict, tuple(map(CheckedRound.unpacked, proofs)),
             )  # fmt: skip
         except (TypeError, ValueError, LookupError) as error:
             raise WireError(f"job state: its secured part is malformed: {error}") from None

@@ -18,9 +18,10 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.engine import added_up
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import LEFT_OUT
+from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, PROVED, WOULD_BE_EXPOSED
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough, SecuredState
+from p2pclust.protocols.secure.check_words import CheckedRound, CheckWord
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -29,6 +30,7 @@ JOB = cluster_job("llf-cm", n_clusters=2, init="split-merge", max_rounds=3, tol=
 STATE = b"d" * 32
 MAKER = Maker(0, 1, 1)
 NINE = as_mask(range(9))
+WORDS = tuple(CheckWord(0, members, 1) for members in range(11))
 
 
 def locals_of(n_peers: int) -> list[Local]:
@@ -112,7 +114,7 @@ def test_a_peer_of_another_width_or_that_refuses_keeps_pads_and_does_not_contrib
 
 def test_a_key_that_its_device_has_not_signed_is_left_out_by_name() -> None:
     fleet = SecureFleet(5)
-    forged = replace(fleet.answer(2), public=b"k" * 32)
+    forged = replace(fleet.answer(2), public=b"k" * 64)
     state = after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), fleet.answers() | {2: forged})
     assert part_of(state).absent == {2: "malformed: peer 2 has not signed its entry in the list of keys"}
     assert [entry.index for entry in part_of(state).entries] == [0, 1, 3, 4]
@@ -136,12 +138,43 @@ def test_within_a_stage_keys_stay_and_the_maker_is_new() -> None:
     while state.stage == 0:
         state = closed(fleet, state, range(5))
     before = state
-    after = closed(fleet, before, [0, 1, 2, 4], {3: f"{LEFT_OUT}: late"})
+    after = closed(fleet, before, [0, 1, 2, 4], {3: f"{LEFT_OUT}: dead"})
     assert after.stage == before.stage
     assert part_of(after).entries == part_of(before).entries
     assert part_of(after).maker == Maker(0, 1, before.round + 2)
     assert part_of(after).asked == 0b11111
     assert part_of(after).revealed == (0b11111, 0b10111)
+
+
+def test_a_peer_that_was_late_stays_out_until_the_next_stage() -> None:
+    fleet = SecureFleet(6)
+    before = first_padded(fleet)
+    while before.stage == 0:
+        before = closed(fleet, before, range(6))
+    after = closed(fleet, before, [0, 1, 2, 4, 5], {3: LATE})
+    assert after.stage == before.stage
+    assert part_of(after).asked == 0b110111
+    assert part_of(after).absent == {3: LATE}
+    renewed = part_of(after_keys(fleet, asked_again(fleet, padded=after), fleet.answers()))
+    assert renewed.asked == 0b110111, "new keys change nothing about it"
+    while after.stage == before.stage:
+        after = closed(fleet, after, [0, 1, 2, 4, 5])
+    assert part_of(after).wants_keys
+    assert part_of(after_keys(fleet, after, fleet.answers())).asked == 0b111111
+
+
+@pytest.mark.parametrize(("late", "asked"), [([7], 0b01111111), ([6, 7], 0b00111111), ([5, 6, 7], 0b11111111)])
+def test_a_peer_in_no_revealed_set_joins_with_a_cohort_of_such_peers_only(late: list[int], asked: int) -> None:
+    fleet = SecureFleet(8)
+    first = [peer for peer in range(8) if peer not in late]
+    gone = dict.fromkeys(late, f"{LEFT_OUT}: dead")
+    state = after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), fleet.answers(first), gone)
+    state = closed(fleet, state, first)
+    assert part_of(state).wants_keys, "a stage with new keys"
+    part = part_of(after_keys(fleet, state, fleet.answers()))
+    assert part.asked == asked
+    assert part.absent == dict.fromkeys(members_of(NINE >> 1 & ~asked), WOULD_BE_EXPOSED)
+    assert WOULD_BE_EXPOSED == "left out: late: its sums would be exposed"
 
 
 # -- settling ----------------------------------------------------------------------------------------------------------
@@ -420,6 +453,10 @@ def test_a_silent_keeper_is_used_if_it_is_needed() -> None:
         ({"maker": Maker(5, 1, 1)}, "its maker has no key"),
         ({"maker": Maker(2**50, 1, 1)}, "its maker has no key"),
         ({"entries": ()}, "without a key"),
+        ({"absent": {2: PROVED}}, "it says without a proof that a peer has signed a wrong check word"),
+        ({"proofs": (CheckedRound(STATE, 7, 1 << 5, b"k" * 32),)}, "beyond the job roster"),
+        ({"proofs": (CheckedRound(STATE, 7, 1, b"k" * 32, WORDS),)}, "more check words, or keys of them, than peers"),
+        ({"unsettled": Unsettled(STATE, 0, 7, 7, CheckedRound(STATE, 7, 1, b"k" * 32, WORDS))}, "more check words"),
     ],
 )
 def test_a_state_that_cannot_be_is_refused(change: dict[str, Any], reason: str) -> None:

@@ -17,13 +17,14 @@ from p2pclust.protocols.secure.key_list import KeyEntry
 ENTRIES = st.builds(
     KeyEntry,
     st.integers(0, 2**16 - 1),
-    st.binary(min_size=32, max_size=32),
+    st.binary(min_size=64, max_size=64),
     st.integers(0, 2**32 - 1),
     st.booleans(),
     st.binary(max_size=64),
     st.text(max_size=200),
     st.none() | st.integers(0, 2**80),
     st.lists(st.integers(1, 2**80), max_size=16).map(tuple),
+    st.just(b"") | st.binary(min_size=32, max_size=32),
 )
 
 
@@ -34,7 +35,7 @@ def test_it_comes_back_as_it_was(entry: KeyEntry) -> None:
 
 
 def test_no_set_and_an_unknown_one_are_different_answers() -> None:
-    entry = KeyEntry(2, bytes(32), 4, insists=False)
+    entry = KeyEntry(2, bytes(64), 4, insists=False)
     assert KeyEntry.decode(2, replace(entry, taken=0).encode()).taken == 0
     assert KeyEntry.decode(2, replace(entry, taken=None).encode()).taken is None
 
@@ -43,7 +44,7 @@ def test_no_set_and_an_unknown_one_are_different_answers() -> None:
     "change", [{"refusal": "no data"}, {"taken": None}, {"taken": 7}, {"sets": (7,)}, {"columns": 3}, {"insists": True}]
 )
 def test_all_of_an_answer_is_signed(change: dict[str, Any]) -> None:
-    entry = KeyEntry(2, bytes(32), 4, insists=False)
+    entry = KeyEntry(2, bytes(64), 4, insists=False)
     assert replace(entry, **change).statement(FLEET, JOB, ASKS) != entry.statement(FLEET, JOB, ASKS)
     assert entry.statement(FLEET, JOB, b"b" * 32) != entry.statement(FLEET, JOB, ASKS), "and for which state it is"
 
@@ -67,7 +68,7 @@ def test_an_answer_with_a_changed_byte_is_refused_or_still_an_answer(answer: Key
     assert KeyEntry.decode(read.index, read.encode()) == read
 
 
-SOUND: list[Any] = [0, bytes(32), 2, False, "", [b"\x07"], bytes(64)]
+SOUND: list[Any] = [0, bytes(64), 2, False, "", [b"\x07"], b"", bytes(64)]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ SOUND: list[Any] = [0, bytes(32), 2, False, "", [b"\x07"], bytes(64)]
     [
         (0, 1),
         (0, False),
-        (1, bytes(31)),
-        (1, "0" * 32),
+        (1, bytes(32)),
+        (1, "0" * 64),
         (2, -1),
         (2, 2**32),
         (2, True),
@@ -93,7 +94,9 @@ SOUND: list[Any] = [0, bytes(32), 2, False, "", [b"\x07"], bytes(64)]
         (5, [b"\x07", b""]),
         (5, [b"\x07"] * 18),
         (6, ""),
-        (6, bytes(65)),
+        (6, bytes(31)),
+        (7, ""),
+        (7, bytes(65)),
     ],
 )
 def test_one_wrong_value_is_enough(place: int, value: object) -> None:
@@ -105,6 +108,6 @@ def test_one_wrong_value_is_enough(place: int, value: object) -> None:
 
 
 def test_too_few_or_too_many_fields_and_too_many_bytes_are_refused() -> None:
-    for wrong in (SOUND[:-1], [*SOUND, 0], [*SOUND[:5], [bytes(16384) + b"\x01"], bytes(64)]):
+    for wrong in (SOUND[:-1], [*SOUND, 0], [*SOUND[:5], [bytes(16384) + b"\x01"], b"", bytes(64)]):
         with pytest.raises(WireError, match="malformed key"):
             KeyEntry.decode(0, msgpack.packb(wrong))

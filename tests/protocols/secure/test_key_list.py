@@ -26,7 +26,7 @@ def signed(entry: KeyEntry, device: Ed25519PrivateKey, *, job: str = JOB) -> Key
 
 
 def listed(devices: list[Ed25519PrivateKey]) -> KeyList:
-    entries = [KeyEntry(i, bytes([i + 1]) * 32, 4, insists=False) for i in range(len(devices))]
+    entries = [KeyEntry(i, bytes([i + 1]) * 64, 4, insists=False) for i in range(len(devices))]
     return KeyList(tuple(signed(entry, device) for entry, device in zip(entries, devices, strict=True)))
 
 
@@ -38,8 +38,9 @@ def test_a_list_that_all_have_signed_is_sound() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"public": b"\x09" * 32}, {"columns": 5}, {"insists": True}, {"signature": bytes(64)}, {"refusal": "no"},
+        {"public": b"\x09" * 64}, {"columns": 5}, {"insists": True}, {"signature": bytes(64)}, {"refusal": "no"},
         {"taken": None}, {"taken": 7}, {"sets": (7,)},
+        {"opened": bytes(32)},
     ],
 )  # fmt: skip
 def test_an_entry_that_was_changed_is_named(change: dict[str, object]) -> None:
@@ -64,7 +65,7 @@ def test_an_entry_counts_for_one_peer_one_job_and_one_fleet() -> None:
 
 
 def test_entries_are_in_roster_order_each_once() -> None:
-    entry = KeyEntry(1, bytes(32), 2, insists=False)
+    entry = KeyEntry(1, bytes(64), 2, insists=False)
     with pytest.raises(ValueError, match=r"peers \[1, 1\]"):
         KeyList((entry, entry))
 
@@ -72,7 +73,7 @@ def test_entries_are_in_roster_order_each_once() -> None:
 def test_keepers_follow_from_the_fleet_roster_and_not_from_the_keys_of_the_job() -> None:
     known, devices = fleet(12)
     first = list(listed(devices).keepers(3, known, -1))
-    other_keys = KeyList(tuple(replace(entry, public=b"z" * 32) for entry in listed(devices).entries))
+    other_keys = KeyList(tuple(replace(entry, public=b"z" * 64) for entry in listed(devices).entries))
     assert list(other_keys.keepers(3, known, -1)) == first
     orders = {tuple(listed(devices).keepers(3, fleet(12, roster=bytes([n]) * 32)[0], -1)) for n in range(20)}
     assert len(orders) > 10
@@ -97,8 +98,15 @@ def test_who_insists_keeps_whatever_the_order() -> None:
 
 def test_impossible_entries_and_too_few_keepers_are_refused() -> None:
     known, devices = fleet(3)
-    for wrong in ({"index": -1}, {"index": 2**16}, {"columns": 2**32}, {"columns": -1}, {"public": b"short"}):
+    for wrong in (
+        {"index": -1},
+        {"index": 2**16},
+        {"columns": 2**32},
+        {"columns": -1},
+        {"public": bytes(32)},
+        {"opened": b"short"},
+    ):
         with pytest.raises(ValueError, match="impossible"):
-            replace(KeyEntry(0, bytes(32), 2, insists=False), **wrong)  # type: ignore[arg-type]
+            replace(KeyEntry(0, bytes(64), 2, insists=False), **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 2"):
         listed(devices).keepers(1, known, -1)

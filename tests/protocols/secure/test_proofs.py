@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.secure.check_words import CheckedRound, CheckWord
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
 
 ANSWER = SignedAnswer(3, "", b"numbers", b"s" * 64)
 REFUSAL = SignedAnswer(4, "no data", b"", b"t" * 64)
 PADS = OpenPads(1, bytes(16), b"u" * 64)
-PROOF = Proof(b"before", b"d" * 32, [ANSWER, REFUSAL], [PADS], {0: "left out: late"}, [2], Maker(1, 2, 3))
+WRONG = CheckedRound(b"e" * 32, 0b1, 0b1, b"k" * 32, (CheckWord(0, 0, 2, b"v" * 64),))
+PROOF = Proof(b"before", b"d" * 32, [ANSWER, REFUSAL], [PADS], {0: "left out: late"}, [2], Maker(1, 2, 3), wrong=WRONG)
 
 
 def test_what_was_encoded_is_read() -> None:
@@ -63,6 +65,7 @@ def test_each_part_changes_what_is_signed() -> None:
         replace(PROOF, left_out={0: "x" * 201}),
         replace(PROOF, silent=[3, 2]),
         replace(PROOF, maker=Maker(-1, 0, 0)),
+        replace(PROOF, wrong=replace(WRONG, keys=b"short")),
     ],
 )
 def test_a_proof_that_cannot_be_is_refused(proof: Proof) -> None:

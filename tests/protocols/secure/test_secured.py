@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.secure.check_words import CheckedRound, CheckWord
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -20,13 +21,23 @@ from p2pclust.tools.bit_sets import as_mask, members_of
 COUNTS = st.integers(0, 2**53 - 1)
 MASKS = st.integers(0, 2**70)
 KEYS = st.binary(min_size=32, max_size=32)
+TWO_KEYS = st.binary(min_size=64, max_size=64)
 ENTRIES = st.lists(
     st.builds(
-        KeyEntry, st.integers(0, 2**16 - 1), KEYS, st.integers(0, 2**32 - 1), st.booleans(), st.binary(max_size=64)
+        KeyEntry, st.integers(0, 2**16 - 1), TWO_KEYS, st.integers(0, 2**32 - 1), st.booleans(), st.binary(max_size=64)
     ),
     max_size=4,
 ).map(tuple)
 SETS = st.lists(MASKS, max_size=4).map(tuple)
+WORDS = st.builds(CheckWord, st.integers(0, 2**16 - 1), MASKS, st.integers(0, 2**64 - 1), st.binary(max_size=64))
+CHECKED = st.builds(
+    CheckedRound.with_words,
+    st.builds(
+        CheckedRound, KEYS, MASKS, st.just(0b101), TWO_KEYS, st.just(()),
+        st.lists(st.tuples(st.integers(0, 9), KEYS), max_size=3).map(tuple),
+    ),
+    st.lists(WORDS, max_size=3, unique_by=lambda one: one.place),
+)  # fmt: skip
 PARTS = st.builds(
     Secured,
     cohort=COUNTS,
@@ -36,11 +47,13 @@ PARTS = st.builds(
     columns=COUNTS,
     absent=st.dictionaries(COUNTS, st.text(max_size=10), max_size=4),
     silent=MASKS,
-    unsettled=st.none() | st.builds(Unsettled, KEYS, COUNTS, MASKS, MASKS),
+    unsettled=st.none() | st.builds(Unsettled, KEYS, COUNTS, MASKS, MASKS, st.none() | CHECKED),
     revealed=SETS,
     burnt=SETS,
     unknown=SETS,
     renewals=COUNTS,
+    strict=st.booleans(),
+    proofs=st.lists(CHECKED, max_size=2).map(tuple),
 )
 
 
@@ -76,7 +89,7 @@ def test_anything_else_is_refused(fields: object) -> None:
 
 
 SOUND = Secured(
-    cohort=3, entries=(KeyEntry(0, bytes(32), 2, insists=False),), absent={1: "no data", 2: "no data"}, revealed=(7,)
+    cohort=3, entries=(KeyEntry(0, bytes(64), 2, insists=False),), absent={1: "no data", 2: "no data"}, revealed=(7,)
 )
 
 
@@ -84,7 +97,7 @@ SOUND = Secured(
 def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says() -> None:
     outcomes: Counter[str] = Counter()
 
-    @given(PARTS, st.integers(0, 11), PLAIN)
+    @given(PARTS, st.integers(0, 15), PLAIN)
     @example(SOUND, 0, 4)
     @example(SOUND, 0, -1)
     def check(part: Secured, place: int, other: object) -> None:
@@ -110,10 +123,10 @@ def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says() 
         (0, True),
         (1, [[]]),
         (1, [[0]]),
-        (1, [[0, bytes(31), 2, False, "", [], b""]]),
-        (1, [[2**16, bytes(32), 2, False, "", [], b""]]),
-        (1, [[0, bytes(32), 2, 1, "", [], b""]]),
-        (1, [[0, bytes(32), 2, False, "", [], bytes(5000)]]),
+        (1, [[0, bytes(32), 2, False, "", [], b"", b""]]),
+        (1, [[2**16, bytes(64), 2, False, "", [], b"", b""]]),
+        (1, [[0, bytes(64), 2, 1, "", [], b"", b""]]),
+        (1, [[0, bytes(64), 2, False, "", [], b"", bytes(5000)]]),
         (2, [0, 0]),
         (3, b"\x01\x00"),  # a set with a needless byte
         (3, bytes(5000)),
@@ -122,9 +135,17 @@ def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says() 
         (5, [1, "no data", 1, "no data"]),
         (5, [1, b"no data"]),
         (7, [bytes(31), 0, b"", b"", b"", b""]),
-        (7, [bytes(32), 0, b"", b"", b""]),
+        (7, [bytes(32), 0, b"", b""]),
+        (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"", b"", [], [0]]]),
+        (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"\x01", bytes(31), [], []]]),
+        (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"\x00", b"", [], []]]),
+        (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"", b"", [[0, b"", 2**64 - 1, bytes(65)]], []]]),
+        (7, [bytes(32), 0, b"", b"", [bytes(32), b"", b"", b"", [[0, b"", 1, b""], [0, b"", 2, b""]], []]]),
+        (15, [[bytes(32), b"", b"", b"", [], []]] * 17),
         (8, [b"\x01"] * 5000),
         (11, 0.0),
+        (14, 1),
+        (15, [[]]),
     ],
 )
 def test_one_wrong_value_is_enough(place: int, value: object) -> None:
@@ -150,7 +171,7 @@ def test_without_keys_it_is_open_for_keys() -> None:
 @pytest.mark.parametrize("value", [True, 1.0])
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_list_of_keys_that_only_looks_like_the_one_before_is_refused(place: int, value: object) -> None:
-    entries = (KeyEntry(1, b"K" * 32, 1, True, b"S" * 64), KeyEntry(2, b"k" * 32, 1, False, b"s" * 64))
+    entries = (KeyEntry(1, b"K" * 64, 1, True, b"S" * 64), KeyEntry(2, b"k" * 64, 1, False, b"s" * 64))
     part = Secured(cohort=2, asked=6, columns=1, entries=entries)
     state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays(), part)
     fields = msgpack.unpackb(state.encode())

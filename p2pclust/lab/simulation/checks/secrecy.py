@@ -6,10 +6,12 @@ P3  no message, row or blob of a secured job has the numbers of a single contrib
 P4  the result says what was revealed: every set of which enough keepers released their pads is among those that the last
     state names, and every peer in a class of fewer than `cohort` peers is listed as exposed; after an aggregator that hides
     sets, what keepers report counts too
-P5  where the job asks for groups, no class has fewer than `cohort` peers; with ``leave = "groups"``, whatever an aggregator
-    writes into states
+P5  where the job asks for groups, no class has fewer than `cohort` peers, but for peers that are proved to have sent wrong
+    check words; with ``leave = "groups"``, whatever an aggregator writes into states
 P6  a keeper reports every set for which it released its pads and that the last state does not name
 P7  no peer has a key of a job that has ended
+P8  with ``leave = "alone"`` no padded state asks fewer than `cohort` peers that are in no revealed set
+P9  no peer is proved to have sent a wrong check word but the liar
 
 The checks have their own way from sets to classes, because the production code's is among what is checked.
 """
@@ -54,6 +56,7 @@ class Secrecy(Observer):
     def __init__(self, job: Job) -> None:
         self._job = job
         self.hides = False  # whether aggregators hide sets
+        self.liar = -1  # the roster index of a peer that sends wrong check words
         self._terms: Terms | None = None
         self._roster: tuple[str, ...] = ()
         self._states: dict[bytes, JobState] = {}  # padded states and the last one, by digest
@@ -175,6 +178,10 @@ class Secrecy(Observer):
                     covered = self._is_told(own, {*part.revealed}) or not own & ~unknown
                     covered |= own in reported[name] or world.peers[name].wiped
                     assert covered, f"P6: {name} released pads for {own:b}, and neither the result nor it says so"
+        for state in self._states.values():
+            self._joins(state)
+        proved = secure_rounds.proved_peers(part, self._terms)
+        assert not proved & ~(1 << self.liar if self.liar >= 0 else 0), f"P9: peers {members_of(proved)} are blamed"
         assert not self.keys_left(world), f"P7: keys of the job are left at {', '.join(self.keys_left(world))}"
         by_step: dict[tuple[int, int], list[int]] = {}
         for digest, members in self._readable():
@@ -191,9 +198,20 @@ class Secrecy(Observer):
         assert not small & ~listed, f"P4: peers {members_of(small & ~listed)} are exposed and not listed"
         # One that hides sets moves the numbers a little, and no keeper knows that they are almost the same.
         for sets in by_step.values() if self._terms.secure.burnt == "groups" and not self.hides else ():
-            assert not self._small(sets) & ~unknown, f"P5: the sets {sets} of one state make a small class"
+            assert not self._small(sets) & ~(unknown | proved), f"P5: the sets {sets} of one state make a small class"
         if self._terms.secure.leave == "groups":
-            assert not self._small(all_sets) & ~unknown, f"P5: the sets {all_sets} make a small class"
+            assert not self._small(all_sets) & ~(unknown | proved), f"P5: the sets {all_sets} make a small class"
+
+    def _joins(self, state: JobState) -> None:
+        """P8."""
+        assert self._terms is not None
+        part, secure = state.secured, self._terms.secure
+        if part is None or secure.leave != "alone" or state.status != "running" or not (part.revealed or part.unknown):
+            return
+        known = as_mask(member for mask in (*part.revealed, *part.unknown) for member in members_of(mask))
+        for own in self._terms.groups or ((1 << len(self._roster)) - 1,):
+            fresh = (part.asked & own & ~known).bit_count()
+            assert not 0 < fresh < secure.cohort, f"P8: {fresh} peers that were in no sum are asked"
 
     def _is_told(self, own: int, named: set[int]) -> bool:
         """Return whether a set is named, or all its groups are: then their sum says nothing more."""

@@ -62,6 +62,7 @@ from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.secure_rounds import SecuredState
+from p2pclust.protocols.secure.check_words import CheckedRound
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 
@@ -222,10 +223,10 @@ def _notes_the_newest(original: Original, notes: PadNotes, state: bytes, members
     notes._save()
 
 
-def _keeps_its_keys(original: Original, secrets: Secrets, keys: Any, asks: bytes, bare: Any) -> Any:
+def _keeps_its_keys(original: Original, secrets: Secrets, keys: Any, asks: bytes, *of: Any) -> Any:
     known = secrets._of(keys)
     known.asks, known.bound = asks, ()
-    return original(secrets, keys, asks, bare)
+    return original(secrets, keys, asks, *of)
 
 
 def _compared_in_pairs(original: Original, revealed: Any, cohort: int, unknown: Any = ()) -> int:
@@ -420,6 +421,10 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "hidden-sets-not-reported": ((secure_tasks, "compared", lambda original, *of: KeysForgotten()),),
         "keys-kept-after-the-end": ((Secrets, "forget", _nothing),),
         "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),
+        "late-peer-joins-alone": ((secure_rounds, "exposed_by_joining", lambda original, *of: 0),),
+        "blamed-without-a-proof": (
+            (CheckedRound, "proved", lambda original, checked, *of: original(checked, *of) | checked.not_shown),
+        ),
         "padded-twice": ((Round, "_usable", _pads_the_first_twice),),
         # No bug: the page on security says that this lie is believed. A mend makes it fail to be found.
         "liar-makes-up-an-end": _only("made-up end"),

@@ -10,7 +10,15 @@ import numpy as np
 
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
-from p2pclust.lab.simulation.fleets.plan import FAULTS_WITHIN_S, FOR_EVER, FleetPlan, JobPlan, RandomFault
+from p2pclust.lab.simulation.fleets.plan import (
+    FAULTS_WITHIN_S,
+    FOR_EVER,
+    REPEATED,
+    WRONG_WORD,
+    FleetPlan,
+    JobPlan,
+    RandomFault,
+)
 from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.timing import Limits
@@ -23,6 +31,8 @@ _LARGE: Final = (12, 16, 25)
 #: So many of the fleets that may be slow as a whole are.
 _SLOW_FLEETS: Final = 0.2
 _BRIEF_S: Final = 1.5
+#: The share of secured worlds without another lie in which a peer sends wrong check words.
+_WRONG_WORDS: Final = 0.3
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,9 @@ def _with_liars(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
     jobs = plan.jobs
     if swarm.liars:
         jobs = tuple(replace(job, named=liar) if job.named >= 0 or (lie and plan.seed % 3) else job for job in jobs)
+    if REPEATED in swarm.lies and not lie and np.random.default_rng([plan.seed, 40]).random() < _WRONG_WORDS:
+        # Enough peers are left without it, and without one more that is away.
+        lie = WRONG_WORD if n >= max(job.cohort for job in jobs) + 2 else ""
     return replace(plan, signs_facts=signs_facts, liar=liar, lie=lie, jobs=jobs)
 
 

@@ -22,7 +22,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
-from p2pclust.protocols.engine.reasons import CANCELLED, LEFT_OUT, NEW_KEYS
+from p2pclust.protocols.engine.reasons import CANCELLED, LATE, NEW_KEYS
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
@@ -149,7 +149,7 @@ def _secret(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
         secrecy.judge(fleet.world, state)
         # With "all", apart from peers that sums would expose, none may be passed over.
         gone = [reason for record in state.log for reason in record.abstained.values()]
-        passed = [reason for reason in gone if reason in (NEW_KEYS, f"{LEFT_OUT}: late")]
+        passed = [reason for reason in gone if reason in (NEW_KEYS, LATE)]
         assert job.plan.missing != "all" or not passed, f"a peer was passed over: {gone}"
     same_bits(fleet, job, state)
 

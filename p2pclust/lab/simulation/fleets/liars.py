@@ -13,7 +13,7 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.lab.simulation.fleets.out_of_turn import shifted
-from p2pclust.lab.simulation.fleets.plan import REPEATED
+from p2pclust.lab.simulation.fleets.plan import REPEATED, WRONG_WORD
 from p2pclust.lab.simulation.world.device import signature_of
 from p2pclust.lab.simulation.world.network import decoded, encoded
 from p2pclust.lab.simulation.world.peer import Peer
@@ -23,12 +23,14 @@ from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.messages import FactDelta, FactDigest
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.facts import JOB, Fact, facts_of
-from p2pclust.peer.core.tasks import JobKeys, Outcome, StateInfo, StateMade
+from p2pclust.peer.core.tasks import Contributed, JobKeys, Outcome, StateInfo, StateMade
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import SecureRound
 from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import secure_rounds
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.wire import PADDED, SIGNED
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
@@ -211,6 +213,8 @@ def let_them_lie(fleet: RandomFleet) -> None:
     if fleet.plan.lie == REPEATED and fleet.secrecy is not None:
         fleet.world.falsify = partial(_repeat, fleet, rng, {})
         fleet.secrecy.hides = True
+    elif fleet.plan.lie == WRONG_WORD and fleet.secrecy is not None:
+        fleet.world.falsify = partial(_wrong_word, fleet)
     elif fleet.plan.lie:
         fleet.world.falsify = partial(_falsify, fleet, rng, float(rng.choice([0.3, 1.0])))
 
@@ -233,6 +237,29 @@ def _falsify(fleet: RandomFleet, rng: np.random.Generator, often: float, peer: P
         refutations.lies[job.id, ref.digest] = kind
     fleet.marks.counts[f"lie: {kind}"] += 1
     return StateMade(ref, info)
+
+
+def _wrong_word(fleet: RandomFleet, peer: Peer, outcome: Outcome) -> Outcome:
+    """Add 1 to the check word of the liar's contributions, and sign it where that is asked."""
+    (job,) = fleet.jobs
+    held = (
+        None if peer.core is None or job.id not in peer.core.jobs.jobs else peer.core.jobs.jobs[job.id].ledger.register
+    )
+    if peer.name != fleet.refutations.liar or not isinstance(outcome, Contributed) or held is None or held.ref is None:
+        return outcome
+    state = JobState.decode(peer.bytes_of(held.ref))
+    if state.secured is None or state.secured.wants_keys or state.status != "running":
+        return outcome
+    assert fleet.secrecy is not None
+    me = fleet.secrecy.liar = job.roster.index(peer.name)
+    arrays = {name: np.array(array) for name, array in Arrays.decode(peer.bytes_of(outcome.ref)).items()}
+    arrays[PADDED][-1] += 1
+    if SIGNED in arrays:
+        at = SecureRound(job.job, state, len(job.roster), *_at_work(peer, job), held.ref.digest)
+        word = at.signed_word(me, 0, arrays[PADDED].view(np.uint64))
+        arrays[SIGNED] = np.frombuffer(word.signature, "<i8")
+    fleet.marks.counts[f"lie: {WRONG_WORD}"] += 1
+    return replace(outcome, ref=peer.keep(Arrays(arrays).encode(), fleet.plan.limits))
 
 
 def _at_work(peer: Peer, job: DrawnJob) -> tuple[JobKeys, Secrets]:

@@ -19,6 +19,8 @@ FOR_EVER: Final = math.inf
 FAULTS_WITHIN_S: Final = 20.0
 #: All aggregators open some padded states again, after a total, without one peer.
 REPEATED: Final = "repeated"
+#: Of secure sums: the liar contributes wrong check words.
+WRONG_WORD: Final = "wrong check word"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class FleetPlan:
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
     liar: int = -1  # a peer that speaks out of turn
     keyed: bool = True  # whether devices have keys
-    lie: str = ""  # what aggregators open wrongly: `REPEATED`, all of them, or one of `lies.LIES`, the liar
+    # What aggregators open wrongly: `REPEATED`, all of them, or one of `lies.LIES`, the liar; or `WRONG_WORD`.
+    lie: str = ""
     last_links: tuple[tuple[int, int], ...] = ()  # after everything healed, where links change
 
     @property
@@ -108,7 +111,7 @@ class FleetPlan:
         network = f"delay up to {c.delay_s[1]:g} s, loss {c.loss:.0%}, duplicates {c.duplicates:.0%}"
         fleet = f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}, {facts}"
         lies = [f"peer {self.liar} speaks out of turn"] if self.liar >= 0 else []
-        lies += [f"states that are opened wrongly: {self.lie}"] if self.lie else []
+        lies += [f"a lie: {self.lie}"] if self.lie else []
         return [
             f"{fleet}; {network}; {heals}",
             *lies,

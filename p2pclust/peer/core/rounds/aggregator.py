@@ -27,7 +27,7 @@ from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.round import ANSWERED_TWICE, AskedPeer, Round
 from p2pclust.peer.core.rounds.tree_sums import Branches, Part, tree_of
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
-from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED, REVOKED
+from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.tools.bit_sets import members_of
@@ -457,8 +457,7 @@ class AggregatorTerm(JobPart):
             abstained[index] = one.abstains
             if one.left_out:
                 status = self._membership.status(one.name)
-                # "late": alive, but without an answer in time.
-                abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
+                abstained[index] = LATE if status == "alive" else f"{LEFT_OUT}: {status}"
                 if self._job.bars(one.name) and (opened.info.secure is not None or status == "alive"):
                     abstained[index] = REVOKED
         return abstained

@@ -15,6 +15,7 @@ from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.round_reports import ReportsSets
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.tasks import EndToken, ForgetKeys, KeysForgotten, Outcome, PadsKept
+from p2pclust.protocols.engine.reasons import PROVED
 from p2pclust.tools.bit_sets import packed, unpacked
 
 #: The table of these rows.
@@ -84,7 +85,7 @@ class PadNotes(JobPart):
         """Let the worker forget the keys, and compare what this peer knows with the final state, if there is one."""
         document, sets, keys = self.document, tuple(self._released), self._job.keys
         if keys is not None and document.treatment.secure:
-            state = self.ledger.register.ref if self.ledger.finished and sets else None
+            state = self.ledger.register.ref if self.ledger.finished else None
             task = ForgetKeys(document.mathematics, keys, state, sets)
             self._ctx.effects.append(Compute(EndToken(document.id, task.kind), task))
 
@@ -95,10 +96,14 @@ class PadNotes(JobPart):
 
     def compared(self, outcome: Outcome) -> None:
         """Publish the sets that the final state leaves out; without any, nothing is to be kept on disk."""
-        if isinstance(outcome, KeysForgotten) and not outcome.unnamed:
+        if not isinstance(outcome, KeysForgotten):
+            return
+        roster = self.document.roster
+        for index in outcome.proved:
+            self._job.suspicions.setdefault(roster[index], (self.ledger.register.round, PROVED))
+        if not outcome.unnamed:
             self._delete()
-        elif isinstance(outcome, KeysForgotten):
-            roster = self.document.roster
+        else:
             sets = msgpack.packb([packed(one) for one in outcome.unnamed[-_MOST_SETS:]])
             self._job.facts.publish(PREFIX + self.document.id, sets)
             self._report(ReportsSets, peers=[roster[index] for index in outcome.exposed])

@@ -42,11 +42,13 @@ class Ended:
 
     def __init__(self, *sets: int, finished: bool = True) -> None:
         self.ctx, self.facts = context(), Told()
-        ledger = SimpleNamespace(finished=finished, register=SimpleNamespace(ref=Ref(STATE, 5, b"state")))
+        ledger = SimpleNamespace(finished=finished, register=SimpleNamespace(ref=Ref(STATE, 5, b"state"), round=7))
+        self.suspicions: dict[str, tuple[int, str]] = {}
         keys = JobKeys(DOCUMENT.id, DOCUMENT.treatment.secure_sums, bytes(32), (bytes(32),) * 4)
         job = SimpleNamespace(
-            context=self.ctx, document=DOCUMENT, membership=None, blobs=None, ledger=ledger, facts=self.facts, keys=keys
-        )
+            context=self.ctx, document=DOCUMENT, membership=None, blobs=None, ledger=ledger, facts=self.facts, keys=keys,
+            suspicions=self.suspicions,
+        )  # fmt: skip
         self.sets = PadNotes(cast(Any, job), None)
         if sets:
             self.sets.note(STATE, sets[0], sets)
@@ -64,11 +66,20 @@ def test_the_worker_compares_what_it_knows_with_the_final_state() -> None:
     assert (task.state, task.sets) == (Ref(STATE, 5, b"state"), (0b1110, 0b1111))
 
 
-@pytest.mark.parametrize("ended", [Ended(), Ended(0b1110, finished=False)])
-def test_without_sets_or_a_final_state_only_the_keys_are_forgotten(ended: Ended) -> None:
+@pytest.mark.parametrize("ended", [Ended(finished=False), Ended(0b1110, finished=False)])
+def test_without_a_final_state_only_the_keys_are_forgotten(ended: Ended) -> None:
     ended.sets.end()
     (task,) = ended.tasks()
     assert task.state is None
+
+
+def test_peers_that_the_final_state_proves_wrong_are_suspects_at_a_peer_without_sets_too() -> None:
+    ended = Ended()
+    ended.sets.end()
+    (task,) = ended.tasks()
+    assert task.state is not None
+    ended.sets.compared(KeysForgotten(proved=(2,)))
+    assert ended.suspicions == {"p3": (7, "it has signed a wrong check word")}
 
 
 def test_what_is_left_out_is_published_and_reported() -> None:
