@@ -80,7 +80,7 @@ def refusal(given: Mapping[str, Any]) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            request_from(given)
+            request_from(given, n_peers=5)
         except UsageError as error:
             return str(error)
     return ""
