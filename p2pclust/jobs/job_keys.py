@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 #: Parameters of protocols that are asked for by another name, or in ``[data]``.
 _ASKED = ("n_clusters", "scaling")
+_NONE = "<none>"  # the tag of a key that was left out
 
 
 class SecureSpec(TomlTable):
@@ -127,13 +128,12 @@ class JobSpec(TomlTable):
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
     #: Secure sums: each peer's contribution is hidden from the others. True, a table of the parameters below, or false; by
     #: default true for llf-cm, llf-fcm, vertical-cm and vertical-fcm with four or more peers.
-    secure: (
-        Annotated[
-            Annotated[bool, Tag(FLAG)] | Annotated[SecureSpec, Tag(TABLE)],
-            Discriminator(lambda given: TABLE if isinstance(given, dict | SecureSpec) else FLAG),
-        ]
-        | None
-    ) = None
+    secure: Annotated[
+        Annotated[bool, Tag(FLAG)] | Annotated[SecureSpec, Tag(TABLE)] | Annotated[None, Tag(_NONE)],
+        Discriminator(
+            lambda given: TABLE if isinstance(given, dict | SecureSpec) else _NONE if given is None else FLAG
+        ),
+    ] = None
     #: Every peer makes each state again from signed contributions before it adopts it, which detects a lying aggregator.
     verify: Literal["all"] | None = None
     #: The code for passes over rows: the C extension c1, with the same bits on every CPU, or NumPy; auto is c1 where all

@@ -218,7 +218,7 @@ def test_without_matplotlib_it_says_what_to_install(found: ChoiceOfClusters, mon
 
 
 def test_the_sets_of_all_jobs_are_judged_together() -> None:
-    """Each job alone exposes nobody; the difference of the two is the sum of one peer."""
+    """Each job alone exposes no peer; the difference of the two is the sum of one peer."""
     state = engine.begin(cluster_job("llf-cm", n_clusters=2))
     whole, without = (replace(state, secured=Secured(5, revealed=(mask,))) for mask in (0b111111, 0b011111))
     assert _exposed([whole, whole]) == ()
