@@ -174,15 +174,16 @@ def submit(
         names = spec.roster or submission.alive_at(client)
         request, spec = request_from(given, len(names), width)
         own_roster = spec.roster or ()
-        if too_few(spec.protocol, spec.secure, len(names)):
+        if few := too_few(spec.protocol, spec.secure, len(names)):
             own_roster = names  # the peer would add others that have come meanwhile, and more peers have secure sums
-            note(readers(spec.protocol, len(names)))
         if refusal := submission.refused_by_floor(client, request, len(names)):
             note(f"warning: {refusal}", style="yellow")
         if spec.kernel == AUTO:
             request = submission.with_common_kernel(client, request, own_roster)
         named = submission.submit(client, request, own_roster, within, submitted, request_id or "")
         note("accepted: a majority has it on disk")
+        if few:
+            note(readers(spec.protocol, len(names)))
         first = f"{named}/1" if spec.every else named
         ended = _watched(client, first, None, None if as_json else stderr()) if wait else None
     if as_json:
