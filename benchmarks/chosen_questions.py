@@ -25,7 +25,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.shell.privacy_file import PrivacyFile
 from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.engine import engine
@@ -136,7 +135,7 @@ def without_one(peers: list[Local]) -> float:
 
 def refusals(folder: Path) -> dict[str, str]:
     """Return which of these jobs a device refuses by each condition, and with which words."""
-    keys = JobKeys("job-1", SecureSums(3, COHORT), bytes(32), (bytes(32),) * N_PEERS)
+    secure = SecureSums(cohort=COHORT)
     job, names = question(MIDDLE), [bytes([k] * 32) for k in range(N_PEERS)]
     counted = PrivacyFile(folder / "jobs", jobs=MostJobs(3, 30))
     fixed = PrivacyFile(folder / "rosters", fixed=True)
@@ -145,8 +144,8 @@ def refusals(folder: Path) -> dict[str, str]:
         return ledger.reserve(job_id, 0.0, COHORT, lambda: [PeerSet.of(job_id, bytes(32), names[:n_peers])])
 
     return {
-        "given_centers, the first job": Floor(given_centers=False).problem_with(job, keys, ROWS_EACH),
-        "least_rounds, the first job": Floor(least_rounds=3).problem_with(job, keys, ROWS_EACH),
+        "given_centers, the first job": Floor(given_centers=False).problem_with(job, secure, ROWS_EACH),
+        "least_rounds, the first job": Floor(least_rounds=3).problem_with(job, secure, ROWS_EACH),
         "jobs, the fourth job": [asked(counted, f"job-{number}", N_PEERS) for number in range(4)][-1],
         "rosters, the job without one peer": [asked(fixed, f"job-{n}", n) for n in (N_PEERS, N_PEERS - 1)][-1],
     }

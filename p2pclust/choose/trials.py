@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,14 +18,19 @@ from numpy.typing import ArrayLike
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.jobs.request import JobRequest, JobResult
+from p2pclust.jobs.secured import decided
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class, inits_of
+from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED, fresh_seed
 from p2pclust.protocols.engine.runner import clustering_stage, run_in_process
 from p2pclust.protocols.measuring.choose import recommend
 from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
+from p2pclust.protocols.secure.classes import exposed
+from p2pclust.tools.bit_sets import members_of
 from p2pclust.tools.laboratory import laboratory
 
 if TYPE_CHECKING:
@@ -117,7 +122,7 @@ def choose_clusters(
         ``privacy_gate`` is given here, else True.
     **options
         Of :func:`p2pclust.protocols.cluster_job`: ``scaling``, ``init``, ``tol``, ``fuzzifier``, ... Default of ``init``:
-        "split-merge", from sums of all peers, where the protocol takes it.
+        "split-merge", from sums of all peers, where the protocol takes it. ``secure`` is as of :class:`LosslessCMeans`.
 
     Raises
     ------
@@ -141,6 +146,7 @@ def choose_clusters(
     if not isinstance(X, list | tuple) or not X:
         raise DataError("X: expected a list with one array per peer")
     from p2pclust.estimators.inputs import matrices  # noqa: PLC0415 - imports all estimators
+    from p2pclust.estimators.running import has_links  # noqa: PLC0415
 
     arrays = matrices(X, None)
     wanted = numbers_of_clusters(clusters, sum(len(rows) for rows in arrays))
@@ -149,11 +155,22 @@ def choose_clusters(
     seed = fresh_seed() if random_state is None else random_state
     if options.get("init") is None:
         options["init"] = usual_init(protocol)
-    jobs = [
-        trial_job(cluster_job(protocol, n_clusters=number, seed=own, **options), wanted[-1], measure_gate)
-        for number, own in trials(wanted, restarts, seed)
-    ]
-    return choice(jobs, _run(jobs, arrays, fleet))
+    asked = options.pop("secure", None)
+    refuse({"in_process": not has_links(fleet), "secure": bool(asked) or isinstance(asked, Mapping)})
+    if not has_links(fleet):
+        asked = False
+
+    def make(secured: Mapping[str, Any]) -> list[JobRequest]:
+        sums = {"secure": True, "groups": secured.get("groups", 0)} if secured else {}
+        jobs = (
+            cluster_job(protocol, n_clusters=number, seed=own, **options, **sums)
+            for number, own in trials(wanted, restarts, seed)
+        )
+        treatment = Treatment(missing="", **secured)
+        return [JobRequest(trial_job(job, wanted[-1], measure_gate), treatment) for job in jobs]
+
+    requests = decided(protocol, asked, len(arrays), make)
+    return choice([one.job for one in requests], _run(requests, arrays, fleet))
 
 
 def _either_way(first: str | Iterable[int], second: Iterable[int] | str | None) -> tuple[str, Iterable[int]]:
@@ -206,21 +223,27 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     return measured(job, compare_up_to=most, privacy_gate=gate, suppress_singletons=singletons)
 
 
-def _run(jobs: Sequence[Job], arrays: Sequence[Floats], fleet: Any) -> list[JobState]:
+def _run(requests: Sequence[JobRequest], arrays: Sequence[Floats], fleet: Any) -> list[JobState]:
     """Run all jobs: here, on one fleet of that name, or one by one on a backend that only runs single jobs."""
     if fleet is None:
         locals_ = [Local(X) for X in arrays]
-        return [run_in_process(job, locals_) for job in jobs]
+        return [run_in_process(one.job, locals_) for one in requests]
     if not isinstance(fleet, str):
         if not hasattr(fleet, "run"):
             raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
-        return [fleet.run(job, arrays) for job in jobs]
+        treated = [{"treatment": one.treatment} if one.treatment.secure else {} for one in requests]
+        return [fleet.run(one.job, arrays, **more) for one, more in zip(requests, treated, strict=True)]
     named = f"fleet = {fleet!r}"
     spec, width = laboratory("testbed.spec", named), len(str(len(arrays)))
     peers = tuple(spec.PeerSpec(f"peer-{number:0{width}d}", X) for number, X in enumerate(arrays))
-    whole = spec.FleetSpec(peers, tuple(JobRequest(job) for job in jobs))
-    result = laboratory("testbed", named).backend(fleet).carry_out(whole, lambda event: None)
-    return final_states(result.jobs, result.failure, len(jobs))
+    jobs = with_one_roster(requests, [peer.name for peer in peers])
+    result = laboratory("testbed", named).backend(fleet).carry_out(spec.FleetSpec(peers, jobs), lambda event: None)
+    return final_states(result.jobs, result.failure, len(requests))
+
+
+def with_one_roster(requests: Sequence[JobRequest], names: Sequence[str]) -> tuple[JobRequest, ...]:
+    """Return the trials of one choice for these peers: with other rosters, two totals would differ by a few peers' rows."""
+    return tuple(replace(one, roster=tuple(names)) for one in requests)
 
 
 def final_states(results: Sequence[JobResult], failure: str, n_jobs: int) -> list[JobState]:
@@ -250,6 +273,9 @@ def choice(jobs: Sequence[Job], states: Sequence[JobState], names: Sequence[str]
         loss = (found.objective if hasattr(job.protocols[job.main], "fuzzifier") else found.inertia) / found.rows
         if found.clusters not in best or loss < best[found.clusters][0]:
             best[found.clusters] = (loss, found, job.seed, state)
+    if exposed := _exposed(states):
+        who = ", ".join(names[peer] if names else f"peer {peer}" for peer in exposed)
+        notes[f"exposed by the totals of all jobs together, which fewer peers than the cohort are in: {who}"] = None
     kept = [best[clusters] for clusters in sorted(best)]
     rows = sorted({found.rows for _, found, _, _ in kept})
     if len(rows) > 1:
@@ -261,3 +287,12 @@ def choice(jobs: Sequence[Job], states: Sequence[JobState], names: Sequence[str]
     return ChoiceOfClusters(
         advice.clusters, advice.reason, advice.votes, advice.agreed, table, centers, seeds, tuple(notes)
     )
+
+
+def _exposed(states: Sequence[JobState]) -> tuple[int, ...]:
+    """Return the peers about which the sets of all jobs say too much, if they were jobs of one over the same rows."""
+    parts = [state.secured for state in states if state.secured is not None]
+    if not parts:
+        return ()
+    sets, unknown = ([mask for part in parts for mask in getattr(part, name)] for name in ("revealed", "unknown"))
+    return members_of(exposed(sets, parts[0].cohort, unknown))

@@ -21,7 +21,8 @@ from p2pclust.errors import DataError, LeftOutWarning, SuspectResultWarning, Usa
 from p2pclust.estimators import inputs
 from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.estimators.pictures import Pictures
-from p2pclust.estimators.running import run_job
+from p2pclust.estimators.running import has_links, run_job
+from p2pclust.jobs.secured import decided, secured_fields
 from p2pclust.protocols.centers.robust import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.base import ByColumns, Clustering
@@ -85,7 +86,7 @@ class LabellingEstimator(
         """Return the job, the peers' rows, and which rows of one array each peer has, if one was given."""
         seed = inputs.seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
-        job = self._job(seed, arrays[0].shape[1])
+        job = self._job(seed, arrays[0].shape[1], len(arrays))
         self._check(arrays)
         return job, self._locals(arrays, parts), parts
 
@@ -104,27 +105,32 @@ class LabellingEstimator(
 
     def _run_job(self, job: Job, locals: list[Local]) -> JobState:
         """Run the job, keep how it went for pictures, and return its last state."""
-        state, self._course = run_job(job, locals, self.fleet, self._secured())
+        state, self._course = run_job(job, locals, self.fleet, self._secured(len(locals)))
         return state
 
-    def _job(self, seed: int, n_features: int) -> Job:
-        options = self._options()
+    def _job(self, seed: int, n_features: int, n_peers: int) -> Job:
+        options, secure = self._options(), self._asked_secure()
         if "bounds" in options:
             options["bounds"] = inputs.bounds_of_each(options["bounds"], n_features)
-        if secured := self._secured():
-            options |= {"secure": True, "groups": secured.get("groups", 0)}
-        return cluster_job(seed=seed, **options).here(Kernel(named(self.kernel), self.threads).name)
+
+        def make(secured: Mapping[str, Any]) -> Job:
+            sums = {"secure": True, "groups": secured.get("groups", 0)} if secured else {}
+            return cluster_job(seed=seed, **options, **sums).here(Kernel(named(self.kernel), self.threads).name)
+
+        return decided(options["protocol"], secure, n_peers, make)
 
     def _options(self) -> dict[str, Any]:
         own = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
         return {"protocol": self.protocol_id, **own}
 
-    def _secured(self) -> dict[str, Any]:
-        from p2pclust.jobs.job_keys import secure_fields  # noqa: PLC0415 - imports pydantic
+    def _asked_secure(self) -> Any:
+        """Return `secure` as it was asked for; None if the job's protocol and peers decide."""
+        asked = getattr(self, "secure", False)
+        refuse({"in_process": self.fleet is None, "secure": bool(asked) or isinstance(asked, Mapping)})
+        return False if asked is None and not has_links(self.fleet) else asked
 
-        fields = secure_fields(getattr(self, "secure", False))
-        refuse({"in_process": self.fleet is None, "secure": fields})
-        return fields
+    def _secured(self, n_peers: int) -> dict[str, Any]:
+        return secured_fields(self._options()["protocol"], self._asked_secure(), n_peers)
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""
@@ -274,7 +280,7 @@ class RowsEstimator(FederatedEstimator):
 
     participation: float = 1.0
     bounds: tuple[Sequence[float], Sequence[float]] | None = None
-    secure: bool | Mapping[str, Any] = False
+    secure: bool | Mapping[str, Any] | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -330,6 +336,7 @@ class FederatedClustering(FederatedEstimator, _WithProtocol):
     max_rounds: int | None = None
     participation: float = 1.0
     bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    secure: bool | Mapping[str, Any] | None = None
 
     def _options(self) -> dict[str, Any]:
         kind = clustering_class(self.protocol)

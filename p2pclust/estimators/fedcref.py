@@ -184,8 +184,8 @@ class FedCRef(LabellingEstimator):
         number = options.pop("n_local_clusters", None)
         return options | ({"n_local_clusters": int(number)} if is_whole(number) else {})
 
-    def _job(self, seed: int, n_features: int) -> Job:
-        job = super()._job(seed, n_features)
+    def _job(self, seed: int, n_features: int, n_peers: int) -> Job:
+        job = super()._job(seed, n_features, n_peers)
         require_extras([job])
         return job
 

@@ -57,7 +57,7 @@ class _LosslessEstimator(RowsEstimator):
         ]
         for local in counted:
             local.threads = self.threads
-        job = self._job(seed, arrays[0].shape[1])
+        job = self._job(seed, arrays[0].shape[1], len(arrays))
         self._check([local.X for local in counted])
         state = self._run_job(job, counted)
         self._learn(job, state, [Local(rows) for rows in arrays], parts)
@@ -120,10 +120,11 @@ class LosslessCMeans(_LosslessEstimator):
         on every kind of CPU, or NumPy.
     threads : int, default 1
         How many threads may work on a peer's rows in this process, with "c1" and the same results for any number.
-    secure : bool or mapping, default False
-        Secure sums, on a fleet: no peer sees what a single other one contributes, and the centers have the same bits. True,
-        or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``. With ``max_weight`` or
-        ``robust`` also ``groups``, for example 5: the totals of so many fixed groups are compared.
+    secure : bool or mapping, optional
+        Secure sums, on a fleet: no peer sees what a single other one contributes, and the centers have the same bits. By
+        default on a fleet of four or more peers, and False switches them off; with ``fleet=None`` nothing crosses a link.
+        True, or parameters: ``{"keepers": 4, "cohort": 5, "burnt": "groups", "leave": "alone", "colluders": 2}``. With
+        ``max_weight`` or ``robust`` also ``groups``, for example 5: the totals of so many fixed groups are compared.
 
     Attributes
     ----------

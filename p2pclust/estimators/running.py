@@ -15,6 +15,11 @@ from p2pclust.protocols.engine.runner import Trail, run_in_process
 from p2pclust.tools.laboratory import has_laboratory, laboratory
 
 
+def has_links(fleet: Any) -> bool:
+    """Return whether peers of this fleet exchange messages, which secure sums can protect."""
+    return getattr(fleet, "name", fleet) not in (None, "in-process")
+
+
 @dataclass
 class Course:
     """How a job went, as far as it is known: in this process the path of the centers, of a fleet what its peers reported."""
@@ -32,7 +37,8 @@ def run_job(job: Job, locals: list[Local], fleet: Any, secured: Mapping[str, Any
 
     The fleet is None for the pure functions in this process, the name of a backend, or any object with
     ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as a third argument, and
-    for secure sums the treatment of the job as ``treatment``. Only p2pclust's own backends say how it went.
+    for secure sums, the default of some protocols, the treatment of the job as ``treatment``. Only p2pclust's own backends
+    say how it went.
     """
     course = Course()
     if fleet is None:

@@ -106,14 +106,14 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         if not hasattr(self, "n_batches_seen_"):
             seed = seed_from(self.random_state)
             arrays, parts = self._held(X, y, seed)
-            job = self._of_one_batch(self._job(seed, arrays[0].shape[1]))
+            job = self._of_one_batch(self._job(seed, arrays[0].shape[1], len(arrays)))
             super()._check(arrays)
             self._run(job, self._locals(arrays, parts), parts)
             return self
         if self.n_clusters != len(self._centers):
             learned = f"{len(self._centers)} clusters were learned: call fit to begin anew"
             raise UsageError(f"n_clusters = {self.n_clusters}, but {learned}")
-        job = self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_))
+        job = self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_, self.n_peers or 1))
         # What was learned, in the place of scaling and first centers; declared bounds still hold.
         declared = job.stages[:1] if self.bounds is not None else ()
         job = replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))

@@ -33,7 +33,8 @@ class _VerticalEstimator(FederatedEstimator):
     max_rounds: int = 30
     transfer: str = "float64"
     partition: Any = "even"
-    secure: bool | Mapping[str, Any] = False
+    scaling: str = "minmax"
+    secure: bool | Mapping[str, Any] | None = None
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Run the federated job.
@@ -116,7 +117,7 @@ class VerticalCMeans(_VerticalEstimator):
     tol : float, default 5e-3
         Stop when the distances of all rows to all centers move by less (Frobenius norm, in working coordinates). 0 makes
         exactly ``max_rounds`` updates of the centers.
-    scaling : {"none", "minmax", "zscore"}, default "none"
+    scaling : {"none", "minmax", "zscore"}, default "minmax"
         Of each column, by the peer that holds it.
     transfer : {"float64", "float32"}, default "float64"
         Precision of sent numbers; float32 halves the traffic but is not lossless.
@@ -124,9 +125,9 @@ class VerticalCMeans(_VerticalEstimator):
         Over how many peers the columns of one array are split. None: one peer holds them.
     partition : "even" or sequence of int, default "even"
         How they are split: evenly, or by the number of columns of each peer.
-    secure : bool or mapping, default False
-        Secure sums, on a fleet of at least three peers, with scaled columns: no peer sees the distances of a single other
-        one. The rounds end when the assignment of rows moves by less than `tol`. True, or parameters; see
+    secure : bool or mapping, optional
+        Secure sums, on a fleet, with scaled columns: no peer sees the distances of a single other one. The rounds end when
+        the assignment of rows moves by less than `tol`. By default on a fleet of four or more peers; see
         :class:`LosslessCMeans`.
 
     Attributes

@@ -14,6 +14,7 @@ import numpy as np
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.hosts.client import Connection
 from p2pclust.jobs.request import JobRequest
+from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
@@ -55,6 +56,26 @@ def n_features_at(client: Connection) -> int:
         why = f"one pair of bounds is for all features, and {answer['peer']} has no rows that can be used"
         raise FleetError(f"submit: {why}: write a pair for each feature, or ask another peer")
     return int(answer["data"]["columns"])
+
+
+def alive_at(client: Connection) -> tuple[str, ...]:
+    """Return the peers that take part in a job that names no roster."""
+    answer = client.ask("status")
+    return (answer["peer"], *(one["name"] for one in answer["members"] if one["status"] == "alive"))
+
+
+def refused_by_floor(client: Connection, request: JobRequest, n_peers: int) -> str:
+    """Return in one line why the peer that is asked will contribute nothing to a job, or an empty string."""
+    answer, treatment = client.ask("status"), request.treatment
+    asks = answer.get("privacy", {})
+    floor = Floor(**{**asks, "protocols": tuple(asks.get("protocols", ()))})
+    secure = treatment.secured_for(n_peers).secure_sums if treatment.secure else None
+    problem = floor.problem_with(request.job, secure, answer["data"]["rows"])
+    return (
+        f"{answer['peer']} will contribute nothing, nor will devices with the same [privacy]: {problem}"
+        if problem
+        else ""
+    )
 
 
 def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[str, ...] = ()) -> JobRequest:

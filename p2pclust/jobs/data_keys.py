@@ -99,7 +99,8 @@ class DataSpec(HowReadKeys):
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     #: For generated data sets: their options, such as noise.
     options: fields.Options | None = None
-    scaling: Literal["none", "minmax", "zscore"] = "none"
+    #: Working coordinates; by default none, and over columns minmax.
+    scaling: Literal["none", "minmax", "zscore"] | None = None
     #: The declared range of each feature in raw units, instead of a round that measures it. One pair is for all features.
     bounds: fields.Bounds | None = None
     partition: PartitionSpec | None = None

@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 #: Parameters of protocols that are asked for by another name, or in ``[data]``.
 _ASKED = ("n_clusters", "scaling")
+_NONE = "<none>"  # the tag of a key that was left out
 
 
 class SecureSpec(TomlTable):
     """``secure = {...}`` of a job: the parameters of secure sums (docs/secure-sums.md)."""
 
-    #: How many peers keep pads; by default 3.
+    #: How many peers keep pads; by default 4, below 6 peers 3.
     keepers: fields.Keepers | None = None
-    #: The fewest peers whose sum may be revealed; by default 5, below 7 peers 3.
+    #: The fewest peers whose sum may be revealed; by default a majority of the peers, from 3 to 5.
     cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
     #: If a round must be repeated with other peers: groups reveals a new total only if no small group can be computed from
-    #: the two (the default); record continues, and lists the exposed peers.
+    #: the two (the default of two cohorts or more); record continues, and lists the exposed peers (the default of fewer).
     burnt: Literal["groups", "record"] | None = None
     #: If a peer is missing after earlier rounds: alone continues, and lists it as exposed (the default); groups leaves out
     #: further peers with it, or waits.
@@ -40,6 +41,8 @@ class SecureSpec(TomlTable):
     #: For max_weight or robust: into how many fixed groups of at least cohort peers all are dealt; the totals of these
     #: groups are revealed.
     groups: Annotated[int, Field(ge=LEAST_GROUPS)] | None = None
+    #: How many peers, the aggregator included, may pool what they see; by default 2, below 6 peers 1.
+    colluders: Annotated[int, Field(ge=1)] | None = None
 
 
 def secure_fields(given: Any) -> dict[str, Any]:
@@ -123,11 +126,14 @@ class JobSpec(TomlTable):
     mixing: Literal["push-sum", "metropolis-hastings"] | None = None
     #: After how many ticks each peer continues from its own estimate, if the protocol allows that.
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
-    #: Secure sums: each peer's contribution is hidden from the others. True, or a table of the parameters below.
+    #: Secure sums: each peer's contribution is hidden from the others. True, a table of the parameters below, or false; by
+    #: default true for llf-cm, llf-fcm, vertical-cm and vertical-fcm with four or more peers.
     secure: Annotated[
-        Annotated[bool, Tag(FLAG)] | Annotated[SecureSpec, Tag(TABLE)],
-        Discriminator(lambda given: TABLE if isinstance(given, dict | SecureSpec) else FLAG),
-    ] = False
+        Annotated[bool, Tag(FLAG)] | Annotated[SecureSpec, Tag(TABLE)] | Annotated[None, Tag(_NONE)],
+        Discriminator(
+            lambda given: TABLE if isinstance(given, dict | SecureSpec) else _NONE if given is None else FLAG
+        ),
+    ] = None
     #: Every peer makes each state again from signed contributions before it adopts it, which detects a lying aggregator.
     verify: Literal["all"] | None = None
     #: The code for passes over rows: the C extension c1, with the same bits on every CPU, or NumPy; auto is c1 where all
@@ -148,11 +154,6 @@ class JobSpec(TomlTable):
         from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415
 
         return issubclass(protocol_class(self.protocol), ByColumns)
-
-    @property
-    def secured(self) -> dict[str, Any]:
-        """The fields of the treatment of a job with secure sums; empty without."""
-        return secure_fields(self.secure)
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
@@ -184,8 +185,10 @@ class JobSpec(TomlTable):
             problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
         if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
-        keys = {name: getattr(self, name) for name in type(self).model_fields}
-        options = options_of(kind, {**keys, **own, **self.secured})
+        # Without `secure` it is not known yet whether the job has secure sums: that follows from the roster.
+        keys = {name: getattr(self, name) for name in type(self).model_fields if name != "secure"}
+        asked = {} if self.secure is None else {"secure": False, **secure_fields(self.secure)}
+        options = options_of(kind, {**keys, **own, **asked})
         refuse(list(dict.fromkeys([*problems, *exclusions.problems(options)])))
         return self
 

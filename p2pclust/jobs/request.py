@@ -22,6 +22,7 @@ class JobRequest:
     # Without `missing`: as the job needs it.
     treatment: Treatment = field(default_factory=lambda: Treatment(missing=""))
     all_to_all: bool = False  # whether each peer may send large objects to all others in a large fleet
+    roster: tuple[str, ...] = ()  # the peers that take part; by default those that are alive
 
     def __post_init__(self) -> None:
         treatment = self.treatment

@@ -16,6 +16,7 @@ from p2pclust.jobs.explain import validated
 from p2pclust.jobs.fields import wrong_value
 from p2pclust.jobs.job_keys import JobSpec
 from p2pclust.jobs.request import JobRequest
+from p2pclust.jobs.secured import decided
 from p2pclust.peer.core.treatment import Treatment, every_flaw
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
@@ -53,7 +54,8 @@ def _every(value: object) -> object:
 class Submission(JobSpec):
     """The options of a job for a fleet of running peers."""
 
-    scaling: Literal["none", "minmax", "zscore"] = "none"
+    #: Working coordinates; by default none, and over columns minmax.
+    scaling: Literal["none", "minmax", "zscore"] | None = None
     #: The declared range of each feature in raw units.
     bounds: fields.Bounds | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -65,14 +67,15 @@ class Submission(JobSpec):
     every: Annotated[float, PlainValidator(_every)] | None = None
 
 
-def request_from(given: Mapping[str, Any], n_features: int = 1) -> tuple[JobRequest, Submission]:
+def request_from(given: Mapping[str, Any], n_peers: int, n_features: int = 1) -> tuple[JobRequest, Submission]:
     """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    One pair of bounds is for all `n_features` features, or for those of given first centers.
+    `n_peers` is the number of peers that take part, if `given` does not name them. One pair of bounds is for all
+    `n_features` features, or for those of given first centers.
 
-    >>> request, _ = request_from({"protocol": "llf-cm", "clusters": 3, "tol": 0.0})
-    >>> request.job.stages[request.job.main].protocol, request.treatment.missing
-    ('llf-cm', 'wait')
+    >>> request, _ = request_from({"protocol": "llf-cm", "clusters": 3, "tol": 0.0}, n_peers=5)
+    >>> request.job.stages[request.job.main].protocol, request.treatment.missing, request.treatment.secure
+    ('llf-cm', 'wait', True)
     """
     spec = validated(Submission, dict(given), "submit")
     if spec.own.get("initial") == "given":
@@ -81,35 +84,42 @@ def request_from(given: Mapping[str, Any], n_features: int = 1) -> tuple[JobRequ
         why = "peers cannot be given their own columns of first centers: use the name of an init"
         raise UsageError(f"submit: init: {why}")
     width = len(spec.init[0]) if isinstance(spec.init, tuple) else n_features
-    try:
-        job = job_of(spec, spec.scaling, spec.bounds, spec.seed, width)
+
+    def make(secured: Mapping[str, Any]) -> JobRequest:
+        job = job_of(spec, secured, spec.scaling, spec.bounds, spec.seed, width)
         if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.with_common_kernel`
             job = dataclasses.replace(job, kernel=spec.kernel)
-        return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec
+        return request_of(spec, secured, job, spec.aggregator or "", spec.every or 0.0)
+
+    try:
+        return decided(spec.protocol, spec.secure, len(spec.roster or ()) or n_peers, make), spec
     except UsageError as error:
-        raise UsageError(f"submit: {error}") from None
+        raise type(error)(f"submit: {error}") from None
 
 
 def job_of(
-    spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: fields.Bounds | None, seed: int, n_features: int
+    spec: JobSpec, secured: Mapping[str, Any], scaling: Literal["none", "minmax", "zscore"] | None,
+    bounds: fields.Bounds | None, seed: int, n_features: int,
 ) -> Job:  # fmt: skip
     """Return the job document, or raise UsageError if the protocol refuses a parameter.
 
-    One pair of `bounds` is for all features, otherwise each feature has its own.
+    `secured` is as in `p2pclust.jobs.secured`. One pair of `bounds` is for all features, otherwise each has its own.
     """
     if bounds is not None and len(bounds) == 1:
         bounds *= n_features
     return cluster_job(
         spec.protocol, n_clusters=spec.clusters, scaling=scaling, init=spec.init, tol=spec.tol, max_rounds=spec.max_rounds,
         bounds=None if bounds is None else ([low for low, _ in bounds], [high for _, high in bounds]),
-        participation=spec.participation, seed=seed, secure=bool(spec.secured), groups=spec.secured.get("groups", 0),
+        participation=spec.participation, seed=seed, secure=bool(secured), groups=secured.get("groups", 0),
         privacy=None if spec.privacy is None else spec.privacy.model_dump(), **spec.own,
     )  # fmt: skip
 
 
-def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0.0) -> JobRequest:
+def request_of(
+    spec: JobSpec, secured: Mapping[str, Any], job: Job, aggregator: str = "", every_s: float = 0.0
+) -> JobRequest:
     """Return a job with how the fleet is to do it; `aggregator` is that of the first term, by default elected."""
     keys = {name: getattr(spec, name) for name in type(spec).model_fields if name != "secure"}
-    given = {**keys, **spec.secured, "aggregator": aggregator, "every_s": every_s}
+    given = {**keys, **secured, "aggregator": aggregator, "every_s": every_s}
     named = {one.name: given[one.name] for one in dataclasses.fields(Treatment) if given.get(one.name) is not None}
     return JobRequest(job, Treatment(**named), spec.all_to_all)

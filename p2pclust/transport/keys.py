@@ -95,7 +95,13 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
         roster = load_roster(directory / ROSTER, public)
         edit = _Edit(directory, public, {peer.name: peer for peer in roster.peers})
         yield edit
-        newer = sign(key, roster.serial + 1, edit.entries.values(), signs_facts=roster.signs_facts)
+        newer = sign(
+            key,
+            roster.serial + 1,
+            edit.entries.values(),
+            signs_facts=roster.signs_facts,
+            operators_only=roster.operators_only,
+        )
         # Bundles come first: after a crash before the roster is written the names are still free, and the next try
         # replaces the files.
         for file, bundle in zip(edit.files, edit.bundles.values(), strict=True):
@@ -103,10 +109,11 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
         write(directory / ROSTER, newer.to_bytes(), 0o644)
 
 
-def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
+def init_fleet(directory: Path | str, passphrase: str | None = None, *, operators_only: bool = False) -> bytes:
     """Make a fleet, whose peers sign their facts, and return its public key (32 bytes).
 
-    Its signing key is encrypted with the passphrase if there is one. A directory that already holds a fleet is refused.
+    Its signing key is encrypted with the passphrase if there is one. With `operators_only` its peers answer no other keys at
+    control addresses. A directory that already holds a fleet is refused.
     """
     directory = Path(directory)
     with exclusive(directory, create=True):
@@ -116,7 +123,7 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
         key = generate()
         secret, public = to_file(key, passphrase), key.public_key().public_bytes_raw()
         # The key comes last: without it there is no fleet yet, and a second try destroys nothing.
-        write(directory / ROSTER, sign(key, 0, (), signs_facts=True).to_bytes(), 0o644)
+        write(directory / ROSTER, sign(key, 0, (), signs_facts=True, operators_only=operators_only).to_bytes(), 0o644)
         write(directory / FLEET_PUBLIC, public.hex().encode() + b"\n", 0o644)
         write(directory / FLEET_KEY, secret, 0o600)
     return public

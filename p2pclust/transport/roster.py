@@ -67,6 +67,7 @@ class Roster:
     peers: tuple[RosterPeer, ...]
     signature: bytes
     signs_facts: bool = False  # whether every peer does
+    operators_only: bool = False  # whether at control addresses only keys with the role operator may ask
 
     @cached_property
     def by_name(self) -> dict[str, RosterPeer]:
@@ -146,12 +147,14 @@ def from_document(document: object) -> Roster:
     if (number := document.get("format")) != _FORMAT:
         raise ValueError(f"its format is {number!r:.20}, this version of p2pclust reads format {_FORMAT}")
     shape = {"format": int, "fleet_id": str, "serial": int, "signs_facts": bool, "peers": list, "signature": str}
+    shape |= {"operators_only": bool} if "operators_only" in document else {}
     # bool is an int to isinstance, hence the comparison of types.
     if document.keys() != shape.keys() or any(type(document[key]) is not kind for key, kind in shape.items()):
         raise ValueError("it needs exactly a format, a fleet_id, a serial, signs_facts, peers and a signature")
     peers = tuple(_entry(entry) for entry in document["peers"])
     signature = bytes.fromhex(document["signature"])
-    roster = Roster(document["fleet_id"], document["serial"], peers, signature, document["signs_facts"])
+    flags = document["signs_facts"], document.get("operators_only", False)
+    roster = Roster(document["fleet_id"], document["serial"], peers, signature, *flags)
     if len(roster.by_name) != len(peers) or len(roster.by_key) != len(peers):
         raise ValueError("it lists a name or a key twice")
     return roster
@@ -170,11 +173,14 @@ def signed_by(data: bytes, fleet_public: bytes) -> Roster:
     return roster
 
 
-def sign(key: Ed25519PrivateKey, serial: int, peers: Iterable[RosterPeer], *, signs_facts: bool = False) -> Roster:
+def sign(
+    key: Ed25519PrivateKey, serial: int, peers: Iterable[RosterPeer], *, signs_facts: bool = False,
+    operators_only: bool = False,
+) -> Roster:  # fmt: skip
     """Make a roster and sign it with the fleet's key."""
     fleet_id = fleet_id_of(key.public_key().public_bytes_raw())
     entries = tuple(sorted(peers, key=lambda peer: peer.name))
-    unsigned = Roster(fleet_id, serial, entries, b"", signs_facts)
+    unsigned = Roster(fleet_id, serial, entries, b"", signs_facts, operators_only)
     return replace(unsigned, signature=key.sign(_to_sign(unsigned)))
 
 
@@ -189,7 +195,7 @@ def _body(roster: Roster) -> dict[str, Any]:
         entries.append(entry)
     return {
         "format": _FORMAT, "fleet_id": roster.fleet_id, "serial": roster.serial, "signs_facts": roster.signs_facts,
-        "peers": entries,
+        "peers": entries, **({"operators_only": True} if roster.operators_only else {}),
     }  # fmt: skip
 
 

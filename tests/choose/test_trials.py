@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from p2pclust import ChoiceOfClusters, choose_clusters
-from p2pclust.choose.trials import trials
+from p2pclust.choose.trials import _exposed, trials
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.lab.testbed import backend
+from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.secure.secured import Secured
 
 
 def blobs(n_clusters: int, n_peers: int = 4, n_features: int = 2, seed: int = 0) -> list[np.ndarray]:
@@ -212,3 +215,12 @@ def test_without_matplotlib_it_says_what_to_install(found: ChoiceOfClusters, mon
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match=r"pip install 'p2pclust\[plots\]'"):
         found.plot()
+
+
+def test_the_sets_of_all_jobs_are_judged_together() -> None:
+    """Each job alone exposes no peer; the difference of the two is the sum of one peer."""
+    state = engine.begin(cluster_job("llf-cm", n_clusters=2))
+    whole, without = (replace(state, secured=Secured(5, revealed=(mask,))) for mask in (0b111111, 0b011111))
+    assert _exposed([whole, whole]) == ()
+    assert _exposed([whole, without]) == (5,)
+    assert _exposed([state]) == ()

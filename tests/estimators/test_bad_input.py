@@ -246,7 +246,7 @@ def test_a_partition_beside_a_list_of_peers_is_refused_whatever_it_is() -> None:
 
 def test_given_first_centers_of_clusters_that_end_empty_are_kept() -> None:
     init = np.vstack([X[:1], np.full((1, 4), 1e6)])
-    model = VerticalCMeans(n_clusters=2, init=init, n_peers=2).fit(X)
+    model = VerticalCMeans(n_clusters=2, init=init, n_peers=2, scaling="none").fit(X)
     assert model.cluster_centers_[1].tolist() == [1e6] * 4
     assert set(model.labels_.tolist()) == {0}
     with pytest.raises(UsageError, match="init: expected finite numbers"):

@@ -27,7 +27,7 @@ def test_equals_pooled_fuzzy_c_means() -> None:
 
 
 def test_equals_pooled_c_means() -> None:
-    model = VerticalCMeans(n_clusters=3, init=INIT, tol=0.0, max_rounds=20).fit(PARTS)
+    model = VerticalCMeans(n_clusters=3, init=INIT, tol=0.0, max_rounds=20, scaling="none").fit(PARTS)
     pooled = run_steps(lloyd_step, Points(X), INIT, tol=0.0, max_rounds=20)
     assert model.cluster_centers_ == pytest.approx(pooled.centers, rel=1e-12)
     assert model.labels_.tolist() == model.predict(X).tolist()

@@ -25,15 +25,16 @@ OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("init", [[0.0], [1.0], [2.0]]), ("init", [[0.0]]), ("init", "best"),
     ("tol", 0.0), ("tol", -1.0), ("max_rounds", 7), ("max_rounds", 0),
     ("participation", 0.5), ("participation", 0.0),
-    ("scaling", "minmax"), ("scaling", "zscore"), ("scaling", "maximum"),
+    ("scaling", "none"), ("scaling", "minmax"), ("scaling", "zscore"), ("scaling", "maximum"),
     ("bounds", [[0.0, 1.0]]), ("bounds", [[1.0, 0.0]]),
     ("missing", "all"), ("missing", "drop"), ("missing", "none"), ("patience_s", 2.0), ("patience_s", 0.01),
     ("deadline_s", 9.0), ("deadline_s", 0.0), ("aggregator", "peer-1"), ("every", "1h"), ("every", "0.1s"),
     ("collect", "star"), ("collect", "tree"), ("collect", "gossip"), ("collect", "ring"), ("all_to_all", True),
     ("gossip_tolerance", 1e-6), ("gossip_tolerance", 0.7), ("mixing", "metropolis-hastings"), ("mixing", "best"),
     ("ticks", 5), ("ticks", -1),
-    ("secure", True), ("secure", {"keepers": "all"}), ("secure", {"cohort": 3, "burnt": "record", "leave": "groups"}),
-    ("secure", {"groups": 5}), ("secure", {"groups": 1}), ("secure", {"keepers": 1}), ("secure", {"cohort": 1}),
+    ("secure", True), ("secure", False), ("secure", {"keepers": "all"}),
+    ("secure", {"cohort": 3, "burnt": "record", "leave": "groups"}), ("secure", {"groups": 5}),
+    ("secure", {"groups": 1}), ("secure", {"keepers": 1}), ("secure", {"cohort": 1}),
     ("secure", {"burnt": "all"}), ("secure", {"keeper": 3}),
     ("verify", "all"), ("verify", "some"), ("kernel", "c1"), ("kernel", "c9"), ("seed", 7), ("seed", -1),
     ("privacy", {"epsilon": 2.0, "delta": 1e-6}), ("privacy", {"epsilon": 0.0, "delta": 1e-6}),
@@ -80,7 +81,7 @@ def refusal(given: Mapping[str, Any]) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            request_from(given)
+            request_from(given, n_peers=5)
         except UsageError as error:
             return str(error)
     return ""

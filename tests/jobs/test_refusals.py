@@ -64,7 +64,7 @@ def test_no_rule_stands_twice() -> None:
 def test_every_way_in_asks_the_table() -> None:
     wanted = "secure excludes collect = 'gossip': secure sums need an aggregator: set collect to 'star' or 'tree'"
     with pytest.raises(UsageError) as submitted:
-        request_from({"protocol": "llf-cm", "clusters": 2, "secure": True, "collect": "gossip"})
+        request_from({"protocol": "llf-cm", "clusters": 2, "secure": True, "collect": "gossip"}, 5)
     with pytest.raises(UsageError) as requested:
         JobRequest(cluster_job("llf-cm", n_clusters=2), Treatment(secure=True, collect="gossip"))
     with pytest.raises(UsageError) as met:
@@ -100,7 +100,7 @@ def test_options_that_are_not_known_break_nothing() -> None:
 )
 def test_one_mistake_is_one_line(given: dict[str, object], line: str) -> None:
     with pytest.raises(UsageError) as refused:
-        request_from({"protocol": "llf-cm", "clusters": 3} | given)
+        request_from({"protocol": "llf-cm", "clusters": 3} | given, 5)
     assert str(refused.value) == line
 
 
@@ -113,7 +113,7 @@ def test_the_defaults_of_an_estimator_exclude_no_privacy() -> None:
     estimator = LosslessCMeans(
         2, secure=True, bounds=(0, 9), privacy={"epsilon": 8.0, "delta": 1e-6}, fleet="simulated"
     )
-    assert estimator._job(1, 2).stages[-1].protocol == "private-cm"
+    assert estimator._job(1, 2, 5).stages[-1].protocol == "private-cm"
 
 
 def test_bounds_may_be_an_array_and_an_empty_promise_is_one() -> None:

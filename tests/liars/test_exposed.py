@@ -54,7 +54,7 @@ def test_a_running_and_a_finished_job_name_the_exposed_peer() -> None:
     world, job_id, dead, job = _after_a_death()
     running = _seen(world, "p2", job_id)
     assert running.phase not in ("done", "failed", "cancelled")
-    assert (running.secured["cohort"], running.secured["keepers"], running.scaling) == (5, 3, "none")
+    assert (running.secured["cohort"], running.secured["keepers"], running.scaling) == (5, 4, "none")
     one = world.peers["p1"].core.jobs.jobs[job_id]
     assert world.run_until(world.now + 120, lambda: one.ledger.finished)
     done = _seen(world, "p1", job_id)
@@ -63,7 +63,7 @@ def test_a_running_and_a_finished_job_name_the_exposed_peer() -> None:
     told = {**vars(done), "features": ["a", "b"], "terms": [], "peer": "p1", "suspects": []}
     lines = list(_lines(_told(FinishedJob(job_id, told, job, state))))
     assert f"exposed: {dead}: sums of fewer than 5 peers with each of them can be computed" in lines
-    assert any(line.startswith("secured: keepers 3, cohort 5") and "scaling none" in line for line in lines)
+    assert any(line.startswith("secured: keepers 4, cohort 5") and "scaling none" in line for line in lines)
 
 
 @pytest.mark.slow

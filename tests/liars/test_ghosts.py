@@ -34,7 +34,7 @@ from p2pclust.protocols.private.private_cm import shares
 from p2pclust.protocols.secure.key_list import FleetKeys, keeper_order
 
 LIAR = "p0"
-SECURE = {"secure": True, "keepers": 3, "cohort": 3, "burnt": "groups", "leave": "groups"}
+SECURE = {"secure": True, "keepers": 3, "cohort": 3, "burnt": "groups", "leave": "groups", "colluders": 1}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {}, "secured": SECURE, "verified": {"verify": "all"}, "both": {**SECURE, "verify": "all"},
 }  # fmt: skip

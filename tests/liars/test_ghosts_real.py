@@ -81,7 +81,7 @@ def document(store: str, names: tuple[str, ...], named: RosterName, nonce: str) 
     )  # fmt: skip
     treatment = Treatment(
         "wait", 30.0, 600.0, 0.0, LIAR, "star", secure=True, keepers=3, cohort=5 if len(names) == 5 else 3, burnt="groups",
-        leave="groups",
+        leave="groups", colluders=1,
     )  # fmt: skip
     stores = tuple({VICTIM: store, LIAR: "store-liar"}.get(name, "s") for name in names)
     return Document(bytes(msgpack.packb(job.to_dict())), names, stores, treatment, LIAR, nonce, fleet_roster=named)

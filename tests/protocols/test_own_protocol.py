@@ -220,8 +220,8 @@ def test_a_parameter_out_of_range_or_of_another_type_is_refused_everywhere() -> 
     with pytest.raises(UsageError, match=r"^noisy-cm: noise = 'much': expected a number$"):
         noisy(noise="much")
     with pytest.raises(UsageError, match=r"^submit: noise = \"much\": expected a number$"):
-        request_from({"protocol": "noisy-cm", "clusters": 3, "noise": "much"})
-    request, _ = request_from({"protocol": "noisy-cm", "clusters": 3, "noise": 0.2, "seed": 1})
+        request_from({"protocol": "noisy-cm", "clusters": 3, "noise": "much"}, 5)
+    request, _ = request_from({"protocol": "noisy-cm", "clusters": 3, "noise": 0.2, "seed": 1}, 5)
     assert request.job == noisy()
 
 

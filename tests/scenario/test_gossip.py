@@ -56,7 +56,8 @@ def test_protocols_that_need_an_aggregator_are_refused_everywhere(scenario_file:
 
 def test_the_result_tells_how_closely_peers_agreed(scenario_file: Callable[..., str], tmp_path: Path) -> None:
     more = (
-        'collect = "gossip"\ngossip_tolerance = 1e-5\nmax_rounds = 3\n[expect]\npooled_relative_difference_below = 1e-4'
+        'secure = false\ncollect = "gossip"\ngossip_tolerance = 1e-5\nmax_rounds = 3\n[expect]\n'
+        "pooled_relative_difference_below = 1e-4"
     )
     scenario = load_scenario(scenario_file(more))
     results: dict[str, dict[str, Any]] = {

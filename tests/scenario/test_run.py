@@ -283,7 +283,7 @@ def test_a_constant_feature_has_no_range(tmp_path: Path, scenario_file: Write) -
 
 
 def test_a_job_that_fails_says_why_with_names(scenario_file: Write) -> None:
-    scenario = load_scenario(scenario_file(), ["jobs.0.clusters=100", "jobs.0.init=uniform"])
+    scenario = load_scenario(scenario_file(), ["jobs.0.clusters=100", "jobs.0.init=uniform", "jobs.0.secure=false"])
     result = carry_out(scenario, "in-process", out=OUT)
     assert "privacy gate" in result["failure"]
     assert "(peer-01, peer-02, peer-03, peer-04: privacy gate: " in result["failure"]

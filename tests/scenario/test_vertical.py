@@ -96,7 +96,7 @@ def test_files_with_ids_must_hold_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_float32_is_measured_as_a_gap(tmp_path: Path) -> None:
-    scenario = load_scenario(scenario_of(tmp_path, BASE + 'transfer = "float32"\n'))
+    scenario = load_scenario(scenario_of(tmp_path, BASE + 'transfer = "float32"\n'), ["data.scaling=none"])
     job = carry_out(scenario, "in-process", out=tmp_path / "out")["jobs"][0]
     assert job["pooled"] is None
     assert job["gap"]["to"] == "pooled fuzzy c-means"

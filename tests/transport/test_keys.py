@@ -51,6 +51,13 @@ def test_peers_of_a_fleet_sign_their_facts(fleet):
     assert load_roster(directory / "roster.json", public).signs_facts
 
 
+def test_who_may_ask_at_control_addresses_stays_as_the_fleet_was_made(tmp_path):
+    for directory, operators_only in ((tmp_path / "new", True), (tmp_path / "open", False)):
+        public = init_fleet(directory, operators_only=operators_only)
+        add_device(directory, "a")
+        assert load_roster(directory / "roster.json", public).operators_only is operators_only
+
+
 def test_a_fleet_goes_to_disk_and_back(fleet):
     directory, public = fleet
     roster = load_roster(directory / "roster.json", public)

@@ -44,9 +44,17 @@ def test_the_signature_covers_the_format_and_whether_peers_sign_their_facts(monk
     assert not is_signed(roster, PUBLIC)
 
 
+def test_the_signature_covers_who_may_ask_at_control_addresses() -> None:
+    roster = sign(KEY, 8, ENTRIES, operators_only=True)
+    assert signed_by(roster.to_bytes(), PUBLIC) == roster
+    assert not is_signed(replace(roster, operators_only=False), PUBLIC)
+    assert b"operators_only" not in sign(KEY, 8, ENTRIES).to_bytes()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"operators_only": 1}, "it needs exactly a format"),
         ({"format": 2}, "its format is 2, this version of p2pclust reads format 1"),
         ({"format": True}, "it needs exactly a format"),
         ({"signs_facts": 1}, "it needs exactly a format"),

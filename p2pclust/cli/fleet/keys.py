@@ -41,10 +41,14 @@ def init(
         bool,
         flag("--no-passphrase", "Do not encrypt the signing key: anyone who can read the file controls the fleet."),
     ] = False,
+    any_key: Annotated[
+        bool, flag("--any-key", "Let the keys of peers, too, ask at control addresses: submit, cancel, read results.")
+    ] = False,
 ) -> None:
     """Make a fleet: its signing key (fleet.key) and an empty signed roster (roster.json).
 
-    The signing key is encrypted with a passphrase, which is read from the terminal or from $P2PCLUST_PASSPHRASE.
+    The signing key is encrypted with a passphrase, which is read from the terminal or from $P2PCLUST_PASSPHRASE. At control
+    addresses the fleet's peers answer operators only (`keys device --operator`), unless --any-key is given.
 
     \b
     Example:
@@ -52,7 +56,7 @@ def init(
     """
     from p2pclust.transport.keys import init_fleet  # noqa: PLC0415
 
-    public = init_fleet(directory, None if no_passphrase else _passphrase(confirm=True))
+    public = init_fleet(directory, None if no_passphrase else _passphrase(confirm=True), operators_only=not any_key)
     note(f"made a fleet in {directory}: its public key is {public.hex()}")
     note(f"keep {directory / 'fleet.key'} off the devices: its holder can enrol any device")
 

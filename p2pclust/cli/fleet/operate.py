@@ -223,6 +223,8 @@ def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
     parameters = ", ".join(f"{name} {value}" for name, value in named.items())
     yield f"secured: {parameters}; verify {job['verify'] or 'no'}; scaling {job['scaling'] or 'of its own'}"
     cohort = job["secured"]["cohort"]
+    but = ", except of those that are listed as exposed" if job["exposed"] else ""
+    yield f"no single peer that follows the protocol could read another peer's sums{but}"
     yield (
         f"exposed: {', '.join(job['exposed'])}: sums of fewer than {cohort} peers with each of them can be computed"
         if job["exposed"] else "exposed: no peer"

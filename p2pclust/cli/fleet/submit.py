@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from p2pclust.hosts.client import Connection
 
-_FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
+_FLAGS = ("--secure", "--no-secure", "--wait", "--json")  # the options that take no value
 _SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write after them
-_SECURED = ". With secure = true: the totals of all peers, and nothing of a single one"
+_SECURED = ". With secure sums: the totals of all peers, and nothing of a single one"
 
 
 def protocols(as_json: AsJson = False) -> None:
@@ -97,7 +97,12 @@ def submit(
             "Repeat it after a pause (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
         ),
     ] = None,
-    secure: Annotated[bool, flag("--secure", "Secure sums: no peer sees what a single other one contributes.")] = False,
+    secure: Annotated[
+        bool | None,
+        flag(
+            "--secure/--no-secure", "Secure sums: no peer sees what a single other one contributes; default as below."
+        ),
+    ] = None,
     verify: Annotated[
         str | None, option("all", "Which peers make each state again before they adopt it; default none.")
     ] = None,
@@ -118,8 +123,11 @@ def submit(
 
     Prints the job's id, or for a repeated job that of its series, which every command accepts. Any other parameter of
     [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
-    careful, --bounds "[[0, 1], [0, 5]]". With --secure also --keepers, --cohort, --burnt, --leave and --groups. A peer that
-    is offline receives the job when it returns.
+    uniform, --bounds "[[0, 1], [0, 5]]". A peer that is offline receives the job when it returns.
+
+    llf-cm, llf-fcm, vertical-cm and vertical-fcm have secure sums where at least four peers take part; --no-secure is
+    secure = false of a scenario. Parameters of secure sums are --keepers, --cohort, --colluders, --burnt, --leave and
+    --groups. Without --roster, a job that two or three peers run plain for that reason has these peers as its roster.
 
     If no answer comes, the job may have been submitted nevertheless. A submission with --id can be repeated at the same
     peer: as long as that peer keeps the job, the answer is that job, and no second one begins.
@@ -128,7 +136,7 @@ def submit(
     Examples:
       p2pclust submit llf-fcm --clusters 3 --scaling minmax
       p2pclust submit llf-cm --clusters 10 --tol 1e-4 --missing all --wait
-      p2pclust submit llf-cm --clusters 3 --secure --cohort 5
+      p2pclust submit llf-cm --clusters 3 --cohort 5
       p2pclust submit llf-cm --clusters 3 --verify all
       p2pclust submit llf-fcm --clusters 3 --every 1h
       p2pclust submit llf-fcm --clusters 3 --id readings-2026-05-01
@@ -137,7 +145,9 @@ def submit(
     from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
     from p2pclust.hosts import submission  # noqa: PLC0415
     from p2pclust.jobs.job_keys import SecureSpec  # noqa: PLC0415
+    from p2pclust.jobs.secured import UnfitForSumsError, readers, too_few  # noqa: PLC0415
     from p2pclust.jobs.submission import Submission, request_from  # noqa: PLC0415
+    from p2pclust.protocols.secure.parameters import LEAST_PEERS  # noqa: PLC0415
 
     # Options that are named as keys of a job are these keys.
     keys = {key: value for key, value in context.params.items() if key in Submission.model_fields}
@@ -145,20 +155,35 @@ def submit(
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     more = parameters(context.args)
-    if secure:
-        given["secure"] = {name: more.pop(name) for name in SecureSpec.model_fields if name in more} or True
-    request, spec = request_from(given | more)
+    if secure is not None:
+        given["secure"] = secure
+    if secure is not False and (table := {name: more.pop(name) for name in SecureSpec.model_fields if name in more}):
+        given["secure"] = table
+    given |= more
+    # Before a peer is asked: what is wrong with however many peers.
+    try:
+        request, spec = request_from(given, LEAST_PEERS)
+    except UnfitForSumsError:
+        request, spec = request_from(given, LEAST_PEERS - 1)
 
     def submitted(named: str, names: Sequence[str]) -> None:
         note(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}")
 
     with operate.client_of(peer, bundle, fleet_roster) as client:
-        if spec.bounds is not None and len(spec.bounds) == 1:
-            request, spec = request_from(given | more, n_features=submission.n_features_at(client))
+        width = submission.n_features_at(client) if spec.bounds is not None and len(spec.bounds) == 1 else 1
+        names = spec.roster or submission.alive_at(client)
+        request, spec = request_from(given, len(names), width)
+        own_roster = spec.roster or ()
+        if few := too_few(spec.protocol, spec.secure, len(names)):
+            own_roster = names  # the peer would add others that have come meanwhile, and more peers have secure sums
+        if refusal := submission.refused_by_floor(client, request, len(names)):
+            note(f"warning: {refusal}", style="yellow")
         if spec.kernel == AUTO:
-            request = submission.with_common_kernel(client, request, spec.roster or ())
-        named = submission.submit(client, request, spec.roster or (), within, submitted, request_id or "")
+            request = submission.with_common_kernel(client, request, own_roster)
+        named = submission.submit(client, request, own_roster, within, submitted, request_id or "")
         note("accepted: a majority has it on disk")
+        if few:
+            note(readers(spec.protocol, len(names)))
         first = f"{named}/1" if spec.every else named
         ended = _watched(client, first, None, None if as_json else stderr()) if wait else None
     if as_json:

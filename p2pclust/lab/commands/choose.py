@@ -123,7 +123,9 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         trial = bare.model_copy(update={"jobs": (job,), "seed": own_seed})
         jobs.append(choosing.trial_job(make_job(trial, 0, n_features), wanted[-1], gate))
     spec = fleet_spec(CheckedRun(bare, shares, jobs[:1], {}))
-    spec = replace(spec, jobs=tuple(replace(spec.jobs[0], job=job) for job in jobs))
+    enrolled = sorted(device.name for device in bare.fleet.members if device.spec.enrolled)
+    requests = [replace(spec.jobs[0], job=job) for job in jobs]
+    spec = replace(spec, jobs=choosing.with_one_roster(requests, enrolled))
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar("jobs", len(jobs)))
         stack.enter_context(ended_like_ctrl_c())

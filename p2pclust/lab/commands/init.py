@@ -30,6 +30,7 @@ from p2pclust.lab.data.survey import ColumnSurvey, probable_id, probable_labels,
 from p2pclust.protocols.engine.privacy import LEAST_ROWS
 from p2pclust.protocols.engine.random_streams import splitting
 from p2pclust.protocols.measuring.measure import Measure
+from p2pclust.protocols.secure.parameters import LEAST_PEERS
 from p2pclust.tools.spelling import command, counted
 
 _ROWS_EACH: Final = 10  # if rows are dealt out by chance, and no number of devices is given
@@ -39,6 +40,10 @@ _TRIED: Final = range(1, 11)
 _RESTARTS: Final = 2
 _MOST_ROWS: Final = 4000  # of all devices together; more rows hardly change the proposal, and take long
 _LEAST_ROWS_EACH: Final = 10
+_FLOOR: Final = "each device refuses plain jobs of llf-* and vertical-* (privacy = { secure = true })"
+_NO_FLOOR: Final = (
+    f"fewer than {LEAST_PEERS} devices: jobs run without secure sums, and no device has a floor ([privacy])"
+)
 
 
 def init(
@@ -130,6 +135,7 @@ def init(
         f"\n{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}{more}",
         f"{len(n_rows)} devices with " + (f"{least} rows each" if least == most else f"{least} to {most} rows"),
         f"{n_clusters} clusters: {reason}",
+        _FLOOR if len(n_rows) >= LEAST_PEERS else _NO_FLOOR,
         f"\nwritten to {folder}: scenario.toml, fleet.toml, rows/, devices/\n",
     ):
         people.print(line, soft_wrap=True)
@@ -288,11 +294,12 @@ def _write(out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: i
         + peer_toml({"protocol": _PROTOCOL, "clusters": n_clusters})
         + f"\n[expect]\nfinished_at_least = {len(ports)}\nidentical_centers = true\n"
     )
+    floor = {"privacy": {"secure": True}} if len(ports) >= LEAST_PEERS else {}
     devices = [{"name": name, "port": own, "data": f"rows/{name}.csv"} for name, own in ports.items()]
     inventory = (
         f"# Written by `{written_by}`: all devices on this machine. For other machines give each device a\n"
         "# host, and `send = true` to copy its rows there.\n"
-        + peer_toml({"keys": "keys", "state_dir": "state", "settings": reading})
+        + peer_toml({"keys": "keys", "state_dir": "state", "settings": reading | floor})
         + "".join(f"\n[[devices]]\n{peer_toml(device)}" for device in devices)
     )
     made = [out / "scenario.toml", out / "fleet.toml"]
@@ -312,7 +319,7 @@ def _write(out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: i
                 "network.\n"
                 + peer_toml({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
                 + peer_toml(files)
-                + peer_toml(reading),
+                + peer_toml(reading | floor),
                 encoding="utf-8",
             )
     except OSError as error:

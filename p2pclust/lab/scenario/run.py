@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.data.dataset import fills_outside
 from p2pclust.errors import FleetError
+from p2pclust.jobs.secured import secured_fields
 from p2pclust.jobs.submission import request_of
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
@@ -31,7 +32,7 @@ from p2pclust.lab.testbed.spec import LARGE_FLEET, FleetResult, FleetSpec, LogLi
 from p2pclust.lab.topology.layout import lay_out
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
-from p2pclust.protocols.engine.compose import require_extras
+from p2pclust.protocols.engine.compose import clustering_class, require_extras, usual_scaling
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.tools.json_values import plain
@@ -178,7 +179,10 @@ def fleet_spec(run: CheckedRun) -> FleetSpec:
         )
         for name, spec in devices
     )  # fmt: skip
-    requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, run.jobs, strict=True))
+    requests = tuple(
+        request_of(spec, secured_fields(spec.protocol, spec.secure, fleet.n_enrolled), job)
+        for spec, job in zip(scenario.jobs, run.jobs, strict=True)
+    )
     faults = planned(scenario, next(iter(shares.values())).n_features)
     moves, overlay, timing = load.make_moves(scenario), load.starting_overlay(scenario), preset(fleet.timing)
     patience_s = max(request.treatment.patience_s or timing.patience_s for request in requests)
@@ -210,7 +214,8 @@ def _result(
     entries += [evaluate.empty_entry(job) for job in jobs[len(entries) :]]
     doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):
-        entry["parameters"] |= {"scaling": run.scenario.data.scaling, "missing": spec.missing}
+        scaling = run.scenario.data.scaling or usual_scaling(clustering_class(spec.protocol))
+        entry["parameters"] |= {"scaling": scaling, "missing": spec.missing}
         entry["doubts"] += doubts
         if not jobs[0].by_columns:
             abstained = entry["abstained"]

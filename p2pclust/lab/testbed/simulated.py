@@ -145,7 +145,7 @@ class _SimulatedFleet(FleetPort, Observer):
         return peer.life - (peer.core is not None)
 
     def submit(self, name: str, request: JobRequest) -> None:
-        event = Submit(msgpack.packb(request.job.to_dict()), treatment=request.treatment)
+        event = Submit(msgpack.packb(request.job.to_dict()), request.roster, request.treatment)
         self._world.step(self._world.peers[name], event)
 
     async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:

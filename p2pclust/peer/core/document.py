@@ -283,7 +283,7 @@ def roster_for(rosters: HeldRosters, treatment: Treatment, peers: Sequence[str])
             return None
         asked, who = ("secure", "a keeper") if treatment.secure else ("verify", "any peer")
         why = f"this fleet has no keys, so any process could pretend to be {who}"
-        raise UsageError(f"{asked}: {why}: `p2pclust keys init`")
+        raise UsageError(f"{asked}: {why}: `p2pclust keys init`{'; or set secure = false' * treatment.secure}")
     if strange := [name for name in peers if name not in rosters.in_force.devices]:
         raise UsageError(f"not on the fleet roster of this peer: {', '.join(strange)}")
     return rosters.in_force.name

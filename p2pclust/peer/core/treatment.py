@@ -8,7 +8,7 @@ from typing import Any, Final
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.timing import PRESETS
 from p2pclust.protocols.engine import exclusions
-from p2pclust.protocols.secure.parameters import BURNT, KEEPERS, LEAST_COHORT, LEAVE, SecureSums, usual_cohort
+from p2pclust.protocols.secure.parameters import SecureSums
 
 #: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -61,12 +61,14 @@ class Treatment:
     ticks: int = 0  # after which each peer continues from its own estimate, in stages that allow it; 0: never
     every_s: float = 0.0  # above 0: repeat the job this long after each end
     secure: bool = False  # whether no peer sees what a single other peer contributes (docs/secure-sums.md)
-    keepers: int = 0  # of secure sums: how many peers keep pads; by default 3, and 4096 for all
-    cohort: int = 0  # of secure sums: the fewest peers whose sum may be revealed; by default 5, in a small fleet 3
-    burnt: str = ""  # of secure sums, as `leave` and `groups`: see `SecureSums`
+    #: Of secure sums, as the next three, `groups` and `colluders`: see `SecureSums`, which has their defaults.
+    keepers: int = 0
+    cohort: int = 0
+    burnt: str = ""
     leave: str = ""
     verify: str = ""  # one of `VERIFY`
     groups: int = 0
+    colluders: int = 0
 
     @property
     def keyed(self) -> bool:
@@ -76,15 +78,11 @@ class Treatment:
     @property
     def secure_sums(self) -> SecureSums:
         """The parameters of secure sums; each has its final value."""
-        return SecureSums(self.keepers, self.cohort, self.burnt, self.leave, self.groups)
+        return SecureSums(self.keepers, self.cohort, self.burnt, self.leave, self.groups, self.colluders)
 
     def secured_for(self, n_peers: int) -> Treatment:
         """Return the treatment of a secured job of so many peers in which every field has its final value."""
-        return replace(
-            self, keepers=self.keepers or min(KEEPERS, n_peers),
-            cohort=self.cohort or (LEAST_COHORT if self.groups else usual_cohort(n_peers)),
-            burnt=self.burnt or BURNT[0], leave=self.leave or LEAVE[0],
-        )  # fmt: skip
+        return replace(self, **asdict(SecureSums.usual(n_peers, **asdict(self.secure_sums))))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, by field."""
@@ -104,9 +102,9 @@ class Treatment:
         exclusions.refuse(self.options)
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
-        numbers = (self.keepers, self.cohort, self.groups)
+        numbers = (self.keepers, self.cohort, self.groups, self.colluders)
         if type(self.secure) is not bool or not all(type(number) is int for number in numbers):
-            raise UsageError("secure, keepers, cohort, groups: expected true or false, and whole numbers")
+            raise UsageError("secure, keepers, cohort, groups, colluders: expected true or false, and whole numbers")
         if type(self.every_s) is not float:
             raise UsageError("every_s: expected seconds")
         if self.every_s and (flaw := every_flaw(self.every_s)):

@@ -1,7 +1,7 @@
 """The control server of a running peer: operators ask on sockets of their own, apart from the links to other peers.
 
-A Unix socket in the state directory is for the user who runs the peer. On a control address, TCP with CURVE, any key on
-the fleet roster may ask, and is looked up again with every question. `docs/wire.md` describes the format.
+A Unix socket in the state directory is for the user who runs the peer. On a control address, TCP with CURVE, keys on the
+fleet roster may ask, all or those of operators as the roster says; each is looked up again with every question.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.channel import CURVE_OVERHEAD, Drain, bound_to, set_common_options
 from p2pclust.transport.links import parse_address, tcp_endpoint
-from p2pclust.transport.roster import Roster
+from p2pclust.transport.roster import OPERATOR, Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, pack, unpack
 from p2pclust.transport.zap import CONTROL_DOMAIN, guard
 
@@ -130,8 +130,9 @@ class ControlServer:
             raise UsageError(f"control = {address!r}: cannot listen there ({why}): choose another address") from None
 
         def name_of(head: zmq.Frame) -> str:
-            entry = roster().by_key.get(str(head.get("User-Id")).encode())
-            return "" if entry is None else entry.name
+            now = roster()
+            entry = now.by_key.get(str(head.get("User-Id")).encode())
+            return "" if entry is None or (now.operators_only and entry.role != OPERATOR) else entry.name
 
         self._drains[socket] = Drain(self.loop, socket, partial(self._take_one, socket, name_of), _BURST)
         return bound_to(socket)
@@ -163,8 +164,10 @@ class ControlServer:
             if len(frames) <= MAX_FRAMES:
                 frames.append(part.bytes)
         name, send = name_of(head), partial(self._send, socket, head.bytes)
-        if not name:  # its connection is older than the roster, which no longer lists it
-            Caller(send, 0, name).refuse("not on this peer's fleet roster")
+        if not name:  # it is a device, or its connection is older than the roster, which no longer lists it
+            Caller(send, 0, name).refuse(
+                "not on this peer's fleet roster, or not as an operator: `p2pclust keys device NAME --operator` enrols one"
+            )
             return 1
         try:
             number, verb, fields = read_question(frames)

@@ -6,12 +6,11 @@ much of the device's memory is refused when it is submitted, and when its docume
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine.base import Additive, Labelling
 from p2pclust.protocols.engine.job import Job
@@ -25,7 +24,8 @@ _OF_LEDGER: Final = ("budget", "jobs", "ledger")  # keys of the configuration th
 class Floor:
     """The floor of one device."""
 
-    #: It contributes only to jobs with secure sums; `keep`, `cohort`, `private`, `jobs` and `rosters` imply this.
+    #: It contributes to no plain job of a protocol that can have secure sums, and of others only to those that `protocols`
+    #: names; `keep`, `cohort`, `private`, `jobs` and `rosters` ask for secure sums of every job.
     secure: bool = False
     keep: bool = False  # it contributes only where it keeps pads itself, so that it trusts no other keeper
     cohort: int = 0  # the fewest peers whose sum may be revealed
@@ -57,14 +57,18 @@ class Floor:
         rules = (self.secure, self.keep, self.cohort, self.private, self.jobs, self.rosters)
         return any(bool(rule) for rule in rules)
 
-    def problem_with(self, job: Job, keys: JobKeys | None, n_rows: int) -> str:
+    @property
+    def _only_secure(self) -> bool:
+        """Whether of the rules that ask for secure sums `secure` is the only one."""
+        return self.secure and not replace(self, secure=False).asks_for_secure
+
+    def problem_with(self, job: Job, secure: SecureSums | None, n_rows: int) -> str:
         """Return why a device with so many rows does not contribute to a job, or an empty string.
 
-        `keys` is None where devices do not sign. Every device refuses what no honest submitter's document asks for.
+        `secure` is None in a plain job. Every device refuses what no honest submitter's document asks for.
         The rules about several jobs are those of the device's ledger.
         """
         private = job.mu_squared > 0.0
-        secure = None if keys is None else keys.secure
         if private or secure is not None:
             from p2pclust.protocols.engine.secure_rounds import problem_with_job  # noqa: PLC0415 - of such jobs only
 
@@ -91,10 +95,21 @@ class Floor:
         rounds = [stage.round_limit for stage in job.protocols if isinstance(stage, Labelling)]
         if not private and (few := [limit for limit in rounds if limit is not None and limit < self.least_rounds]):
             yield f"this device asks for a limit of at least {self.least_rounds} rounds, and the job has {min(few)}"
-        if secure is None and self.asks_for_secure:
+        if (
+            secure is None
+            and self.asks_for_secure
+            and not (self._only_secure and _cannot_be_secured(job, self.protocols))
+        ):
             yield "this device contributes only to jobs with secure sums"
         if secure is not None and secure.cohort < self.cohort:
             yield f"this device asks for a cohort of {self.cohort}, and the job has {secure.cohort}"
+
+
+def _cannot_be_secured(job: Job, named: Sequence[str]) -> bool:
+    """Return whether a job is plain because its protocol, which `named` has, cannot have secure sums."""
+    main = job.protocols[job.main]
+    usually = isinstance(main, Labelling) and main.secured_by_default
+    return not usually and not main.sums_only() and asked_as(main.id) in named
 
 
 #: Of a device's memory, for the state and contributions of one job: the rest is for rows, and for the process itself.

@@ -137,7 +137,7 @@ def _asked(task: tasks.Contribute | tasks.MakeOffer, local: Local, life: Life) -
 @lru_cache(maxsize=64)
 def _problem_with(floor: Floor, job: bytes, keys: JobKeys | None, n_rows: int) -> str:
     """Return what a device's floor says of a job; it is asked at every contribution, and its answer does not change."""
-    return floor.problem_with(job_of(job), keys, n_rows)
+    return floor.problem_with(job_of(job), None if keys is None else keys.secure, n_rows)
 
 
 def _hashed(task: tasks.HashBlob, blobs: BlobAccess) -> tasks.BlobHashed:

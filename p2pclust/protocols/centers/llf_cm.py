@@ -33,6 +33,7 @@ class LosslessCMeansProtocol(Alternating):
     """LLF-CM (Algorithm 1): k-means, equal to pooled k-means."""
 
     id: ClassVar[str] = "llf-cm"
+    secured_by_default: ClassVar[bool] = True
     reveals: ClassVar[str] = (
         "each round, for each cluster: the number of its own rows in it and their sum (zeros if it is one row); and "
         "its number of rows, up to the number of clusters, and how many clusters it sent as zeros. In the end its share "

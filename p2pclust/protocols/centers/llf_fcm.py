@@ -63,6 +63,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """
 
     id: ClassVar[str] = "llf-fcm"
+    secured_by_default: ClassVar[bool] = True
     holds: ClassVar[str] = "int64: coarse; int64 I: start_coarse"
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of its rows' memberships and their weighted sum (nothing with C (F + "

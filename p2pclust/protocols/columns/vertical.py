@@ -49,6 +49,7 @@ class VerticalClustering(Clustering, ByColumns):
     """What both algorithms share (Algorithm 4)."""
 
     holds: ClassVar[str] = "float64 t: shifts"
+    secured_by_default: ClassVar[bool] = True
     n_clusters: int
     # The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances.
     tol: float = 5e-3

@@ -378,8 +378,11 @@ class Labelling(Protocol):
         What its own stop rule means, in a few words for people.
     reveals : str
         What a peer reveals, in a few words for people; `p2pclust protocols` shows it.
+    secured_by_default : bool
+        Whether its jobs have secure sums unless a person says otherwise; see :mod:`p2pclust.jobs.secured`.
     """
 
+    secured_by_default: ClassVar[bool] = False
     before: ClassVar[tuple[str, ...]]
     after: ClassVar[tuple[str, ...]] = ()
     inits: ClassVar[tuple[str, ...]] = ()

@@ -38,7 +38,7 @@ _PRIVATE_ROUNDS, _NOISY_ROUNDS = 16, 8
 
 
 def cluster_job(
-    protocol: str, *, n_clusters: int | None = None, scaling: str = "none",
+    protocol: str, *, n_clusters: int | None = None, scaling: str | None = None,
     bounds: tuple[Sequence[float], Sequence[float]] | None = None, init: str | ArrayLike | None = None,
     tol: float | None = None, max_rounds: int | None = None, participation: float = 1.0, seed: int = 0,
     secure: bool = False, groups: int = 0, privacy: Mapping[str, float] | None = None, **parameters: Any,
@@ -51,8 +51,8 @@ def cluster_job(
         The id of a clustering protocol; see :func:`p2pclust.protocols.engine.registry.clusterings`.
     n_clusters : int, optional
         At least 1. Left out for a protocol that finds the number itself.
-    scaling : {"none", "minmax", "zscore"}
-        By the federation; see :mod:`p2pclust.protocols.before.scaling`.
+    scaling : {"none", "minmax", "zscore"}, optional
+        By the federation; see :mod:`p2pclust.protocols.before.scaling`. By default "none", and over columns "minmax".
     bounds : pair of sequences (lo, hi), optional
         Declared bounds of the features; they spare the round that finds the ranges.
     init : str or array_like (n_clusters, F), optional
@@ -96,6 +96,7 @@ def cluster_job(
     kind = clustering_class(protocol)
     own = parameters_of(kind)
     parameters = {name: _scalar(value) for name, value in parameters.items()}
+    scaling = usual_scaling(kind) if scaling is None else scaling
     given = {
         **parameters, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol, "privacy": privacy, "secure": secure,
         "participation": _scalar(participation), "groups": groups,
@@ -186,6 +187,11 @@ def options_of(kind: type[Labelling], given: Mapping[str, Any]) -> dict[str, Any
         "n_init": issubclass(kind, SideBySide) and given.get("n_init", 1),
     }
     return {**given, **chosen, **traits}
+
+
+def usual_scaling(kind: type[Labelling]) -> str:
+    """Return the default of `scaling`: over columns secure sums need one that makes the columns of all owners alike."""
+    return "minmax" if issubclass(kind, ByColumns) else "none"
 
 
 def inits_of(kind: type[Labelling]) -> tuple[str, ...]:

@@ -127,6 +127,7 @@ EXCLUSIONS: Final = (
     Exclusion("burnt needs secure", _FOR_SECURE, "set secure = true"),
     Exclusion("leave needs secure", _FOR_SECURE, "set secure = true"),
     Exclusion("groups needs secure", _FOR_SECURE, "set secure = true"),
+    Exclusion("colluders needs secure", _FOR_SECURE, "set secure = true"),
     Exclusion("groups needs one_by_one", "nothing else compares totals of groups", "leave groups out, or set one of these"),
     Exclusion("groups excludes collect = 'tree'", _ON_THE_WAY, "set collect = 'star'"),
     Exclusion("groups excludes verify", "peers verify totals of all peers, not of groups", "leave one of the two out"),

@@ -37,6 +37,7 @@ class FakeClient:
     answers: dict[str, list[dict[str, Any]]]
     jobs: list[dict[str, Any]]
     asked: list[dict[str, Any]]
+    more: dict[str, Any]  # in the answer to status
 
     def __init__(self, *_address: Any) -> None:
         self.address = "here"
@@ -53,7 +54,7 @@ class FakeClient:
             "twin": TWIN,
             "fleet": {"alive": 2, "enrolled": 2, "serial": 1, "majority": 2}, "members": [MEMBER], "jobs": self.jobs,
             "data": {"rows": 3, "columns": 2, "problem": ""},
-        }  # fmt: skip
+        } | self.more  # fmt: skip
 
     def follow(self, verb: str, **fields: Any) -> Iterator[dict[str, Any]]:
         self.asked.append(fields)
@@ -63,7 +64,7 @@ class FakeClient:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
     monkeypatch.setattr("p2pclust.hosts.client.Connection", FakeClient)
-    FakeClient.answers, FakeClient.jobs, FakeClient.asked = {}, [], []
+    FakeClient.answers, FakeClient.jobs, FakeClient.asked, FakeClient.more = {}, [], [], {}
     return FakeClient
 
 
@@ -219,9 +220,48 @@ def test_a_value_after_an_option_without_one_is_explained(cli: Cli) -> None:
     ended = cli("submit", "llf-cm", "--clusters", "3", "--secure", "true")
     assert (ended.code, ended.err) == (
         2,
-        "error: submit: 'true': expected --PARAMETER VALUE; --secure, --wait and --json take no value: "
+        "error: submit: 'true': expected --PARAMETER VALUE; --secure, --no-secure, --wait and --json take no value: "
         "write --secure alone\n",
     )
+
+
+@pytest.mark.parametrize(("names", "secure"), [("a", False), ("ab", False), ("abc", False), ("abcd", True)])
+@pytest.mark.parametrize("named", [False, True])
+def test_fewer_than_four_peers_run_plain_and_a_line_says_so(
+    cli: Cli, client: type[FakeClient], names: str, secure: bool, named: bool
+) -> None:
+    client.answers["submit"] = [{"job": "job-1", "roster": list(names), "accepted": True}]
+    client.more = {"members": [MEMBER | {"name": name, "status": "alive"} for name in names[1:]]}
+    ended = cli("submit", "llf-cm", "--clusters", "3", *(["--roster", ",".join(names)] if named else []))
+    assert (ended.code, ended.out) == (0, "job-1\n")
+    assert ("runs without secure sums, which need 4" in ended.err) != secure
+    (asked,) = client.asked
+    assert asked["secure"] is secure
+    stages = [stage["protocol"] for stage in msgpack.unpackb(asked["mathematics"])["stages"]]
+    assert ("range-by-sums" in stages) is secure
+    # With one peer more the decision would be another one.
+    assert asked["roster"] == ([] if secure and not named else list(names))
+
+
+def test_what_excludes_secure_sums_is_refused_with_four_peers_and_not_with_three(
+    cli: Cli, client: type[FakeClient]
+) -> None:
+    client.answers["submit"] = [{"job": "job-1", "roster": ["a"], "accepted": True}]
+    words = ("submit", "llf-cm", "--clusters", "3", "--participation", "0.5")
+    for others, more, code in (("bc", (), 0), ("bcd", (), 2), ("bcd", ("--no-secure",), 0)):
+        client.more = {"members": [MEMBER | {"name": name, "status": "alive"} for name in others]}
+        ended = cli(*words, *more)
+        assert ended.code == code
+        assert ("or set secure = false: from 4 peers on llf-cm has secure sums by default" in ended.err) == (code == 2)
+
+
+def test_submit_asks_the_floor_first(cli: Cli, client: type[FakeClient]) -> None:
+    client.answers["submit"] = [{"job": "job-1", "roster": ["a"], "accepted": True}]
+    client.more = {"privacy": {"secure": True, "protocols": []}}
+    for protocol in ("fkm", "llf-cm"):
+        ended = cli("submit", protocol, "--clusters", "3", "--no-secure")
+        assert "warning: a will contribute nothing, nor will devices with the same [privacy]: this device" in ended.err
+    assert "warning" not in cli("submit", "llf-cm", "--clusters", "3", "--cohort", "3", "--roster", "a,b,c,d").err
 
 
 def test_a_repeated_job_is_known_by_its_series(cli: Cli, client: type[FakeClient]) -> None:

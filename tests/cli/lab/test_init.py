@@ -8,6 +8,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,19 @@ def test_without_a_column_rows_are_dealt_out(cli: Cli, rows: Path, tmp_path: Pat
     shares = load_data(load_scenario(tmp_path / "rows" / "scenario.toml"))
     assert list(shares) == ["peer-01", "peer-02", "peer-03"]
     assert sorted(row for share in shares.values() for row in share.row_names.tolist()) == sorted({*range(60)} - {4, 7})
+
+
+@pytest.mark.parametrize(("n_devices", "floor"), [(3, None), (4, {"secure": True})])
+def test_four_devices_or_more_refuse_plain_jobs(
+    cli: Cli, rows: Path, tmp_path: Path, n_devices: int, floor: dict[str, bool] | None
+) -> None:
+    done = cli("init", "rows.csv", "--devices", str(n_devices), "--omit", "site", "--clusters", "2")
+    assert ("each device refuses plain jobs" in done.out) == (floor is not None)
+    assert ("no device has a floor" in done.out) == (floor is None)
+    inventory = tomllib.loads((tmp_path / "rows" / "fleet.toml").read_text(encoding="utf-8"))
+    assert inventory["settings"].get("privacy") == floor
+    for file in (tmp_path / "rows" / "devices").iterdir():
+        assert tomllib.loads(file.read_text(encoding="utf-8")).get("privacy") == floor
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])

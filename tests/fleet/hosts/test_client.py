@@ -20,7 +20,7 @@ from p2pclust.hosts import client
 from p2pclust.peer.operate import server as inside
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.keys import throwaway_fleet
-from p2pclust.transport.roster import OPERATOR, Roster
+from p2pclust.transport.roster import OPERATOR, PEER, Roster
 from p2pclust.transport.wire import pack, unpack
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -129,6 +129,34 @@ def test_who_left_the_roster_is_refused_on_the_connection_that_stands(tmp_path: 
                 present[0] = Roster(roster.fleet_id, roster.serial + 1, roster.peers[:1], b"")
                 with pytest.raises(UsageError, match="not on this peer's fleet roster"):
                     door.ask("say")
+
+        await loop.run_in_executor(None, ask)
+        door.close()
+        links.close()
+
+    asyncio.run(live())
+
+
+def test_a_roster_may_let_operators_alone_ask(tmp_path: Path, fleet: Any) -> None:
+    roster, bundles = fleet
+    roles = {"b": PEER}
+
+    def present() -> Roster:
+        peers = tuple(replace(peer, role=roles.get(peer.name, peer.role)) for peer in roster.peers)
+        return replace(roster, peers=peers, operators_only=True)
+
+    async def live() -> None:
+        loop = asyncio.get_running_loop()
+        links = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
+        door = inside.ControlServer(loop, links.context, echo)
+        address = door.open_to_all("127.0.0.1:0", bundles["a"], present)
+
+        def ask() -> None:
+            with client.Connection(f"a@{address}", bundles["b"], roster) as door:
+                with pytest.raises(UsageError, match="not as an operator: `p2pclust keys device NAME --operator`"):
+                    door.ask("say")
+                roles["b"] = OPERATOR
+                assert door.ask("say")["by"] == "b"
 
         await loop.run_in_executor(None, ask)
         door.close()

@@ -172,7 +172,8 @@ def test_the_id_depends_on_every_field(field: str) -> None:
 NAMED = RosterName(4, bytes(range(32)))
 ROSTERS = HeldRosters(FleetRoster(NAMED, {name: name.encode() * 32 for name in "abcdefghi"}))
 SECURE: dict[str, Any] = {
-    "secure": True, "keepers": 2, "cohort": 3, "burnt": "record", "leave": "groups", "fleet_roster": NAMED,
+    "secure": True, "keepers": 2, "cohort": 3, "burnt": "record", "leave": "groups", "colluders": 1,
+    "fleet_roster": NAMED,
 }  # fmt: skip
 
 
@@ -211,7 +212,7 @@ def test_the_document_of_a_job_with_secure_sums_survives_its_encoding(changed: d
     keys = document.keys(ROSTERS, ["b"])
     assert keys is not None
     assert (keys.job_id, keys.fleet_roster_digest) == (document.id, NAMED.digest)
-    assert keys.secure == SecureSums(2, 3, "record", "groups")
+    assert keys.secure == SecureSums(2, 3, "record", "groups", colluders=1)
     assert (keys.devices, keys.barred) == ((b"a" * 32, b"b" * 32, b"c" * 32), 0b10)
     assert _document().keys(ROSTERS) is None
 
@@ -223,7 +224,7 @@ def test_the_groups_of_secure_sums_survive_too() -> None:
     assert Document.decode(document.encode()) == document
     keys = document.keys(ROSTERS)
     assert keys is not None
-    assert keys.secure == SecureSums(2, 3, "record", "groups", 3)
+    assert keys.secure == SecureSums(2, 3, "record", "groups", 3, 1)
     assert document.id != _document(**fields).id
     for changed, message in (
         ({"groups": 4}, r"groups = 4: expected 3 to 3, so that each of 9 peers has 2 others in its group"),

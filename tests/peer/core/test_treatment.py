@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.secure.parameters import LEAST_COHORT, usual_cohort
+from p2pclust.protocols.secure.parameters import LEAST_COHORT, SecureSums
 
 
 def test_groups_have_the_least_cohort_and_other_secured_jobs_the_usual_one() -> None:
-    assert usual_cohort(20) != LEAST_COHORT
-    assert Treatment(secure=True).secured_for(20).cohort == usual_cohort(20)
+    assert SecureSums.usual(20).cohort != LEAST_COHORT
+    assert Treatment(secure=True).secured_for(20).cohort == SecureSums.usual(20).cohort
     assert Treatment(secure=True, groups=5).secured_for(20).cohort == LEAST_COHORT
     assert Treatment(secure=True, groups=5, cohort=4).secured_for(20).cohort == 4

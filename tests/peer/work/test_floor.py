@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgpack
 import pytest
 
-from p2pclust.peer.core.tasks import BeginJob, Contribute, JobKeys, NoResult, StateMade
+from p2pclust.peer.core.tasks import BeginJob, Contribute, NoResult, StateMade
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import BlobAccess
@@ -21,8 +23,11 @@ PRIVATE = cluster_job(
     "llf-cm", n_clusters=2, secure=True, privacy={"epsilon": 2.0, "delta": 1e-6}, bounds=([0.0], [1.0])
 )
 SECURED = cluster_job("llf-cm", n_clusters=2, init="split-merge", secure=True)
+CAREFUL = replace(cluster_job("llf-cm", n_clusters=2, init="careful"), participation=0.5)
+VERTICAL, FKM, GDF = (cluster_job(name, n_clusters=2) for name in ("vertical-cm", "fkm", "gdf-fcm"))
 COMMUNITY = Job((Stage("fedavg", {"n_features": 2, "clusters": [[0], [1]]}),), 0)
-KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(32), (bytes(32),) * 5)
+KEYS = SecureSums(3, 3, colluders=1)
+ONLY_SECURED = "this device contributes only to jobs with secure sums"
 
 
 def cannot_withhold(n_rows: int) -> str:
@@ -33,12 +38,19 @@ def cannot_withhold(n_rows: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("floor", "job", "keys", "reason"),
+    ("floor", "job", "secure", "reason"),
     [
         (Floor(), PLAIN, None, ""),
-        (Floor(secure=True), PLAIN, None, "this device contributes only to jobs with secure sums"),
+        (Floor(secure=True), PLAIN, None, ONLY_SECURED),
         (Floor(secure=True), SECURED, KEYS, ""),
-        (Floor(keep=True), PLAIN, None, "this device contributes only to jobs with secure sums"),
+        (Floor(secure=True), CAREFUL, None, ONLY_SECURED),
+        (Floor(secure=True), VERTICAL, None, ONLY_SECURED),
+        (Floor(secure=True), FKM, None, ONLY_SECURED),
+        (Floor(secure=True, protocols=("llf-cm", "fkm")), FKM, None, ""),
+        (Floor(secure=True, protocols=("llf-cm", "fkm")), CAREFUL, None, ONLY_SECURED),
+        (Floor(secure=True, protocols=("gdf-fcm",)), GDF, None, ONLY_SECURED),
+        (Floor(secure=True, keep=True, protocols=("fkm",)), FKM, None, ONLY_SECURED),
+        (Floor(keep=True), PLAIN, None, ONLY_SECURED),
         (Floor(cohort=5), SECURED, KEYS, "this device asks for a cohort of 5, and the job has 3"),
         (Floor(protocols=("fkm",)), PLAIN, None, "this device takes part in fkm only, not in llf-cm"),
         (Floor(protocols=("llf-cm",)), PRIVATE, KEYS, ""),
@@ -74,8 +86,8 @@ def cannot_withhold(n_rows: int) -> str:
         ),
     ],
 )  # fmt: skip
-def test_what_is_below_the_floor(floor: Floor, job: Job, keys: JobKeys | None, reason: str) -> None:
-    assert floor.problem_with(job, keys, 20) == reason
+def test_what_is_below_the_floor(floor: Floor, job: Job, secure: SecureSums | None, reason: str) -> None:
+    assert floor.problem_with(job, secure, 20) == reason
 
 
 def test_a_contribution_below_the_floor_is_an_abstention() -> None:
@@ -83,7 +95,7 @@ def test_a_contribution_below_the_floor_is_an_abstention() -> None:
     begun = perform(BeginJob(data, 3), local, blobs)
     assert isinstance(begun, StateMade)
     outcome = perform(Contribute(data, 3, begun.ref, 0), local, blobs, Life(floor=Floor(secure=True)))
-    assert outcome == NoResult("this device contributes only to jobs with secure sums")
+    assert outcome == NoResult(ONLY_SECURED)
 
 
 def test_a_configuration_becomes_a_floor() -> None:

@@ -36,7 +36,7 @@ def run(
     protocol: str, X: object, widths: Sequence[int], *, init: object = "random", **options: object
 ) -> tuple[Job, list[Local], JobState]:
     rows = np.asarray(X, dtype=np.float64)
-    job = cluster_job(protocol, init=init, **options)
+    job = cluster_job(protocol, init=init, **{"scaling": "none", **options})
     locals_ = split(rows, widths, None if isinstance(init, str) else np.asarray(init, dtype=np.float64))
     return job, locals_, run_in_process(job, locals_)
 

@@ -167,8 +167,8 @@ def test_one_link_from_a_cluster_to_each_later_peer() -> None:
 
 
 def test_a_scenario_and_an_estimator_can_ask_for_one_link() -> None:
-    request, _ = request_from({"protocol": "fedcref", "mode": "paper", "links": "one"})
+    request, _ = request_from({"protocol": "fedcref", "mode": "paper", "links": "one"}, 5)
     assert getattr(request.job.protocols[-1], "links", "") == "one"
     with pytest.raises(UsageError, match="links belongs to mode = 'paper'"):
-        request_from({"protocol": "fedcref", "links": "one"})
+        request_from({"protocol": "fedcref", "links": "one"}, 5)
     assert FedCRef(mode="paper", links="one").get_params()["links"] == "one"

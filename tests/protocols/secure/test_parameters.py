@@ -11,25 +11,49 @@ from hypothesis import strategies as st
 from p2pclust.errors import UsageError
 from p2pclust.jobs.job_keys import secure_fields
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.secure.parameters import ALL, SecureSums, usual_cohort
+from p2pclust.protocols.secure.parameters import ALL, SecureSums
 
 
-@pytest.mark.parametrize(("n_peers", "cohort"), [(3, 3), (5, 3), (6, 3), (7, 5), (100, 5)])
-def test_five_peers_hide_each_other_if_two_more_are_there(n_peers: int, cohort: int) -> None:
-    assert usual_cohort(n_peers) == cohort
+@pytest.mark.parametrize(
+    ("n_peers", "cohort", "keepers", "colluders", "burnt"),
+    [
+        (3, 3, 3, 1, "record"),
+        (4, 3, 3, 1, "record"),
+        (5, 3, 3, 1, "record"),
+        (6, 4, 4, 2, "record"),
+        (7, 4, 4, 2, "record"),
+        (8, 5, 4, 2, "record"),
+        (9, 5, 4, 2, "record"),
+        (10, 5, 4, 2, "groups"),
+        (11, 5, 4, 2, "groups"),
+        (1000, 5, 4, 2, "groups"),
+    ],
+)
+def test_defaults_by_the_number_of_peers(n_peers: int, cohort: int, keepers: int, colluders: int, burnt: str) -> None:
+    assert SecureSums.usual(n_peers) == SecureSums(keepers, cohort, burnt, "alone", 0, colluders)
 
 
-@pytest.mark.parametrize(("keepers", "cohort", "colluders"), [(3, 3, 1), (2, 9, 1), (3, 5, 2), (4, 5, 3), (9, 5, 3)])
-def test_it_counts_how_many_may_pool_what_they_see(keepers: int, cohort: int, colluders: int) -> None:
-    assert SecureSums(keepers, cohort).colluders == colluders
+@pytest.mark.parametrize(
+    ("asked", "keepers", "cohort", "colluders"),
+    [
+        ({"keepers": 2}, 2, 5, 1), ({"keepers": 3}, 3, 5, 1), ({"keepers": ALL}, ALL, 5, 2), ({"cohort": 3}, 3, 3, 1),
+        ({"cohort": 4}, 4, 4, 2), ({"colluders": 3}, 5, 5, 3), ({"groups": 3}, 3, 3, 1),
+    ],
+)  # fmt: skip
+def test_what_is_asked_for_decides_what_is_not(
+    asked: dict[str, int], keepers: int, cohort: int, colluders: int
+) -> None:
+    usual = SecureSums.usual(12, **asked)  # type: ignore[arg-type]
+    assert (usual.keepers, usual.cohort, usual.colluders) == (keepers, cohort, colluders)
+    usual.check(12)
 
 
-@given(st.integers(2, 50), st.integers(3, 50))
-def test_one_keeper_and_two_peers_of_a_cohort_are_always_beyond_those(keepers: int, cohort: int) -> None:
-    t = SecureSums(keepers, cohort).colluders
+@given(st.integers(4, 60), st.integers(2, 50), st.integers(3, 50))
+def test_one_keeper_and_two_peers_of_a_cohort_are_always_honest(n_peers: int, keepers: int, cohort: int) -> None:
+    t = SecureSums.usual(n_peers, keepers=min(keepers, n_peers), cohort=min(cohort, n_peers)).colluders
     assert t >= 1
-    assert keepers - t >= 1
-    assert cohort - t >= 2
+    assert min(keepers, n_peers) - t >= 1
+    assert min(cohort, n_peers) - t >= 2
 
 
 @given(st.integers(3, 60))
@@ -49,17 +73,20 @@ def test_the_defaults_of_a_fleet_can_be_carried_out_in_it(n_peers: int) -> None:
         ({"cohort": 7}, "cohort = 7: expected 3"),
         ({"burnt": "never"}, "burnt = 'never': expected one of groups, record"),
         ({"leave": ""}, "leave = '': expected one of alone, groups"),
+        ({"colluders": 0}, "colluders = 0: expected 1 to 1"),
+        ({"colluders": 2}, "colluders = 2: expected 1 to 1"),
+        ({"keepers": 2, "cohort": 5, "colluders": 2}, "colluders = 2: expected 1 to 1, less than keepers"),
     ],
 )
 def test_what_a_fleet_cannot_carry_out_is_refused(change: dict[str, object], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        replace(SecureSums(3, 3), **change).check(6)  # type: ignore[arg-type]
+        replace(SecureSums(3, 3, colluders=1), **change).check(6)  # type: ignore[arg-type]
 
 
 def test_every_peer_may_keep_pads_and_two_peers_are_too_few() -> None:
-    SecureSums(ALL, 3).check(4)
+    SecureSums(ALL, 3, colluders=1).check(4)
     with pytest.raises(UsageError, match="2 peers are too few to hide among"):
-        SecureSums(2, 3).check(2)
+        SecureSums(2, 3, colluders=1).check(2)
 
 
 def test_what_a_person_gives_is_read() -> None:

@@ -131,6 +131,7 @@ clusters = 3
 suppress_singletons = false
 tol = 0.0
 max_rounds = 8
+secure = false
 [[faults]]
 do = "corrupt-data"
 who = "peer-02"

@@ -480,7 +480,7 @@ def test_the_seed_decides_the_partition(scenario_file: Write) -> None:
 
 
 def test_make_job(scenario_file: Write) -> None:
-    more = "fuzzifier = 1.5\nparticipation = 0.5\nmax_rounds = 7\n"
+    more = "fuzzifier = 1.5\nparticipation = 0.5\nmax_rounds = 7\nsecure = false\n"
     scenario = load_scenario(scenario_file(more), ["data.scaling=minmax", "data.bounds=[0,8]", "seed=3"])
     job = make_job(scenario, 0, 4)
     assert [stage.protocol for stage in job.stages] == ["range", "minmax", "split-merge", "llf-fcm", "objective"]
@@ -499,8 +499,16 @@ def test_an_init_that_the_protocol_does_not_have_names_its_job(scenario_file: Wr
 def test_make_job_with_explicit_centers_and_bounds(scenario_file: Write) -> None:
     overrides = ["data.bounds=[[0,1],[2,3]]", "jobs.0.clusters=1", "jobs.0.init=[[0.5,2.5]]"]
     job = make_job(load_scenario(scenario_file(), overrides), 0, 2)
-    assert job.stages[0].parameters["lo"] == [0.0, 2.0]
-    assert np.array_equal(job.stages[2].parameters["centers"], [[0.5, 2.5]])
+    assert [stage.protocol for stage in job.stages] == [
+        "enough-rows",
+        "range",
+        "none",
+        "seeding",
+        "llf-fcm",
+        "objective",
+    ]
+    assert job.stages[1].parameters["lo"] == [0.0, 2.0]
+    assert np.array_equal(job.stages[3].parameters["centers"], [[0.5, 2.5]])
 
 
 def test_backends_refuse_what_they_cannot_do(scenario_file: Write) -> None:

@@ -25,7 +25,7 @@ def scenario(**changes: Any) -> Scenario:
 def test_defaults() -> None:
     made = scenario()
     job = made.jobs[0]
-    assert (made.title, made.seed, made.faults, made.data.scaling, made.data.scheme) == ("", 0, (), "none", "iid")
+    assert (made.title, made.seed, made.faults, made.data.scaling, made.data.scheme) == ("", 0, (), None, "iid")
     assert (made.fleet.timing, made.fleet.overlay.kind) == ("default", "full")
     assert (job.init, job.tol, job.max_rounds, job.participation, job.missing) == (None, None, None, 1.0, "wait")
     assert job.own == {}

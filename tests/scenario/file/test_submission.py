@@ -14,7 +14,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 
 def test_it_is_the_job_that_a_scenario_would_make() -> None:
     words = "--scaling minmax --fuzzifier 1.5 --max-rounds 7 --privacy-gate false --seed 3 --bounds [[0,1],[0,2]]"
-    request, spec = request_from({"protocol": "llf-fcm", "clusters": 3} | parameters(words.split()))
+    request, spec = request_from({"protocol": "llf-fcm", "clusters": 3} | parameters(words.split()), 3)
     made = cluster_job(
         "llf-fcm", n_clusters=3, scaling="minmax", bounds=([0, 0], [1, 2]), max_rounds=7, seed=3, fuzzifier=1.5,
         privacy_gate=False,
@@ -24,10 +24,10 @@ def test_it_is_the_job_that_a_scenario_would_make() -> None:
 
 
 def test_several_starts() -> None:
-    request, _ = request_from({"protocol": "llf-cm", "clusters": 3} | parameters(["--n-init", "4"]))
+    request, _ = request_from({"protocol": "llf-cm", "clusters": 3} | parameters(["--n-init", "4"]), 3)
     assert [stage.parameters.get("n_init") for stage in request.job.stages[2:]] == [4, 4, 4]
     with pytest.raises(UsageError, match="protocol 'ffcm' has no n_init"):
-        request_from({"protocol": "ffcm", "clusters": 3, "n_init": 4})
+        request_from({"protocol": "ffcm", "clusters": 3, "n_init": 4}, 3)
 
 
 def test_how_the_fleet_treats_it() -> None:
@@ -39,11 +39,11 @@ def test_how_the_fleet_treats_it() -> None:
         "roster": ["b", "a"],
         "every": "1h",
     }
-    request, spec = request_from(given)
+    request, spec = request_from(given, 3)
     treatment = request.treatment
     assert (treatment.missing, treatment.deadline_s, treatment.every_s) == ("drop", 2.5, 3600.0)
     assert (spec.roster, spec.every) == (("b", "a"), 3600.0)
-    gossip, _ = request_from({"protocol": "llf-cm", "clusters": 2, "collect": "gossip", "mixing": "push-sum"})
+    gossip, _ = request_from({"protocol": "llf-cm", "clusters": 2, "collect": "gossip", "mixing": "push-sum"}, 3)
     assert (gossip.treatment.collect, gossip.treatment.gossip_tolerance, gossip.treatment.mixing) == (
         "gossip",
         1e-9,
@@ -83,21 +83,21 @@ def test_how_the_fleet_treats_it() -> None:
 )
 def test_what_is_wrong_is_said_as_of_a_scenario(given: dict[str, Any], line: str) -> None:
     with pytest.raises(UsageError) as error:
-        request_from({"protocol": "llf-cm", **given})
+        request_from({"protocol": "llf-cm", **given}, 5)
     assert str(error.value).splitlines()[0] == line
 
 
 @pytest.mark.parametrize(("name", "meant"), [("kmeans", "llf-cm"), ("k-means", "llf-cm"), ("fcm", "llf-fcm")])
 def test_algorithms_called_as_elsewhere_are_known(name: str, meant: str) -> None:
     with pytest.raises(UsageError, match=f"^submit: protocol = \"{name}\": unknown protocol; did you mean '{meant}'"):
-        request_from({"protocol": name, "clusters": 3})
+        request_from({"protocol": name, "clusters": 3}, 5)
 
 
 def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
-    request, _ = request_from({"protocol": "vertical-cm", "clusters": 2})
+    request, _ = request_from({"protocol": "vertical-cm", "clusters": 2}, 5)
     assert request.treatment.missing == "all"
     with pytest.raises(UsageError, match="use the name of an init"):
-        request_from({"protocol": "vertical-cm", "clusters": 1, "init": [[1.0]]})
+        request_from({"protocol": "vertical-cm", "clusters": 1, "init": [[1.0]]}, 5)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,8 @@ def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
         (["fuzzifier", "2"], "expected --PARAMETER VALUE$"),
         (
             ["true"],
-            "'true': expected --PARAMETER VALUE; --secure, --wait and --json take no value: write --secure alone",
+            "'true': expected --PARAMETER VALUE; --secure, --no-secure, --wait and --json take no value: write --secure "
+            "alone",
         ),
         (["--tol"], "--tol needs a value"),
         (["--wat"], r"--wat needs a value \(did you mean --wait\?\)"),
@@ -137,5 +138,5 @@ def test_one_pair_of_bounds_is_for_all_features(
     bounds: list[Any], n_features: int, init: list[list[float]] | None, spread: tuple[list[float], list[float]]
 ) -> None:
     given = {"protocol": "llf-cm", "clusters": 2, "bounds": bounds, **({} if init is None else {"init": init})}
-    request, _ = request_from(given, n_features=n_features)
+    request, _ = request_from(given, 3, n_features)
     assert request.job == cluster_job("llf-cm", n_clusters=2, bounds=spread, init=init)

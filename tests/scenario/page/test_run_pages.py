@@ -47,6 +47,7 @@ kind = "ring"
 [[jobs]]
 protocol = "llf-fcm"
 clusters = 3
+secure = false
 [[faults]]
 at = { round = 4 }
 do = "kill"
@@ -283,7 +284,7 @@ def test_of_peers_that_hold_columns(scenario_file: Write, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "more"),
-    [("fkm", {}), ("k-fed", {}), ("llf-cm", {"participation": 0.5})],
+    [("fkm", {}), ("k-fed", {}), ("llf-cm", {"participation": 0.5, "secure": "false"})],
 )
 def test_every_protocol_has_a_page(
     scenario_file: Write, tmp_path: Path, protocol: str, more: Mapping[str, Any]

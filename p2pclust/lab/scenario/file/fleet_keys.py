@@ -171,6 +171,11 @@ class FleetTable(TomlTable):
         return tuple(device for spec in specs for device in spec.members)
 
     @property
+    def n_enrolled(self) -> int:
+        """The number of devices that jobs may count on: all but strangers."""
+        return sum(device.spec.enrolled for device in self.members)
+
+    @property
     def names(self) -> list[str]:
         return [device.name for device in self.members]
 

@@ -17,7 +17,8 @@ from p2pclust.data.registry import is_file
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs.data_keys import HowReadKeys, PartitionSpec
 from p2pclust.jobs.explain import explain
-from p2pclust.jobs.submission import job_of
+from p2pclust.jobs.secured import decided, secured_fields
+from p2pclust.jobs.submission import job_of, request_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.data.by_class import draw_by_class
 from p2pclust.lab.data.prepare import device_names
@@ -156,9 +157,14 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
 
     One declared pair of bounds applies to all `n_features` features.
     """
-    spec = scenario.jobs[index]
+    spec, data = scenario.jobs[index], scenario.data
+
+    def make(secured: Mapping[str, Any]) -> Job:
+        job = job_of(spec, secured, data.scaling, data.bounds, scenario.seed, n_features).here(spec.kernel)
+        return request_of(spec, secured, job).job  # the fleet's treatment is checked too
+
     try:
-        return job_of(spec, scenario.data.scaling, scenario.data.bounds, scenario.seed, n_features).here(spec.kernel)
+        return decided(spec.protocol, spec.secure, scenario.fleet.n_enrolled, make)
     except UsageError as error:
         raise UsageError(f"[jobs.{index}]: {error}") from None
 
@@ -178,13 +184,13 @@ def check_backend(scenario: Scenario, backend: str) -> None:
             "overlay": overlay.kind != "full" or overlay.trace is not None,
             "faults": bool(scenario.faults),
             "verify": any(job.verify for job in scenario.jobs),
-            "secure": any(job.secured for job in scenario.jobs),
+            "secure": any(job.secure for job in scenario.jobs),  # by default there is nothing to hide there
         }
     )
-    n_peers = len([device for device in scenario.fleet.members if device.spec.enrolled])
+    n_peers = scenario.fleet.n_enrolled
     for job in scenario.jobs:
-        if job.secured:
-            Treatment(**job.secured).secured_for(n_peers).secure_sums.check(n_peers)
+        if secured := secured_fields(job.protocol, job.secure, n_peers):
+            Treatment(**secured).secured_for(n_peers).secure_sums.check(n_peers)
 
 
 def too_many_processes(scenario: Scenario) -> str:

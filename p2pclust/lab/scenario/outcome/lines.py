@@ -126,6 +126,9 @@ def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         yield JobLine("objective", own + job["best_pooled"]["words"])
     exposed = job.get("exposed") or {}
+    if job.get("secure"):
+        but = ", except those of devices that are listed as exposed" if exposed else ""
+        yield JobLine("secured", f"no single peer that follows the protocol could read another peer's sums{but}")
     for name, why in list(exposed.items())[:most_exposed]:
         yield JobLine("exposed", f"{name}: {why}")
     if len(exposed) > most_exposed:

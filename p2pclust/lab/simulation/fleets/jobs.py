@@ -107,8 +107,9 @@ def treatment_of(plan: JobPlan, n: int) -> Treatment:
             treatment, secure=True, keepers=min(plan.keepers or 3, n), cohort=min(plan.cohort or 4, max(3, n - 1)),
             burnt=plan.burnt or ("record" if plan.by % 2 else "groups"), leave=plan.leave,
         )  # fmt: skip
-    if kind == "grouped":
-        treatment = replace(treatment, groups=_GROUPS, cohort=3, collect="star")
+        if kind == "grouped":
+            treatment = replace(treatment, groups=_GROUPS, cohort=3, collect="star")
+        treatment = replace(treatment, colluders=min(treatment.keepers - 1, treatment.cohort - 2))
     if "verified" in kind:
         treatment = replace(treatment, verify="all", collect="star")
     if kind == "fedcref":

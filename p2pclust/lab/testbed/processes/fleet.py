@@ -235,7 +235,8 @@ class ProcessFleet(FleetPort):
 
     def submit(self, name: str, request: JobRequest) -> None:
         job = base64.b64encode(msgpack.packb(request.job.to_dict())).decode()
-        self.children[name].send({"do": "submit", "job": job, "roster": [], "treatment": request.treatment.to_dict()})
+        more = {"roster": request.roster, "treatment": request.treatment.to_dict()}
+        self.children[name].send({"do": "submit", "job": job, **more})
 
     async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
         files = {name: str(self._directory / name / f"{key}.{what}") for name in names if self._will_answer(name)}

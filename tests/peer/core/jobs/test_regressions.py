@@ -69,7 +69,7 @@ def test_a_job_is_not_accepted_on_a_store_that_does_not_count_for_it() -> None:
 def test_a_document_as_large_as_a_document_may_be(size: int, seconds: float) -> None:
     """A job just below, at and above the limit, written by another program: it is taken or reported, and stops nobody."""
     net = met()
-    treatment = ["wait", seconds, 60.0, 0.0, "", "star", 0.0, "", 0, 0.0, False, 0, 0, "", "", "", 0]
+    treatment = ["wait", seconds, 60.0, 0.0, "", "star", 0.0, "", 0, 0.0, False, 0, 0, "", "", "", 0, 0]
     fields = [b"", ["p1", "p2"], ["a", "b"], treatment, "p2", "1", b"", None, None]
     fields[0] = bytes(size - len(msgpack.packb(fields)) - 1)
     data: bytes = msgpack.packb(fields)

@@ -26,7 +26,7 @@ from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import packed
 
 NAMES = ("p1", "p2", "p3", "p4")
-TREATMENT = Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star", secure=True).secured_for(4)
+TREATMENT = Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star", secure=True, burnt="groups").secured_for(4)
 DOCUMENT = Document(
     b"job", NAMES, tuple(f"store-{name}" for name in NAMES), TREATMENT, "p1", "1",
     fleet_roster=RosterName(1, bytes(32)),

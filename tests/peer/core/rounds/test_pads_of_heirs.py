@@ -20,7 +20,7 @@ from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 
 NAMES = ("p1", "p2", "p3", "p4")
-TREATMENT = Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star", secure=True).secured_for(4)
+TREATMENT = Treatment(patience_s=1.0, compute_limit_s=60.0, collect="star", secure=True, burnt="groups").secured_for(4)
 STORES = tuple(f"store-{name}" for name in NAMES)
 DOCUMENT = Document(b"job", NAMES, STORES, TREATMENT, "p1", "1", fleet_roster=RosterName(1, bytes(32)))
 STATE, MEMBERS = Ref(b"a" * 32, 5, b"state"), 0b1111

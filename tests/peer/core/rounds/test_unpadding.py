@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.reasons import SMALL_CLASS
 from p2pclust.tools.bit_sets import as_mask, packed
 
 NAMES = ("p1", "p2", "p3", "p4")
-TREATMENT = Treatment(patience_s=10.0, compute_limit_s=60.0, collect="star", secure=True).secured_for(4)
+TREATMENT = Treatment(patience_s=10.0, compute_limit_s=60.0, collect="star", secure=True, burnt="groups").secured_for(4)
 STORES = tuple(f"store-{name}" for name in NAMES)
 DOCUMENT = Document(b"job", NAMES, STORES, TREATMENT, "p1", "1", fleet_roster=RosterName(1, bytes(32)))
 ROSTER = FleetRoster(RosterName(1, bytes(32)), dict.fromkeys(NAMES, b"k" * 32))

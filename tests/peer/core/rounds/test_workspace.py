@@ -605,7 +605,7 @@ def test_a_document_tells_whether_a_job_is_within_another() -> None:
     )
     assert handed_in.parent == ""
     assert Document.decode(within.encode()) == within
-    treatment = ["wait", 5.0, 60.0, 0.0, "", "star", 0.0, "", 0, 0.0, False, 0, 0, "", "", "", 0]
+    treatment = ["wait", 5.0, 60.0, 0.0, "", "star", 0.0, "", 0, 0.0, False, 0, 0, "", "", "", 0, 0]
     assert msgpack.unpackb(within.encode()) == [
         b"", ["p1", "p2"], ["a", "b"], treatment, "", "job-7/12/1.0.3", b"", None, None,
     ]  # fmt: skip
