@@ -14,11 +14,10 @@ from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import fetch
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.evidence import Evidence, Majority, Signers, Statement
+from p2pclust.peer.core.evidence import PROOF_FORMAT, Evidence, Majority, Signers, Statement
 from p2pclust.transport.roster import Roster, signed_by
 from p2pclust.transport.signatures import verified
 
-FORMAT: Final = "p2pclust proof 1"
 CONTRADICTS: Final = "signed two contradictory statements (it lies, or an old copy of its store was restored)"
 
 
@@ -70,7 +69,7 @@ def read_proof(data: bytes, fleet_public: bytes, where: str) -> ShownEnd:
     """Read and check evidence, which may be hostile; raise `FleetError` with the reason if anything about it is wrong."""
     try:
         fields = msgpack.unpackb(data, raw=False, max_ext_len=0)
-        if not isinstance(fields, list) or len(fields) != 4 or fields[0] != FORMAT:
+        if not isinstance(fields, list) or len(fields) != 4 or fields[0] != PROOF_FORMAT:
             raise WireError("it is no proof of the end of a job")
         if any(type(value) is not bytes for value in fields[1:]):
             raise WireError("wrong types")

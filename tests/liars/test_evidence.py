@@ -9,7 +9,16 @@ import pytest
 from tests.liars.lab import certificate, fleet, inject, signed, submit
 
 from p2pclust.peer.core.evidence import Evidence, Majority, Statement
-from p2pclust.peer.core.job_messages import Close, Heartbeat, Open, RequestVote, ShowEvidence, StaleTerm, VoteReply
+from p2pclust.peer.core.job_messages import (
+    Close,
+    Ended,
+    Heartbeat,
+    Open,
+    RequestVote,
+    ShowEvidence,
+    StaleTerm,
+    VoteReply,
+)
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
@@ -25,10 +34,10 @@ _HONEST = ("p0", "p1", "p2", "p3")
 class _Trial:
     """Five peers, the last of which lies, and one running job."""
 
-    def __init__(self, *, secure=False, max_rounds=40, silent=True, **treatment):
+    def __init__(self, *, secure=False, max_rounds=40, silent=True, timing="default", **treatment):
         rng = np.random.default_rng(5)
         rows = [np.clip(rng.normal(20 * (k % 3), 5, (40, 2)), -50, 150) for k in range(5)]
-        self.world, self.ears = fleet(rows, me=_LIAR)
+        self.world, self.ears = fleet(rows, me=_LIAR, timing=timing)
         if not silent:
             self.world.forge = None
         box = ([-50.0, -50.0], [150.0, 150.0])
@@ -251,3 +260,47 @@ def test_a_voter_that_lacks_the_certificate_of_a_register_asks_for_it_and_votes(
         given = Statement.decode(message.vote)
         assert message.granted
         assert given == signed(document, name, term + 1, _LIAR, (term, 7, bytes(32), False))
+
+
+def test_an_elected_aggregator_that_brings_no_state_is_followed_for_a_while_only():
+    trial = _Trial(max_rounds=300, timing="fast")
+    trial.until_a_round(3)
+    register = trial.jobs["p0"].ledger.register
+    term = register.term + 1
+    at = (register.term, register.round, register.ref.digest, False)
+    trial.tell(certificate(trial.document, _LIAR, term, at))
+    end = trial.world.now + 400.0
+    while trial.world.now < end and {job.ledger.register.term for job in trial.jobs.values()} == {register.term}:
+        for name, job in trial.jobs.items():
+            if job.ledger.term == term:
+                inject(trial.world, _LIAR, name, Heartbeat(trial.id, term, register.round))
+        trial.world.run_until(trial.world.now + 0.1)
+    assert _LIAR not in {job.election.terms.get(job.ledger.register.term) for job in trial.jobs.values()}
+    assert max(job.ledger.register.term for job in trial.jobs.values()) > term
+
+
+def test_a_final_state_outranks_later_rounds_of_its_term():
+    trial = _Trial(max_rounds=300)
+    trial.until_a_round(3)
+    document, others = trial.document, trial.without_aggregator()
+    register = next(iter(others.values())).ledger.register
+    first = max(job.ledger.term for job in others.values()) + 100
+    trial.ears.heard.clear()
+    for term, final in ((first, False), (first + 100, True)):
+        vote = signed(document, _LIAR, term, _LIAR, (register.term, register.round - 1, bytes(32), final))
+        request = RequestVote(trial.id, term, register.term, register.round - 1, vote.encode())
+        trial.tell(request, others, wait_s=0.02)
+    granted = [message.term for _, message in trial.ears.heard if isinstance(message, VoteReply) and message.granted]
+    assert granted
+    assert set(granted) == {first + 100}
+
+
+def test_that_a_job_was_forgotten_is_not_believed_from_a_minority():
+    trial = _Trial(max_rounds=300)
+    trial.until_a_round(2)
+    for name in ("p1", "p2", "p3"):
+        trial.world.crash(name)
+    gone = lambda: all(trial.world.peers["p0"].core.membership.gone(name) for name in ("p1", "p2", "p3"))  # noqa: E731
+    assert trial.world.run_until(trial.world.now + 120.0, gone)
+    trial.tell(Ended(trial.id), ["p0"])
+    assert trial.id in trial.world.peers["p0"].core.jobs.jobs

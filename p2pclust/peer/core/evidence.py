@@ -15,6 +15,8 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core.structs import Struct
 from p2pclust.protocols.secure.proofs import Signed, joined
 
+#: Begins a file that proves the end of a job: this, the document, the fleet roster that it names, and the evidence.
+PROOF_FORMAT: Final = "p2pclust proof 1"
 _VOTE: Final = b"p2pclust vote 1"
 _ACKNOWLEDGEMENT: Final = b"p2pclust end 1"
 _MOST_PEERS: Final = 4096
@@ -83,6 +85,10 @@ class Statement(Signed):
         numbers = msgpack.packb([self.term, self.aggregator, self.by, self.register_term, self.round, self.final])
         what = _VOTE if self.is_vote else _ACKNOWLEDGEMENT
         return joined(what, job.encode(), numbers, self.store_id.encode(), self.digest)
+
+    def is_same_vote(self, other: Statement) -> bool:
+        """Return whether another peer has signed the same."""
+        return replace(self, by=other.by, store_id=other.store_id, signature=other.signature) == other
 
     def ends(self, *, aggregator: int, at: tuple[int, int, bytes]) -> bool:
         """Return whether this says that the state at (term, round, digest) is the last one, opened by that aggregator."""
@@ -157,8 +163,8 @@ class Evidence:
 
     def problem_with(self, signers: Signers, verified: Verified) -> str:
         """Return why this is no evidence in a job, or an empty string."""
-        if self.end is None and self.votes is None:
-            return "it has no votes"
+        if not 0 <= self.aggregator < len(signers.stores):
+            return "it has no votes for a peer of the job"
         return self._problem_with_votes(signers, verified) or self._problem_with_end(signers, verified)
 
     def _problem_with_votes(self, signers: Signers, verified: Verified) -> str:

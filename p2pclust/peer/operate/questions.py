@@ -16,6 +16,7 @@ import msgpack
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.enrolment import TABLE as ROSTERS
 from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.evidence import PROOF_FORMAT
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import find, job_snapshot, snapshot
@@ -227,7 +228,7 @@ class Questions:
         roster = self._shell.store.row(ROSTERS, document.fleet_roster.digest.hex())
         if roster is None:
             raise UsageError(f"{job.id}: this peer no longer has the fleet roster that the job names: ask another peer")
-        return bytes(msgpack.packb(["p2pclust proof 1", document.encode(), roster, end.encode()]))
+        return bytes(msgpack.packb([PROOF_FORMAT, document.encode(), roster, end.encode()]))
 
     def _watch(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])

@@ -12,9 +12,9 @@ import pytest
 
 from p2pclust.cli.fleet.result import result
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.hosts.evidence import CONTRADICTS, FORMAT, contradictions, read_proof
+from p2pclust.hosts.evidence import CONTRADICTS, contradictions, read_proof
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.evidence import Evidence, Majority, Statement
+from p2pclust.peer.core.evidence import PROOF_FORMAT, Evidence, Majority, Statement
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.transport.bundle import Bundle
@@ -52,7 +52,7 @@ class _Fleet:
         votes = Majority.of([self.statement(name, term, aggregator, voted) for name in by], 2)
         end = Majority.of([self.statement(name, term, aggregator, (term, 9, state, True)) for name in by], 2)
         evidence = Evidence(votes, end).encode()
-        return bytes(msgpack.packb([FORMAT, self.document.encode(), self.paper, evidence]))
+        return bytes(msgpack.packb([PROOF_FORMAT, self.document.encode(), self.paper, evidence]))
 
 
 @pytest.fixture(scope="module")

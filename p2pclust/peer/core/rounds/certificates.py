@@ -14,7 +14,8 @@ import msgpack
 from p2pclust.errors import WireError
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.evidence import Evidence, Majority, Signers, Statement
-from p2pclust.peer.core.job_messages import AskEvidence, Close, Open, ShowEvidence, StaleTerm
+from p2pclust.peer.core.fleet_roster import RosterName
+from p2pclust.peer.core.job_messages import AskEvidence, Close, Open, RequestVote, ShowEvidence, StaleTerm
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.round_reports import BadEvidence
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
@@ -23,6 +24,9 @@ from p2pclust.protocols.engine.workspace import digest_of
 
 #: The table of the evidence of each job.
 TABLE: Final = "evidence"
+#: Evidence has at most this size: two statements, and two signatures of each peer.
+_FEW_BYTES: Final = 1024
+_BYTES_OF_A_PEER: Final = 2 * 72
 
 
 class Certificates(JobPart):
@@ -37,6 +41,7 @@ class Certificates(JobPart):
         #: Whether votes and ends of the job are signed.
         self.signed = named is not None and self._ctx.sign is not None and treatment.collect != "gossip"
         self._take = take
+        self._signers: tuple[RosterName, Signers] | None = None  # with the fleet roster that they follow from
         self._of_term: dict[int, Evidence] = {}
         #: The evidence that the job has ended, once it is known.
         self.end: Evidence | None = None
@@ -85,6 +90,13 @@ class Certificates(JobPart):
             return None
         return statement
 
+    def candidate(self, source: str, message: RequestVote) -> Statement | None:
+        """Return the vote of a candidate for itself, with the register that its request names; None if there is none."""
+        one = self.read(source, message.vote, message.term)
+        if one is None or not one.is_vote or one.aggregator != self.document.index(source):
+            return None
+        return one if (one.register_term, one.round) == (message.register_term, message.register_round) else None
+
     def _statement(self, by: str, data: bytes, term: int) -> Statement | str | None:
         """Return what a peer has signed, or what is wrong with it; None if its store is lost: it counts for no majority."""
         index = self.document.index(by)
@@ -111,18 +123,21 @@ class Certificates(JobPart):
         self._barred[source] = term
 
     def bars(self, source: str, term: int) -> bool:
-        return self._barred.get(source) == term
+        return bool(self._barred) and self._barred.get(source) == term
 
     @property
     def signers(self) -> Signers:
         """Whose signatures count: with the keys of the fleet roster that the job names, or of the one in force."""
-        document, rosters = self.document, self._ctx.rosters
+        document, in_force = self.document, self._ctx.rosters.in_force
         assert document.fleet_roster is not None
-        assert rosters.in_force is not None
-        then, now = rosters.held[document.fleet_roster.digest].devices, rosters.in_force.devices
-        keys = tuple(tuple(dict.fromkeys(d[name] for d in (then, now) if name in d)) for name in document.roster)
-        named = document.treatment.aggregator
-        return Signers(document.id, document.store_ids, keys, document.index(named) if named else -1)
+        assert in_force is not None
+        if self._signers is None or self._signers[0] != in_force.name:
+            then, now = self._ctx.rosters.held[document.fleet_roster.digest].devices, in_force.devices
+            keys = tuple(tuple(dict.fromkeys(d[name] for d in (then, now) if name in d)) for name in document.roster)
+            named = document.treatment.aggregator
+            signers = Signers(document.id, document.store_ids, keys, document.index(named) if named else -1)
+            self._signers = (in_force.name, signers)
+        return self._signers[1]
 
     # -- what is known ----------------------------------------------------------------------------------------------
 
@@ -206,17 +221,28 @@ class Certificates(JobPart):
     def receive(self, source: str, message: ShowEvidence) -> None:
         """Let the worker check evidence that is new here."""
         ignored_until, _ = self._wrong.get(source, (0.0, 0.0))
-        if not self.signed or self.end is not None or len(message.evidence) != 1 or self._ctx.now < ignored_until:
+        busy = any(
+            asked == source for asked, _ in self._checking.values()
+        )  # of what it shows now, it shows the rest again
+        if (
+            not self.signed
+            or self.end is not None
+            or len(message.evidence) != 1
+            or self._ctx.now < ignored_until
+            or busy
+        ):
             return
         data = message.evidence[0]
         try:
+            if len(data) > _FEW_BYTES + _BYTES_OF_A_PEER * len(self.document.roster):
+                raise WireError("it is too large")
             evidence = Evidence.decode(data)
         except WireError as error:
             self._refute(source, message.term, str(error))
             return
         known = evidence.term in self._of_term or evidence.term < self.ledger.register.term
-        if (known and evidence.end is None) or any(asked == source for asked, _ in self._checking.values()):
-            return  # of what it shows meanwhile, it shows the rest again
+        if known and evidence.end is None:
+            return
         token = CheckToken(self.document.id, CheckEvidence.kind, digest_of(data))
         if token not in self._checking:
             self._checking[token] = (source, evidence)
@@ -285,7 +311,7 @@ class Certificates(JobPart):
 
     def fences(self, source: str, message: StaleTerm) -> bool:
         """Return whether a voter can follow no term below the message's, and is heeded now: seldom for the same voter."""
-        if not self.signed:
+        if not self.signed or message.term <= self.ledger.term:
             return False
         begins, pause_s = self._fenced.get(source, (0.0, self._ctx.timing.retry_s))
         if self._ctx.now < begins or not message.vote or self.bars(source, message.term):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -336,58 +335,58 @@ class Election(JobPart):
             self._refused[source] = position
 
     def _on_request(self, source: str, message: RequestVote) -> None:
-        signed, term = self._certificates.signed, message.term
+        term = message.term
         if self.ledger.stale(term):
             self._certificates.refuse(source)
             return
         # A peer that was away must not depose an aggregator that works (Raft, 4.2.3); that one itself may need a new term.
+        signed = self._certificates.signed
         if term > self.ledger.term and self._sticks() and not (signed and source == self.aggregator):
             return
-        candidate = self._certificates.read(source, message.vote, term) if signed else None
-        if candidate is not None and not self._certificates.knows(candidate.register_term):
+        if signed:
+            self._on_signed_request(source, message)
+            return
+        if term > self.ledger.term:
+            self.step_down(term)
+        up_to_date = (message.register_term, message.register_round) >= self.ledger.register.position
+        granted = self.ledger.voted_for in ("", source) and up_to_date
+        if granted:
+            self.ledger.vote(term, source)
+            self._arm()
+        self._ctx.send(source, VoteReply(self.document.id, term, granted, self._ctx.store_id))
+
+    def _on_signed_request(self, source: str, message: RequestVote) -> None:
+        term, own = message.term, self.ledger.register
+        candidate = self._certificates.candidate(source, message)
+        if candidate is None:
+            return
+        if not self._certificates.knows(candidate.register_term):
             self._certificates.await_(source, message, candidate.register_term)
             return
-        if term > self.ledger.term and not signed:
-            self.step_down(term)
-        position = (message.register_term, message.register_round)
-        own = self.ledger.register
-        free = self.ledger.voted_for in ("", source) or term > self.ledger.term
-        if signed and term > self.next_term + _MOST_STEP:
-            free = False  # next time, others have heard of it too, and can follow
-        up_to_date = position >= own.position
-        if candidate is not None:
-            up_to_date = candidate.rank >= (own.term, own.final, own.round)
-        granted = free and up_to_date
-        vote = b""
-        if signed:
-            granted = granted and candidate is not None and self._asks_for(candidate, source, message)
-            if granted and candidate is not None:
-                vote = self._certificates.vote(term, source, candidate)
-                granted = term > self.ledger.term or self.ledger.vote_cast in (b"", vote)
+        vote, is_new = self._certificates.vote(term, source, candidate), term > self.ledger.term
+        # If it is too far, others have heard of it too when it asks again, and can follow.
+        free = term <= self.next_term + _MOST_STEP and (
+            is_new or not self.ledger.voted_for or self.ledger.vote_cast == vote
+        )
+        granted = free and candidate.rank >= (own.term, own.final, own.round)
         if granted:
-            if term > self.ledger.term:
+            if is_new:
                 self.step_down(term)
             self.ledger.vote(term, source, vote)
             self._arm()
-        elif candidate is not None:
+        else:
             self.hear_of(term, shown=True)
         self._ctx.send(source, VoteReply(self.document.id, term, granted, self._ctx.store_id, vote if granted else b""))
 
-    def _asks_for(self, candidate: Statement, source: str, message: RequestVote) -> bool:
-        """Return whether a candidate has signed a vote for itself, with the register that its message names."""
-        named = (candidate.register_term, candidate.round) == (message.register_term, message.register_round)
-        return candidate.is_vote and named and self.document.roster[candidate.aggregator] == source
-
     def _on_vote(self, source: str, message: VoteReply) -> None:
-        vote = None
-        if self._certificates.signed:
-            own = self._votes[self._ctx.me]
+        own = self._votes[self._ctx.me]
+        if own is not None:
             vote = self._certificates.read(source, message.vote, message.term)
-            if vote is None or own is None or replace(own, by=vote.by, store_id=vote.store_id) != replace(
-                vote, signature=own.signature
-            ):  # fmt: skip
+            if vote is None or not vote.is_same_vote(own):
                 return
-        self._votes[source] = vote
+            self._votes[source] = vote
+        else:
+            self._votes[source] = None
         self._count_votes()
 
     def _sticks(self) -> bool:

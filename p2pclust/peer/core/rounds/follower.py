@@ -144,7 +144,7 @@ class Follower(JobPart):
         self._report(Contradiction, peer=source, term=message.term, round=message.round)
         if allowed:
             self._states.contradicts(source, "it opened a second state in one term and round, or one after the last")
-        else:
+        elif self.document.treatment.collect != "tree":  # there another peer may have changed the message
             self._states.distrust(source, "it opened another state than the one that it was elected with")
         return True
 

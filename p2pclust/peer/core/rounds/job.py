@@ -9,7 +9,6 @@ from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.job_messages import (
     Adopted,
-    AskEvidence,
     Close,
     CloseReply,
     Heartbeat,
@@ -22,7 +21,6 @@ from p2pclust.peer.core.job_messages import (
     PreVoteReply,
     Reminder,
     RequestVote,
-    ShowEvidence,
     StaleTerm,
     Unpad,
     VoteReply,
@@ -100,17 +98,17 @@ class AggregatedJob(PeerJob):
         if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
             self._membership.greet(source)  # and it asks again
             return
-        if self.about_the_end(source, message) or self._about_evidence(source, message):
+        if self.about_the_end(source, message):
             return
         match message:  # the most frequent first
             case Adopted() | HeartbeatReply():
                 self._from_follower(source, message)
-            case Heartbeat() | Open():
+            case Heartbeat() | Open() if not self.certificates.bars(source, message.term):
                 self._from_aggregator(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
             case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm() if not self._too_early(message):
-                self.election.receive(source, message)
+                self._about_votes(source, message)
             case HeldState():
                 self._on_offer(source, message)
             case Unpad() if self.document.treatment.secure:
@@ -121,23 +119,14 @@ class AggregatedJob(PeerJob):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.own.forgot("a peer holds a later promise of it")
 
-    def _about_evidence(self, source: str, message: Message) -> bool:
-        """Take a message about evidence, or ignore one of a peer whose signatures are wrong; return whether it was one."""
+    def _about_votes(self, source: str, message: Message) -> None:
         match message:
-            case AskEvidence():
-                self.certificates.show(source, message.term)
-            case ShowEvidence():
-                self.certificates.receive(source, message)
-            case StaleTerm() if self.term is not None and message.term > self.ledger.term:
-                if self.certificates.fences(source, message):
-                    self.election.renew(message.term)
-                else:
-                    self.election.hear_of(message.term)
-            case RequestVote() | VoteReply() | Open() | Heartbeat():
-                return self.certificates.bars(source, message.term)
+            case StaleTerm() if self.term is not None and self.certificates.fences(source, message):
+                self.election.renew(message.term)
+            case RequestVote() | VoteReply() if self.certificates.bars(source, message.term):
+                pass
             case _:
-                return False
-        return True
+                self.election.receive(source, message)
 
     def _too_early(self, message: Message) -> bool:
         """Return whether the message asks for a vote in the census of a cancelled series that has just begun.

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from p2pclust.peer.core.job_messages import AskEvidence, Close, CloseReply, HeldState, Open
+from p2pclust.peer.core.job_messages import AskEvidence, Close, CloseReply, HeldState, Open, ShowEvidence
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
 from p2pclust.peer.core.rounds.certificates import Certificates
@@ -58,18 +58,20 @@ class PeerJob(JobPart, ABC):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def about_the_end(self, source: str, message: Message) -> bool:
-        """Take a message about the end of the job, or any message after it; return whether it was one."""
+        """Take a message about the end of the job or evidence, or any after the end; return whether it was one."""
         match message:
             case Close():
                 self._on_close(source, message)
             case CloseReply() if self.ledger.finished:
                 self.close_confirmed(source, message)
-            case AskEvidence() if self.ledger.finished:
+            case AskEvidence():
                 self.certificates.show(source, message.term)
+            case ShowEvidence():
+                self.certificates.receive(source, message)
             case _ if self.ledger.finished and isinstance(message, self.asks):
                 self.certificates.show(self.asker(source, message), self.ledger.register.term)
                 self._ctx.send(self.asker(source, message), self.close_message())
-        return self.ledger.finished or isinstance(message, CloseReply | Close)
+        return self.ledger.finished or isinstance(message, CloseReply | Close | AskEvidence | ShowEvidence)
 
     def asker(self, source: str, message: Message) -> str:
         """Return the peer that a message is from, which another may have handed on."""
