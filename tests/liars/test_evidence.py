@@ -304,3 +304,19 @@ def test_that_a_job_was_forgotten_is_not_believed_from_a_minority():
     assert trial.world.run_until(trial.world.now + 120.0, gone)
     trial.tell(Ended(trial.id), ["p0"])
     assert trial.id in trial.world.peers["p0"].core.jobs.jobs
+
+
+def test_a_voter_keeps_the_certificate_of_a_register_that_is_older_than_its_own_term():
+    trial = _Trial(max_rounds=300)
+    trial.until_a_round(3)
+    document, others = trial.document, trial.without_aggregator()
+    term = max(job.ledger.term for job in others.values()) + 100
+    trial.tell(certificate(document, _LIAR, term + 3), others)
+    assert {job.ledger.term for job in others.values()} == {term + 3}
+    trial.ears.heard.clear()
+    vote = signed(document, _LIAR, term + 4, _LIAR, (term, 7, bytes(32), False))
+    trial.tell(RequestVote(trial.id, term + 4, term, 7, vote.encode()), others, wait_s=0.0)
+    trial.tell(certificate(document, _LIAR, term), others)
+    assert {name for name, message in trial.ears.heard if isinstance(message, VoteReply) and message.granted} == set(
+        others
+    )

@@ -279,12 +279,12 @@ class Certificates(JobPart):
             self.end = evidence
 
     def _save(self) -> None:
-        """Keep the evidence of this peer's register and ballot, of what is newer, and of the end."""
+        """Keep the evidence of this peer's register, of newer terms, which other registers may have, and of the end."""
         if self.end is not None:
             kept = [self.end]
         else:
-            register, term = self.ledger.register.term, self.ledger.term
-            self._of_term = {t: one for t, one in self._of_term.items() if t == register or t >= term}
+            oldest = self.ledger.register.term
+            self._of_term = {term: one for term, one in self._of_term.items() if term >= oldest}
             kept = list(self._of_term.values())
         self._ctx.persist(TABLE, self.document.id, msgpack.packb([one.encode() for one in kept]), sync=False)
 
