@@ -11,7 +11,17 @@ from p2pclust.peer.core import (
     codec,
     job_messages,  # noqa: F401 (its classes are message kinds)
 )
-from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Message, Name, OptionalInt, Signature, Update
+from p2pclust.peer.core.messages import (
+    Digest,
+    Frame,
+    JobMessage,
+    Message,
+    Name,
+    OptionalInt,
+    Signature,
+    SignedBytes,
+    Update,
+)
 from p2pclust.transport import wire
 
 PAGE = (Path(__file__).parents[1] / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -23,6 +33,7 @@ KINDS = list({cls.kind: cls for cls in ALL}.values())
 WORDS: dict[Any, str] = {
     int: "int", bool: "bool", str: "text", bytes: "bytes", Name: "name", Digest: "digest", Update: "update",
     Frame: "frame", OptionalInt: "optional", Signature: "signature",
+    SignedBytes: "signed",
 }  # fmt: skip
 
 

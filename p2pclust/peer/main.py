@@ -151,7 +151,8 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
 
     try:
         stored = store.load()
-        core = Core(_identity(config, links, allow_list, stored), stored, timing, limits, rng, sizes)
+        sign = None if config.get("insecure") else partial(signed, bundle.sign_secret)
+        core = Core(_identity(config, links, allow_list, stored), stored, timing, limits, rng, sizes, sign)
         core.unread_phases = around.unread_phases
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), watch, allow_list)
         worker = Worker(

@@ -171,6 +171,8 @@ class Liar(Mutator):
                 return self.pick((*self._digests, b"", bytes(32), self.rng.bytes(32)))
             case messages.Signature:
                 return self.pick((b"", bytes(64), self.rng.bytes(64)))
+            case messages.SignedBytes:
+                return self.pick((before or b"", b"", bytes(200), self.rng.bytes(150)))
             case _ if hint is bool:
                 return self.chance(0.5)
             case _ if hint is str:

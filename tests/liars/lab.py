@@ -13,12 +13,14 @@ import msgpack
 import numpy as np
 
 from p2pclust.lab.simulation.world.network import Conditions, Network
-from p2pclust.lab.simulation.world.peer import device_secrets
+from p2pclust.lab.simulation.world.peer import device_secrets, signer_of
 from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.events import Arrived, Submit
-from p2pclust.peer.core.job_messages import Adopted, Open, Pads, Unpad
+from p2pclust.peer.core.evidence import Evidence, Majority, Statement
+from p2pclust.peer.core.job_messages import Adopted, Open, Pads, ShowEvidence, Unpad
 from p2pclust.peer.core.messages import JobMessage, Message
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
@@ -95,8 +97,24 @@ def inject(world: World, me: str, to: str, message: Message) -> None:
     world.step(world.peers[to], Arrived(me, decode(encode(message))))
 
 
+def signed(document: Document, by: str, term: int, aggregator: str, at: tuple[int, int, bytes, bool]) -> Statement:
+    """A vote or an acknowledgement of one simulated device; `at` is a register: term, round, digest and final."""
+    index = document.index(by)
+    bare = Statement(term, document.index(aggregator), index, document.store_ids[index], *at)
+    return replace(bare, signature=signer_of(by, "")(bare.statement(document.id)))
+
+
+def certificate(
+    document: Document, me: str, term: int, at: tuple[int, int, bytes, bool] = (0, 0, b"", False)
+) -> ShowEvidence:
+    """What shows that a majority has elected `me` with that register: a test lets any peer lie, or be elected."""
+    votes = [signed(document, name, term, me, at) for name in document.roster]
+    data = Evidence(Majority.of(votes, document.majority)).encode()
+    return ShowEvidence(document.id, term, (data,))
+
+
 class Aggressor:
-    """Claims a high term of one secured job, without votes, and opens what it likes."""
+    """Is elected in a high term of one secured job, and opens what it likes."""
 
     def __init__(self, world, ears, job_id, me="p0", term=100, document=None, secrets=None, keys=None):
         self.world, self.ears, self.me, self.term, self.round = world, ears, me, term, 0
@@ -110,6 +128,7 @@ class Aggressor:
         self.others = [
             name for name in self.document.roster if name != me and world is not None and name in world.peers
         ]
+        self.say(certificate(self.document, me, term), wait=0.05)
 
     def say(self, message, to=None, wait=0.4):
         for name in to or self.others:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.liars.lab import Aggressor, fleet, inject, submit
+from tests.liars.lab import Aggressor, certificate, fleet, inject, signed, submit
 
 from p2pclust.lab.simulation.world.peer import device_secrets
 from p2pclust.peer.core.job_messages import Adopted, Open
@@ -59,7 +59,7 @@ def test_no_peer_answers_a_second_successor_of_a_padded_state(later):
 
 
 class _Claims:
-    """A peer that claims the term 100 of a running job, and opens what it likes."""
+    """A peer that is elected in the term 100 of a running job, and opens what it likes."""
 
     def __init__(self, **treatment):
         self.world, self.ears = fleet(_rows(6), me=_LIAR)
@@ -68,6 +68,9 @@ class _Claims:
         self.jobs = {name: self.world.peers[name].core.jobs.jobs[self.id] for name in peers}
         reached = lambda: min(job.ledger.register.round for job in self.jobs.values()) >= 2  # noqa: E731
         assert self.world.run_until(self.world.now + 90.0, reached)
+        for name, job in self.jobs.items():
+            inject(self.world, _LIAR, name, certificate(job.document, _LIAR, 100))
+        self.world.run_until(self.world.now + 0.05)
 
     @property
     def registers(self):
@@ -80,8 +83,10 @@ class _Claims:
     def open(self, data, round_, *, final=False):
         """Open a state at all; return the answers to it."""
         self.ears.heard.clear()
+        document, digest = self.jobs["p1"].document, digest_of(data)
+        own = signed(document, _LIAR, 100, _LIAR, (100, round_, digest, True)).encode() if final else b""
         for name in self.jobs:
-            message = Open(self.id, 100, round_, digest_of(data), len(data), final, -1, (data,))
+            message = Open(self.id, 100, round_, digest, len(data), final, -1, (data,), acknowledgement=own)
             inject(self.world, _LIAR, name, message)
         self.world.run_until(self.world.now + 0.4)
         heard = self.ears.heard  # a peer may answer twice

@@ -162,6 +162,13 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     assert header == "x,y"
     assert [[float(cell) for cell in row.split(",")] for row in rows] == told["centers"]
 
+    # Who has signed the end: two peers may show other signatures, and no device contradicts itself.
+    fleet.run("result", job, "--proof", "end.proof", "--peer", "c")
+    checked = fleet.json("result", job, "--check", "--against", "end.proof", "--bundle", "fleet/z.bundle")
+    assert not checked["contradictions"]
+    assert [len(end["acknowledged"]) for end in checked["ends"]] == [2, 2]
+    assert "acknowledged by 2 of 3" in fleet.run("result", "end.proof", "--check", "--bundle", "fleet/z.bundle").out
+
     # Labels: of the device's own rows as they stand in the file, and of others.
     header, *rows = fleet.run("assign", job).out.splitlines()
     assert header == "who,x,y,row,label,membership_0,membership_1,membership_2"

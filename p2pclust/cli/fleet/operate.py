@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from p2pclust.hosts.client import Connection
+    from p2pclust.transport.bundle import Bundle
 
 #: Phases of ended jobs.
 OVER = ("done", "failed", "cancelled")
@@ -47,6 +48,16 @@ def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Con
     named = os.environ.get("P2PCLUST_BUNDLE")
     key = bundle if bundle is not None else Path(named) if named else None
     return Connection(peer or os.environ.get(ENVIRONMENT) or DEFAULT, key, roster)
+
+
+def bundle_of(bundle: Path | None) -> Bundle:
+    """Return the user's own bundle, which has the fleet's public key: a device that lies could show another one."""
+    from p2pclust.transport.bundle import load_bundle  # noqa: PLC0415
+
+    named = os.environ.get("P2PCLUST_BUNDLE")
+    if bundle is None and not named:
+        raise UsageError("--check needs the fleet's key, which your bundle has: name it with --bundle FILE")
+    return load_bundle(bundle or Path(str(named)))
 
 
 def status(

@@ -18,11 +18,12 @@ from p2pclust.cli.show.options import (
     Thousands,
     column,
     columns_of,
+    flag,
     how_read,
     option,
 )
 from p2pclust.cli.show.output import note, put, put_json, stdout
-from p2pclust.errors import UsageError
+from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.files import replacing
 from p2pclust.tools.spelling import first_few
 
@@ -37,6 +38,15 @@ _SUFFIXES = (".csv", ".json", ".npz")
 def result(
     job: operate.JobArgument,
     out: Annotated[Path | None, option("FILE", "Write the centers here: .csv, .json or .npz.", "-o", "--out")] = None,
+    check: Annotated[
+        bool, flag("--check", "Check who has signed the end of the job, instead of showing its result.")
+    ] = False,
+    proof: Annotated[
+        Path | None, option("FILE", "Write the signatures of the end here, for --check.", "--proof")
+    ] = None,
+    against: Annotated[
+        Path | None, option("FILE", "With --check: compare with another end, from --proof.", "--against")
+    ] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
@@ -47,12 +57,24 @@ def result(
     For a series this is the newest turn that has ended; SERIES/3 is the third. The file has the same centers with all
     digits; a CSV file has the form of centers.csv of `p2pclust run`.
 
+    With --check, JOB may also be a file that --proof wrote. The fleet's key is that of your bundle (--bundle). A device that
+    has signed two statements of one job that contradict each other is named, and the exit code is 3.
+
     \b
     Examples:
       p2pclust result job-3f2a
       p2pclust result job-3f2a -o centers.csv
       p2pclust result series-3f2a/3
+      p2pclust result job-3f2a --proof end.proof
+      p2pclust result job-3f2a --check --against end.proof --bundle me.bundle
     """
+    if against is not None and not check:
+        raise UsageError("--against FILE is for --check: write --check, too")
+    if check or proof is not None:
+        if out is not None:
+            raise UsageError("-o FILE writes the centers: leave out --check and --proof")
+        _check_end(job, proof, against, (peer, bundle, roster), check=check, as_json=as_json)
+        return
     from p2pclust.hosts.submission import result_of  # noqa: PLC0415
 
     if out is not None and out.suffix not in _SUFFIXES:
@@ -80,6 +102,58 @@ def result(
     k, features = len(told["centers"]), len(told["features"])
     what = "the result with its centers" if out.suffix == ".json" else "centers"
     note(f"{out}: {what} of {told['name']}, {k} clusters of {features} features")
+
+
+def _check_end(
+    job: str, proof: Path | None, against: Path | None, client: tuple[str | None, Path | None, Path | None], *,
+    check: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Write the evidence of an end, or check it, alone or beside another one."""
+    from p2pclust.hosts.evidence import CONTRADICTS, contradictions, fetch_proof, read_proof  # noqa: PLC0415
+
+    if check and Path(job).is_file():
+        data = _read(Path(job))
+    else:
+        with operate.client_of(*client) as connection:
+            data = fetch_proof(connection, job)
+    if proof is not None:
+        _put(proof, data)
+        note(f"{proof}: the end of {job}, with its signatures")
+    if not check:
+        return
+    key = operate.bundle_of(client[1])
+    shown = [read_proof(data, key.fleet_public, job)]
+    if against is not None:
+        shown.append(read_proof(_read(against), key.fleet_public, str(against)))
+    ends, found = [one.to_dict(key.roster) for one in shown], contradictions(shown)
+    if as_json:
+        put_json({"ends": ends, "contradictions": found})
+    else:
+        for line in _end_lines(ends):
+            put(line)
+        for name, both in found.items():
+            put(f"{name} {CONTRADICTS}: {both}", style="yellow")
+    if found:
+        raise FleetError(f"{', '.join(found)}: see above")
+    if len({one.end.digest for one in shown if one.document.id == shown[0].document.id}) > 1:
+        raise FleetError("the two ends differ, in different terms: no device is shown to contradict itself")
+
+
+def _end_lines(ends: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for end in ends:
+        yield f"{end['job']}: ended with the state {end['state'][:16]} in round {end['round']} of term {end['term']}"
+        by = f"elected by {', '.join(end['voted'])}" if end["voted"] else "named by the document of the job"
+        yield f"aggregator: {end['aggregator']}, {by}"
+        yield f"acknowledged by {len(end['acknowledged'])} of {end['of']}: {', '.join(end['acknowledged'])}"
+        yield from (f"{name} was revoked since" for name in end["revoked_since"])
+        yield from (f"{name} has new keys since" for name in end["new_keys_since"])
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _told(found: FinishedJob) -> dict[str, Any]:

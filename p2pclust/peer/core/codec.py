@@ -13,7 +13,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
-from p2pclust.peer.core.messages import Digest, JobMessage, Message, Name, OptionalInt, Signature, Update
+from p2pclust.peer.core.messages import Digest, JobMessage, Message, Name, OptionalInt, Signature, SignedBytes, Update
 from p2pclust.tools.spelling import printable
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
@@ -75,10 +75,10 @@ _UPDATE: Final[tuple[_Check, ...]] = (_NAME, _NAME, _int, _SHORT, _SHORT, _SHORT
 _CHECKS: Final[dict[Any, _Check]] = {
     int: _int, bool: _bool, str: _text, bytes: _sized(bytes, range(_MAX_TEXT + 1), "bytes"), Name: _NAME,
     Digest: _sized(bytes, (0, 32), "a digest"), Signature: _sized(bytes, (0, 64), "a signature"), OptionalInt: _int,
-    Update: _update,
+    SignedBytes: _sized(bytes, range(_MAX_TEXT + 1), "bytes"), Update: _update,
 }  # fmt: skip
 #: The kinds of fields that are sent only where they are not 0 or empty.
-_OPTIONAL: Final = (OptionalInt, tuple[OptionalInt, ...], tuple[Signature, ...])
+_OPTIONAL: Final = (OptionalInt, tuple[OptionalInt, ...], tuple[Signature, ...], SignedBytes)
 
 
 def _schema(cls: type[Message]) -> tuple[tuple[str, _Check, bool], ...]:

@@ -10,11 +10,13 @@ from typing import Final
 import numpy as np
 
 from p2pclust.peer.core.effects import Effect, Persist, Send
+from p2pclust.peer.core.evidence import Verified
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.messages import JobMessage, Message, Relay
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
+from p2pclust.transport.signatures import verified
 
 #: The machine that armed it, then what distinguishes the timers of this machine.
 TimerKey = tuple[str, ...]
@@ -96,6 +98,9 @@ class Context:
     signs_facts: bool = False  # whether that roster says that all peers sign their facts
     #: Why a job, for so many peers, is too large for this device; the core itself reads no job.
     too_large: Callable[[bytes, int], str] = lambda job, n_peers: ""
+    #: Signs with this device's key, in a fleet with keys; and checks a signature. Both are functions of their arguments.
+    sign: Callable[[bytes], bytes] | None = None
+    verified: Verified = verified
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them
     preparing: dict[str, None] = field(default_factory=dict)  # jobs whose workspaces fetch blobs or run child jobs
     unread_phases: tuple[str, ...] = ()  # of rounds: nothing reads the reports that they have begun

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p2pclust.peer.core.messages import Digest, Frame, JobMessage, OptionalInt
+from p2pclust.peer.core.messages import Digest, Frame, JobMessage, OptionalInt, SignedBytes
 
 # -- documents, election, rounds ---------------------------------------------------------------------------------------
 
@@ -34,6 +34,7 @@ class RequestVote(JobMessage):
     term: int
     register_term: int
     register_round: int
+    vote: SignedBytes = b""  # with keys: the candidate's own
 
 
 class VoteReply(JobMessage):
@@ -42,12 +43,27 @@ class VoteReply(JobMessage):
     term: int
     granted: bool
     store_id: str
+    vote: SignedBytes = b""  # with keys: the vote that is granted
 
 
 class StaleTerm(JobMessage):
     """Your term is over; mine is `term`."""
 
     term: int
+    vote: SignedBytes = b""  # with keys: the vote in that term, for which the sender can follow no lower one
+
+
+class AskEvidence(JobMessage):
+    """Show me that you aggregate `term`, or that the job has ended."""
+
+    term: int
+
+
+class ShowEvidence(JobMessage):
+    """The signatures of a majority: that a peer aggregates `term`, or that the job has ended in it."""
+
+    term: int
+    evidence: tuple[Frame, ...]
 
 
 class Open(JobMessage):
@@ -64,6 +80,7 @@ class Open(JobMessage):
     aggregator: int = -1  # its roster index; -1 where it sends this itself
     height: OptionalInt = 0  # of the whole tree; the receiver's parent is the sender
     below: tuple[OptionalInt, ...] = ()  # the peers below the receiver, each with its parent, which is named before it
+    acknowledgement: SignedBytes = b""  # with keys, of a final state: the aggregator's own
 
 
 class Adopted(JobMessage):
@@ -77,6 +94,7 @@ class Adopted(JobMessage):
     contribution: Digest
     size_bytes: int
     payload: tuple[Frame, ...]  # empty where the contribution is a blob, or there is none
+    acknowledgement: SignedBytes = b""  # with keys, of a final state
 
 
 class Partial(JobMessage):
@@ -213,3 +231,4 @@ class HeldState(JobMessage):
     size_bytes: int
     state: tuple[Frame, ...]  # empty where it is a blob
     final: bool = False  # in a job with an aggregator: it was opened as the state that ends the job
+    acknowledgement: SignedBytes = b""  # with keys, of a final state: that of the aggregator that opened it

@@ -41,12 +41,16 @@ class Ledger:
     that register's term: this peer no longer answers an aggregator of that term.
     """
 
-    def __init__(self, context: Context, document: Document, ballot: bytes | None, register: bytes | None) -> None:
+    def __init__(
+        self, context: Context, document: Document, ballot: bytes | None, register: bytes | None, vote: bytes | None = None
+    ) -> None:  # fmt: skip
         self._ctx = context
         self._document = document
         self._id = document.id
         # The document itself casts all votes of term 1 for a named aggregator.
         self.term, self.voted_for = (1, document.treatment.aggregator) if document.treatment.aggregator else (0, "")
+        #: The last vote that was signed, and its term, which may be an older one.
+        self._signed: tuple[int, bytes] = (0, b"") if vote is None else tuple(msgpack.unpackb(vote))
         self.register = Register()
         self.finished = False
         if ballot is not None:
@@ -66,12 +70,21 @@ class Ledger:
             self.term, self.voted_for = term, ""
             self._save_ballot()
 
-    def vote(self, term: int, candidate: str) -> None:
-        """Give this term's only vote."""
+    @property
+    def vote_cast(self) -> bytes:
+        """This term's vote as it was signed; empty if there is none."""
+        term, signed = self._signed
+        return signed if term == self.term else b""
+
+    def vote(self, term: int, candidate: str, signed: bytes = b"") -> None:
+        """Give this term's only vote; where votes are signed, `signed` is what the other peers can check."""
         assert (term > self.term) or (term == self.term and self.voted_for in ("", candidate)), (
             f"{self._id}: second vote in term {term}: {self.voted_for!r}, then {candidate!r}"
         )
         self.term, self.voted_for = term, candidate
+        if signed:
+            self._signed = (term, signed)
+            self._ctx.persist("vote", self._id, msgpack.packb([term, signed]))
         self._save_ballot()
 
     def may_adopt(self, term: int, round_: int) -> bool:

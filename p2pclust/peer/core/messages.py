@@ -19,6 +19,8 @@ Digest = Annotated[bytes, "digest"]
 OptionalInt = Annotated[int, "optional"]
 #: An Ed25519 signature, or empty. A list of signatures is absent where it is empty.
 Signature = Annotated[bytes, "signature"]
+#: What a device has signed, encoded with its signature (`evidence.py`); absent where it is empty.
+SignedBytes = Annotated[bytes, "signed"]
 
 #: A message that was handed on so often goes in circles: peers may know different overlays for a moment.
 MOST_HOPS: Final = 1024

@@ -62,6 +62,14 @@ class Fenced(JobReport):
     own_term: int
 
 
+class BadEvidence(JobReport):
+    """A peer showed a signature that is not right: it is ignored for the rest of that term."""
+
+    peer: str
+    term: int
+    reason: str
+
+
 class StandsStill(JobReport):
     """This aggregator makes no progress, and lets another peer try."""
 

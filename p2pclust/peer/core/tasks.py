@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.peer.core.evidence import Signers
 from p2pclust.peer.core.structs import Struct
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.proofs import CancelProof
@@ -91,6 +92,13 @@ class HashBlob(Task, kind="hash"):
     """Hash a blob of the store. Outcome: `BlobHashed`."""
 
     digest: bytes
+
+
+class CheckEvidence(Task, kind="certify"):
+    """Check the signatures of a term's votes, or of the end of a job. Outcome: `EvidenceChecked`."""
+
+    data: bytes
+    signers: Signers
 
 
 class BeginJob(Task, kind="begin"):
@@ -249,6 +257,10 @@ class BlobHashed(Outcome):
     """A blob was hashed: `good` says whether it is what its name says."""
 
     good: bool
+
+
+class EvidenceChecked(Outcome):
+    problem: str  # empty if it is right
 
 
 class SecureInfo(Struct):

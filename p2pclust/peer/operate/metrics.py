@@ -17,7 +17,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 #: Events that are counted from 0, so that their first one is an increase: a device that breaks the protocol, or has a fault.
 SUSPICIOUS: Final = (
-    "bad-part", "contradiction", "corrupt", "differs", "forged-fact", "malformed", "refutes-state",
+    "bad-evidence", "bad-part", "contradiction", "corrupt", "differs", "forged-fact", "malformed", "refutes-state",
     "second-aggregator", "twin",
 )  # fmt: skip
 #: One number, or one for each set of labels.

@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgpack
+
 from p2pclust.errors import P2PClustError, UsageError, WireError
+from p2pclust.peer.core.enrolment import TABLE as ROSTERS
 from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.evidence import PROOF_FORMAT
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import find, job_snapshot, snapshot
@@ -200,8 +204,10 @@ class Questions:
                 raise UsageError("read: a peer's note can be read on its own device only")
             case "note":
                 digest, whole = b"", job.workspace.note
+            case "evidence":
+                digest, whole = b"", self._evidence(job)
             case what:
-                raise UsageError(f"read: what = {what!r:.40}: expected state, blob or note")
+                raise UsageError(f"read: what = {what!r:.40}: expected state, blob, note or evidence")
         if whole is None:  # it is in a blob
             each = PART_BYTES // self._shell.core.limits.chunk_bytes
             chunks = (self._shell.store.blobs.chunk(digest, index) for index in range(part * each, (part + 1) * each))
@@ -209,6 +215,20 @@ class Questions:
         else:
             data = whole[part * PART_BYTES : (part + 1) * PART_BYTES]
         caller.answer({"data": data, "last": len(data) < PART_BYTES})
+
+    def _evidence(self, job: AnyJob) -> bytes:
+        """Return what proves the end of a job to anyone who has the fleet's public key (`p2pclust.hosts.evidence`)."""
+        document, end = job.document, job.certificates.end
+        if document.fleet_roster is None:
+            raise UsageError(f"{job.id}: nothing is signed: this fleet has no keys")
+        if document.treatment.collect == "gossip":
+            raise UsageError(f"{job.id}: nothing is signed with collect = 'gossip'")
+        if end is None:
+            raise UsageError(f"{job.id} has not ended")
+        roster = self._shell.store.row(ROSTERS, document.fleet_roster.digest.hex())
+        if roster is None:
+            raise UsageError(f"{job.id}: this peer no longer has the fleet roster that the job names: ask another peer")
+        return bytes(msgpack.packb([PROOF_FORMAT, document.encode(), roster, end.encode()]))
 
     def _watch(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import BeginJob, JobToken, NoResult, StateTask, Task, Token
+from p2pclust.peer.core.tasks import BeginJob, CheckEvidence, JobToken, NoResult, Outcome, StateTask, Task, Token
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import MOST_DEATHS, Kind, TaskDeaths
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import BlobAccess, job_of
-from p2pclust.peer.work.tasks import Life, perform
+from p2pclust.peer.work.tasks import Life, check_evidence, perform
 from p2pclust.protocols.engine.base import Additive, Labelling
 from p2pclust.protocols.engine.local import Lie, Local
 
@@ -110,6 +110,11 @@ class Worker:
         self._thread.start()
 
     def submit(self, effect: Compute) -> None:
+        if isinstance(effect.task, CheckEvidence):
+            # Not behind a long contribution: until it ends, this peer follows no new aggregator.
+            asked = self._loop.run_in_executor(None, check_evidence, effect.task, self._life)
+            asked.add_done_callback(partial(self._checked, effect.token))
+            return
         reads_disk = isinstance(effect.task, StateTask) and effect.task.state.payload is None
         short = self._short.get(_kind(effect.token), 0) > 0 and not reads_disk
         if self._in_thread or not short or self.slowness > self._share:
@@ -118,6 +123,15 @@ class Worker:
         self._here.append(effect)
         if len(self._here) == 1:
             self._loop.call_soon(self._do_here)
+
+    def _checked(self, token: Token, asked: asyncio.Future[Outcome]) -> None:
+        if self._closing.is_set() or asked.cancelled():
+            return
+        error = asked.exception()
+        if error is None:
+            self._done(Computed(token, asked.result()))
+        else:
+            self._failed(error)
 
     def reload(self) -> None:
         """Read the rows again, after the queued tasks; only while all jobs are finished: each uses the same rows."""

@@ -17,6 +17,7 @@ import msgpack
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core import tasks
+from p2pclust.peer.core.evidence import Evidence, Verified
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, StateTask
 from p2pclust.peer.work.endings import check_end, signed_cancel
 from p2pclust.peer.work.floor import Floor
@@ -26,6 +27,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, without_values
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.tools.spelling import printable
+from p2pclust.transport.signatures import verified
 
 if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets
@@ -39,6 +41,7 @@ class Life:
     memories: Memories = field(default_factory=Memories)
     secrets: Secrets | None = None  # None in a fleet without keys
     floor: Floor = field(default_factory=Floor)  # what the device asks of every job
+    verified: Verified = verified
 
 
 def perform(
@@ -83,6 +86,8 @@ def _perform(  # noqa: PLR0911, PLR0912 - a case for each task
             if task.keys is None or not task.keys.verify:
                 return check_end(task, blobs, life.secrets)
             return _verifier(task, task.keys, life).check(task, blobs)
+        case tasks.CheckEvidence():
+            return check_evidence(task, life)
         case tasks.HashBlob():
             return _hashed(task, blobs)
         case tasks.BeginJob():
@@ -105,6 +110,11 @@ def _perform(  # noqa: PLR0911, PLR0912 - a case for each task
             assert isinstance(at, PlainRound), "gossip has no signatures"
             return _close(at, task, blobs)
     raise AssertionError(f"unknown task {task}")
+
+
+def check_evidence(task: tasks.CheckEvidence, life: Life) -> Outcome:
+    """Check signatures: of all tasks the one that needs no rows, so that it need not wait for a long one."""
+    return tasks.EvidenceChecked(Evidence.decode(task.data).problem_with(task.signers, life.verified))
 
 
 def _round_at(task: StateTask, blobs: BlobAccess, life: Life, job_id: str) -> AtState:

@@ -33,7 +33,7 @@ _MOST_VALUE: Final = 1000  # bytes of a fact
 _MOST_VERSION: Final = 2**60  # of a fact
 
 
-class _Signed(ABC):
+class Signed(ABC):
     """Something that a peer's device has signed: its fields, and how they become bytes."""
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class _Signed(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class SignedAnswer(_Signed):
+class SignedAnswer(Signed):
     """What one peer answered to a state."""
 
     _name = "signed answer"
@@ -86,7 +86,7 @@ class SignedAnswer(_Signed):
         - `state`: the digest of the state that is answered, 32 bytes.
         - `bare`: the digest of the same state without its proof, 32 bytes.
         """
-        return _joined(
+        return joined(
             _ANSWER_FORMAT, fleet, job.encode(), state, bare, struct.pack("<H", self.index), self.reason.encode(),
             self.body,
         )  # fmt: skip
@@ -98,7 +98,7 @@ class SignedAnswer(_Signed):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPads(_Signed):
+class OpenPads(Signed):
     """What a keeper takes from a padded sum, signed and open to every peer, so that every peer can make the total."""
 
     _name = "open pads"
@@ -111,7 +111,7 @@ class OpenPads(_Signed):
     def statement(self, fleet: bytes, job: str, state: bytes, members: int) -> bytes:
         """Return what the device signs; `members` is the set of peers whose pads these are."""
         mask = members.to_bytes(_MOST_PEERS // 8, "little")
-        return _joined(
+        return joined(
             _PADS_FORMAT, fleet, job.encode(), state, mask, struct.pack("<H", self.keeper), self.numbers
         )  # fmt: skip
 
@@ -121,7 +121,7 @@ class OpenPads(_Signed):
 
 
 @dataclass(frozen=True, slots=True)
-class CancelProof(_Signed):
+class CancelProof(Signed):
     """Why a job ends before its time.
 
     >>> CancelProof("cancel/job", "meter-01", 7, b"laptop", bytes(64)).by
@@ -226,7 +226,7 @@ class Proof:
         )  # fmt: skip
 
 
-def _joined(*parts: bytes) -> bytes:
+def joined(*parts: bytes) -> bytes:
     """Return a digest of parts of any length; no two sequences of parts have the same one."""
     whole = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for part in parts:

@@ -27,6 +27,7 @@ updates = st.builds(Update, names, names, counts, texts, texts, texts)
 _SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     int: counts, messages.OptionalInt: counts, bool: st.booleans(), str: texts, bytes: st.binary(max_size=64),
     messages.Name: names, messages.Digest: digests, Update: updates, messages.Frame: st.binary(max_size=100),
+    messages.SignedBytes: st.binary(max_size=300),
     messages.Signature: st.one_of(st.just(b""), st.binary(min_size=64, max_size=64)),
 }  # fmt: skip
 

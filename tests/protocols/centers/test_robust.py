@@ -178,8 +178,8 @@ def test_what_needs_single_contributions_is_not_combined_with_what_hides_them() 
 @pytest.mark.parametrize("fleet", [None, "simulated"])
 def test_estimators_take_both(kind: Any, fleet: str | None) -> None:
     arrays = [local.X for local in LOCALS]
-    model = kind(n_clusters=2, random_state=3, max_weight=2.0, robust="trim", fleet=fleet).fit(arrays)
-    again = kind(n_clusters=2, random_state=3, max_weight=2.0, robust="trim").fit(arrays)
+    options = {"n_clusters": 2, "random_state": 3, "max_weight": 2.0, "robust": "trim", "secure": False}
+    model, again = kind(**options, fleet=fleet).fit(arrays), kind(**options).fit(arrays)
     assert model.cluster_centers_.tobytes() == again.cluster_centers_.tobytes()
 
 

@@ -75,6 +75,10 @@ class Agreement:
         votes = len(self.voters(term, name))
         return "" if named or votes >= self._enough else f"{name} is elected in term {term} by {votes} intact votes"
 
+    def has_aggregator(self, term: int) -> bool:
+        """Return whether a peer was elected in a term, or named by the document."""
+        return term in self._aggregators
+
     def opened(self, term: int, round_: int, state: bytes) -> str:
         """S4: one state for a term and round."""
         known = self._states.setdefault((term, round_), state)

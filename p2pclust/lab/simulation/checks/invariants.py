@@ -13,7 +13,7 @@ import msgpack
 
 from p2pclust.lab.simulation.checks.agreement import Agreement, majority
 from p2pclust.lab.simulation.checks.revealed import Revealed
-from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.peer import Peer, stands
 from p2pclust.lab.simulation.world.world import Observer, World
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.document import Document
@@ -142,6 +142,9 @@ class Invariants(Observer):
         fell = f"{peer.name} adopts in term {term} after term {newest_term}"
         self._assert(past or term >= newest_term, "S7", fell)
         agreement = self._agreement(job)
+        if self._documents[job].fleet_roster is not None and self._documents[job].treatment.collect != "gossip":
+            unelected = f"{peer.name} adopts a state of term {term}, in which no peer was elected"
+            self._assert(agreement.has_aggregator(term), "E1", unelected)
         invented = f"{peer.name} takes over a state of term {term} round {round_} that was never opened"
         self._assert(not learns or agreement.is_open(*position), "S4", invented)
         if not own:
@@ -193,7 +196,21 @@ class Invariants(Observer):
                 row = peer.disk.read_synced("register", job)
                 kept = row is not None and msgpack.unpackb(row)[6]
                 self._assert(kept, "S6", f"{peer.name} reports an end that is not synced")
+                self._ended(peer, job, digest)
                 self._holds("S8", job, agreement.ended_early(digest, peer.name))
+
+    def _ended(self, peer: Peer, job: str, digest: bytes) -> None:
+        """E2: a peer that finishes shows the signatures of a majority, in a fleet with keys."""
+        assert peer.core is not None
+        certificates = peer.core.jobs.jobs[job].certificates
+        if certificates.signed:
+            end = None if certificates.end is None else certificates.end.end
+            shown = (
+                end is not None
+                and end.statement.digest == digest
+                and not end.problem_with(certificates.signers, stands)
+            )
+            self._assert(shown, "E2", f"{peer.name} finishes without the signatures of a majority")
 
     # -- what the world did -----------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from unittest.mock import patch
 import msgpack
 import numpy as np
 
-from p2pclust.lab.simulation.fleets import out_of_turn
 from p2pclust.peer.core.context import Elapsed
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
@@ -35,6 +34,7 @@ from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.rounds import unpadding
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
+from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
@@ -350,11 +350,6 @@ def _as_it_says(original: Original, job: AggregatedJob, source: str, message: An
     return job.document.roster[shown] if shown >= 0 else source
 
 
-def _only(kind: str) -> tuple[tuple[Any, str, Any], ...]:
-    """Let the liar say only what nothing stops yet."""
-    return ((out_of_turn, "KINDS", {kind: out_of_turn.KNOWN[kind]}), (out_of_turn, "_PAUSE_S", (0.005, 0.02)))
-
-
 #: By the swarm that should find them, as ``--protocol`` has it ("" is the default): the bugs by name, and what each
 #: replaces. A value that cannot be called replaces another value.
 _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
@@ -386,6 +381,8 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "second-aggregator-followed": ((AggregatedJob, "_aggregates_another", _never),),
         "rounds-after-the-last": ((Follower, "_is_second", _never),),
         "end-not-read": ((tasks, "check_end", lambda original, *of: StateChecked(True)),),
+        "term-without-a-certificate": ((Certificates, "knows", _always),),
+        "end-without-acknowledgements": ((Certificates, "closes", _always),),
         "cancel-not-checked": ((endings, "check_cancel", _nothing),),
     },
     "secure": {
@@ -426,8 +423,6 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
             (CheckedRound, "proved", lambda original, checked, *of: original(checked, *of) | checked.not_shown),
         ),
         "padded-twice": ((Round, "_usable", _pads_the_first_twice),),
-        # No bug: the page on security says that this lie is believed. A mend makes it fail to be found.
-        "liar-makes-up-an-end": _only("made-up end"),
     },
     "secure_groups": {
         "sum-of-a-small-group": (
@@ -449,8 +444,6 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "end-as-it-is-called": ((States, "passes", _takes_any_end),),
         "second-successor-adopted": ((Verifier, "_comes_after", _always),),
         "verified-cancel-not-checked": ((verified, "check_cancel", _nothing),),
-        # No bug, as above.
-        "liar-deposes-aggregators": _only("stale term"),
     },
     "disks": {
         "wrong-blob-taken": ((Blobs, "verified", lambda original, blobs, digest, good: original(blobs, digest, True)),),

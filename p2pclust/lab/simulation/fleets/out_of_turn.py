@@ -15,12 +15,13 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.lab.simulation.checks.liars import Refutations
-from p2pclust.lab.simulation.world.peer import FLEET, Peer, device_key
+from p2pclust.lab.simulation.world.peer import FLEET, Peer, device_key, signer_of
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Arrived
-from p2pclust.peer.core.job_messages import Close, Heartbeat, HeldState, Open, StaleTerm
+from p2pclust.peer.core.evidence import Evidence, Majority, Statement
+from p2pclust.peer.core.job_messages import Close, Heartbeat, HeldState, Open, RequestVote, ShowEvidence, StaleTerm
 from p2pclust.peer.core.ledger import Register
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.election import Role
@@ -40,6 +41,7 @@ from p2pclust.transport.signatures import fact_statement
 
 _PAUSE_S: Final = (0.02, 0.4)
 _OFTEN: Final = 0.6  # how often it says a lie that it can say
+_FAR: Final = 2**20  # so many terms on, no election comes
 _INLINE_BYTES: Final = 30_000  # a larger state would not fit into one message
 
 
@@ -78,6 +80,16 @@ class _Moment:
             and msgpack.unpackb(row)[:3] == [*register.position, register.ref.digest]
         )
 
+    def vote(self, term: int, register_term: int) -> Statement:
+        """Return a vote of the liar for itself, with a register of that term."""
+        return self.signed(term, register_term, 0, b"", final=False)
+
+    def signed(self, term: int, register_term: int, round_: int, digest: bytes, *, final: bool) -> Statement:
+        me, store = self.document.index(self.liar.name), self.liar.disk.store_id
+        bare = Statement(term, me, me, store, register_term, round_, digest, final)
+        sign = signer_of(self.liar.name, self.liar.identity.keys.get(self.liar.name, ""))
+        return replace(bare, signature=sign(bare.statement(self.document.id)))
+
     @property
     def state(self) -> JobState:
         ref = self.register.ref
@@ -86,8 +98,14 @@ class _Moment:
 
     def open(self, state: JobState, *, aggregator: int = -1) -> _Lie:
         data, round_, final = state.encode(), self.register.round + 1, state.status != "running"
-        named = (self.document.id, self.job.ledger.term, round_, digest_of(data), len(data))
-        return Open(*named, final, -1, (data,), aggregator), digest_of(data)
+        term, digest = self.job.ledger.term, digest_of(data)
+        own = b""
+        if final and self.job.certificates.signed:
+            own = self.signed(term, term, round_, digest, final=True).encode()
+        message = Open(
+            self.document.id, term, round_, digest, len(data), final, -1, (data,), aggregator, acknowledgement=own
+        )  # fmt: skip
+        return message, digest
 
     def close(self, state: JobState, *, held: bool = False) -> _Lie:
         """End the job, or as a peer that a candidate asks say that it has ended."""
@@ -141,6 +159,8 @@ def _made_up_cancel(at: _Moment) -> _Lie | None:
         state = replace(state, proof=Proof(before.encode(), at.register.ref.digest, cancel=cancel.encode()).encode())
     if at.rng.random() < 0.2:
         state = replace(state, proof=b"")
+    if at.aggregator == at.liar.name:
+        return at.open(state)
     return at.close(state, held=at.job.election.stands and at.rng.random() < 0.5)
 
 
@@ -199,18 +219,52 @@ def _after_the_last(at: _Moment) -> _Lie | None:
 
 def _made_up_end(at: _Moment) -> _Lie | None:
     """End a job with a made-up result, as if a majority had it."""
-    if at.register.ref is None:
+    if at.register.ref is None or not at.job.certificates.signed:
         return None
-    state = replace(shifted(at.state), status="done")
+    made = shifted(at.state)
+    if made == at.state:  # there are no numbers yet
+        return None
+    state = replace(made, status="done")
     if state.secured is not None:
         state = replace(state, secured=secure_rounds.cancelled(state, "").secured)
     return at.close(state)
 
 
+def _made_up_term(at: _Moment) -> _Lie | None:
+    """Open a state in a term that no election has reached."""
+    if at.register.ref is None or not at.job.certificates.signed:
+        return None
+    state = shifted(at.state)
+    if state == at.state:  # there are no numbers yet
+        return None
+    message, digest = at.open(state)
+    assert isinstance(message, Open)
+    return replace(message, term=at.job.ledger.term + _FAR), digest
+
+
+def _made_up_evidence(at: _Moment) -> _Lie | None:
+    """Show a certificate that the liar alone has signed."""
+    if not at.job.certificates.signed:
+        return None
+    vote = at.vote(at.job.ledger.term + _FAR, 0)
+    votes = Majority(vote, dict.fromkeys(range(at.document.majority), vote.signature))
+    return ShowEvidence(at.document.id, vote.term, (Evidence(votes).encode(),)), b""
+
+
+def _claimed_register(at: _Moment) -> _Lie | None:
+    """Ask for a vote with a register of a term that no election has reached."""
+    if not at.job.certificates.signed:
+        return None
+    vote = at.vote(2**40 + 1, 2**40)
+    return RequestVote(at.document.id, vote.term, vote.register_term, vote.round, vote.encode()), b""
+
+
 def _stale_term(at: _Moment) -> _Lie | None:
-    """Depose an aggregator, as if there were a newer term."""
-    aggregates = at.job.election.role is Role.AGGREGATOR
-    return (StaleTerm(at.document.id, at.job.ledger.term + 1), b"") if aggregates else None
+    """Depose an aggregator: as if there were a newer term, or with a vote of the liar's own."""
+    if at.job.election.role is not Role.AGGREGATOR or not at.job.certificates.signed:
+        return None
+    vote = at.vote(at.job.ledger.term + 1, 0).encode() if at.rng.random() < 0.5 else b""
+    return StaleTerm(at.document.id, at.job.ledger.term + 1, vote), b""
 
 
 #: What the liar says: first what it can seldom say.
@@ -220,10 +274,10 @@ KINDS: dict[str, Callable[[_Moment], _Lie | None]] = {
     "made-up cancel": _made_up_cancel,
     "another's open": _another_open,
     "another's heartbeat": _another_heartbeat,
-}
-#: What nothing stops yet: only signed votes and ends could (docs/security.md). It says none of that unless one is planted.
-KNOWN: Final[dict[str, Callable[[_Moment], _Lie | None]]] = {
     "made-up end": _made_up_end,
+    "made-up term": _made_up_term,
+    "made-up evidence": _made_up_evidence,
+    "claimed register": _claimed_register,
     "stale term": _stale_term,
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from p2pclust.peer.core.events import Computed, LinkChecked
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.spread.facts import CANCEL, Fact
-from p2pclust.peer.core.tasks import JobToken, StateMade
+from p2pclust.peer.core.tasks import CheckEvidence, JobToken, StateMade
 from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import perform
@@ -25,6 +25,9 @@ from p2pclust.transport.signatures import fact_statement
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.world.world import World
+
+
+_CHECK_S: Final = 0.002  # of the signatures of a small majority
 
 
 class LifeEnded(Exception):  # noqa: N818 - not an error
@@ -132,7 +135,10 @@ class SimulatedDevice:
                     observer.computed(world, peer, effect, outcome.ref.digest)
             world.step(peer, Computed(effect.token, outcome))
 
-        world.workers.submit(peer.name, done)
+        if isinstance(effect.task, CheckEvidence):  # in a thread of its own
+            world.at(world.now + _CHECK_S, done)
+        else:
+            world.workers.submit(peer.name, done)
 
     def reload(self) -> None:
         """Use what the peer finds when it reads its rows again."""

@@ -21,7 +21,15 @@ from p2pclust.lab.simulation.world.device import LifeEnded, SimulatedDevice, Wor
 from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.lab.simulation.world.lines import Lines, Parcel
 from p2pclust.lab.simulation.world.network import LiveOverlay, Network, Traffic, decoded, encoded
-from p2pclust.lab.simulation.world.peer import Peer, device_secrets, fleet_roster_of, paper_roster, read_paper
+from p2pclust.lab.simulation.world.peer import (
+    Peer,
+    device_secrets,
+    fleet_roster_of,
+    paper_roster,
+    read_paper,
+    signer_of,
+    stands,
+)
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, Send, SendRoster, TakeRoster
 from p2pclust.peer.core.enrolment import BEFORE, CURRENT, TABLE, fleet_rosters, in_force, rows_in_force
@@ -186,7 +194,8 @@ class World:
         read = None if kept is None else read_paper("", kept)
         secret_rng = np.random.default_rng(self._rng.integers(2**63)) if self._keyed else None
         text = "" if read is None else read.peers.get(name, "")
-        peer.working = Life(secrets=None if secret_rng is None else device_secrets(name, secret_rng, text))
+        secrets = None if secret_rng is None else device_secrets(name, secret_rng, text)
+        peer.working = Life(secrets=secrets, verified=stands)
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
         if kept is not None and read is not None:
             held = [kept, *(data for data in fleet_rosters(rows) if data != kept)] if self._keyed else []
@@ -203,7 +212,8 @@ class World:
         peer.performer = Performer(
             name, device, device, device, device, on_roster, device, encode=encoded, decode=decoded
         )
-        peer.core = Core(identity, contents, self._timing, self.limits, rng)
+        sign = signer_of(name, text) if self._keyed else None
+        peer.core = Core(identity, contents, self._timing, self.limits, rng, sign=sign, verified=stands)
         for observer in self.observers:
             observer.started(self, peer)
         self.step(peer, Started())

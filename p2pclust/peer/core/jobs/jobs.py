@@ -17,6 +17,7 @@ from p2pclust.peer.core.jobs.submission import Submissions, Submitted
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.rounds.certificates import TABLE as EVIDENCE
 from p2pclust.peer.core.rounds.election import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -68,11 +69,15 @@ class Jobs:
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
         documents = stored.get("job", {})
         for job_id in sorted(documents, key=lambda job_id: (self._numbers.get(job_id, 0), job_id)):
-            rows = (stored.get(table, {}).get(job_id) for table in ("ballot", "register", "note", PADS))
-            ballot, register, note, pads = rows
+            rows = (
+                stored.get(table, {}).get(job_id) for table in ("ballot", "register", "note", PADS, "vote", EVIDENCE)
+            )
+            ballot, register, note, pads, vote, evidence = rows
             document = self.table.documents[job_id] = Document.decode(documents[job_id])
             if context.me in document and context.rosters.has(document.fleet_roster):
-                self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note, pads)
+                self.jobs[job_id] = self._make(
+                    document, Ledger(context, document, ballot, register, vote), note, pads, evidence
+                )
 
     def start(self) -> None:
         """Continue with the stored jobs."""
@@ -276,7 +281,8 @@ class Jobs:
             job.receive(name, early)
 
     def _make(
-        self, document: Document, ledger: Ledger, note: bytes | None, pads: bytes | None = None
+        self, document: Document, ledger: Ledger, note: bytes | None, pads: bytes | None = None,
+        evidence: bytes | None = None,
     ) -> AggregatedJob | GossipJob:  # fmt: skip
         self.table.ledgers[document.id] = ledger
         job = JobContext(
@@ -286,7 +292,7 @@ class Jobs:
             from p2pclust.peer.core.gossip.job import GossipJob  # noqa: PLC0415 - few peers have such a job
 
             return GossipJob(job, note)
-        return AggregatedJob(job, self._fitness, note, pads)
+        return AggregatedJob(job, self._fitness, note, pads, evidence)
 
     # -- child jobs (Children) --------------------------------------------------------------
 
@@ -383,7 +389,9 @@ class Jobs:
         roster, said = job.document.roster, self._tombstones.note_forgotten(job_id, source)
         others = [name for name in roster if self._membership.present(name) and name != self._ctx.me]
         left = [name for name in roster if name not in said and name not in self._ctx.barred]
-        if all(name in said for name in others) or not has_majority(left, roster):
+        # Where votes and ends are signed, fewer than a majority may lie about this, too.
+        enough = not job.certificates.signed or has_majority(said, roster)
+        if enough and (all(name in said for name in others) or not has_majority(left, roster)):
             self._ctx.report(reports.JobGone(job=job_id, peers=list(said)))
             self.forget(job_id)
 

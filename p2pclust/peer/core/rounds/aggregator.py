@@ -17,7 +17,9 @@ from typing import Final, Protocol
 from p2pclust.peer.core import round_reports, tasks
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.evidence import Statement
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Pads, Partial
+from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
@@ -50,9 +52,11 @@ class AggregatorTerm(JobPart):
     """One term of aggregation."""
 
     def __init__(
-        self, job: JobContext, follows: Follows, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper
+        self, job: JobContext, follows: Follows, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper,
+        certificates: Certificates,
     ) -> None:  # fmt: skip
         super().__init__(job)
+        self._certificates = certificates
         self._follows = follows
         self._election = election
         self._headway = headway
@@ -168,7 +172,9 @@ class AggregatorTerm(JobPart):
 
     def _open(self, ref: tasks.Ref, number: int, info: tasks.StateInfo) -> None:
         now, me, roster = self._ctx.now, self._me, self.document.roster
-        branches = self._branches(along_tree=self.document.treatment.collect == "tree" and info.additive)
+        # Each peer acknowledges the last state itself where ends are signed.
+        hands_on = info.additive and not (info.final and self._certificates.signed)
+        branches = self._branches(along_tree=self.document.treatment.collect == "tree" and hands_on)
         busy_since = float("inf") if me in info.asked and not info.one else now
         peers = {index: AskedPeer(name) for index, name in enumerate(roster)}
         self._round = opened = Round(
@@ -177,6 +183,9 @@ class AggregatorTerm(JobPart):
         self._patience.begin()
         opened.proposer = self._proposer(opened)
         self._phase_begins("closing" if info.final else "opening", self.term, number)
+        if info.final and self._certificates.signed:  # what this peer signs must be on its disk
+            self._follows.adopt_own(opened)
+            opened.acknowledgement = self._certificates.acknowledgement(self._ctx.me)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
         message, below = opened.message(), branches.tree.below[me]  # one for all: it is encoded once
         for index, name in enumerate(roster):
@@ -185,7 +194,8 @@ class AggregatorTerm(JobPart):
             peers[index].sent_at = now
             if index in branches.children or not below >> index & 1:  # otherwise another peer hands it on
                 self._ctx.send(name, branches.along(index, message))
-        self._follows.adopt_own(opened)
+        if not opened.acknowledgement:
+            self._follows.adopt_own(opened)
 
     def _branches(self, *, along_tree: bool) -> Branches:
         """Return the branches of a tree of the reachable peers, or none; this peer asks the others directly."""
@@ -218,8 +228,12 @@ class AggregatorTerm(JobPart):
 
     def own_adopted(self) -> None:
         """Count this peer: its register holds the opened state."""
-        assert self._round is not None
-        self._round.adopted[self._me] = None
+        opened = self._round
+        assert opened is not None
+        signed = self._certificates.acknowledgement(self._ctx.me)
+        if signed:
+            opened.acknowledged[self._me] = Statement.decode(signed)
+        opened.adopted[self._me] = None
         self.look()
 
     def _heartbeat(self) -> None:
@@ -242,6 +256,12 @@ class AggregatorTerm(JobPart):
             return
         index, ref, abstains = self.document.index(source), None, message.abstains
         if self.document.counts(source, message.store_id):
+            if opened.info.final and self._certificates.signed:
+                statement = self._certificates.read(source, message.acknowledgement, self.term)
+                at = (self.term, opened.number, opened.ref.digest)
+                if statement is None or not statement.ends(aggregator=self._me, at=at):
+                    return
+                opened.acknowledged[index] = statement
             opened.adopted[index] = None
         signed = bool(message.contribution) and bool(self.document.treatment.verify)
         if (not abstains or signed) and not opened.info.final:
@@ -273,7 +293,8 @@ class AggregatorTerm(JobPart):
         opened = self._round
         if opened is None or (message.register_term, message.register_round) != (self.term, opened.number):
             return
-        if self.document.counts(source, message.store_id):
+        signed = opened.info.final and self._certificates.signed
+        if self.document.counts(source, message.store_id) and not signed:
             opened.adopted[self.document.index(source)] = None
             self.look()
 

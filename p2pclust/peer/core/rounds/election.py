@@ -14,10 +14,12 @@ from zlib import crc32
 
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import has_majority, majority
+from p2pclust.peer.core.evidence import Statement
 from p2pclust.peer.core.job_messages import PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.round_reports import Deposed, Elected, WaitsForMajority
+from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.spread.facts import FITNESS, Facts
@@ -69,6 +71,9 @@ _ASK_FIRST: Final = 16
 _EXPECTS: Final = 4
 #: Every eighth time it asks all peers at once.
 _ASK_ALL: Final = 8
+#: How many terms above those that it has heard of a peer goes on, by the word of another one alone, and with its vote.
+_MOST_HEARSAY: Final = 64
+_MOST_STEP: Final = 2**20
 #: A remaining wait shorter than this is over, because clocks are not exact.
 _SHORTEST_S: Final = 0.001
 
@@ -114,17 +119,24 @@ class Election(JobPart):
     Invariant: as long as the job is not finished, either the election timer is armed or this peer aggregates.
     """
 
-    def __init__(self, job: JobContext, elects: Elects, fitness: Fitness, headway: Headway) -> None:
+    def __init__(
+        self, job: JobContext, elects: Elects, fitness: Fitness, headway: Headway, certificates: Certificates
+    ) -> None:  # fmt: skip
         super().__init__(job)
+        self._certificates = certificates
         self._elects = elects
         self._fitness = fitness
         self._headway = headway
         self._timer: TimerKey = ("job", job.document.id, "election")
-        self._votes: dict[str, None] = {}
+        self._votes: dict[str, Statement | None] = {}  # by voter, with what it has signed
         self._prevotes: dict[str, None] = {}
         self._tries = 0  # how often it has asked since it heard an aggregator
         self._to_ask: tuple[PreVote, list[str]] | None = None  # the others, once some would vote for it
         self._refused: dict[str, tuple[int, int]] = {}  # refused candidates, and the positions of their registers
+        self._heard_of = (
+            0  # the highest term that any peer has named, without evidence: this peer stands with a higher one
+        )
+        self._stands_for = 0  # the term of the last pre-vote
         self._heard_at = _NEVER  # when this term's aggregator was last heard
         self._waits = (0.0, 0.0)  # since when, and for how long where answers come in time
         self.role = Role.FOLLOWER
@@ -153,6 +165,8 @@ class Election(JobPart):
     def follow(self, aggregator: str, term: int) -> None:
         """Follow the term's aggregator, which was heard just now."""
         if aggregator == self.aggregator and term == self.ledger.term and self._heard_at > _NEVER:
+            if self._stalls():
+                return
             # As usual: the wait begins anew, and the timer, which stays, finds that when it fires.
             self._heard_at, self._waits = self._ctx.now, (self._ctx.now, self._waits[1])
             return
@@ -162,6 +176,32 @@ class Election(JobPart):
         self._tries = 0
         self._heard_at = self._ctx.now
         self._arm()
+
+    def _stalls(self) -> bool:
+        """Return whether the aggregator, although it is heard, has brought no state for so long that another should try."""
+        return self._certificates.signed and self._headway.stalls()
+
+    def hear_of(self, term: int, *, shown: bool = False) -> None:
+        """Note a term that a peer has named: where votes are signed, that moves this peer to no term.
+
+        It stands with a higher one next time; unless that peer has `shown` its vote, with a few more than before.
+        """
+        if not self._certificates.signed:
+            self.step_down(term)
+        most = term if shown else self.next_term + _MOST_HEARSAY
+        self._heard_of = max(self._heard_of, min(term, most))
+
+    @property
+    def next_term(self) -> int:
+        """The term that this peer stands with next."""
+        return max(self.ledger.term, self._heard_of if self._certificates.signed else 0) + 1
+
+    def renew(self, above: int) -> None:
+        """Ask for votes above a term that a follower has voted in: it can no longer follow this peer in a lower one."""
+        self._heard_of = max(self._heard_of, above)
+        self.aggregator = ""
+        self._elects.deposed()
+        self._stand(self.next_term)
 
     def step_down(self, term: int) -> None:
         """Become a follower in `term`, which is not below the ledger's."""
@@ -242,7 +282,8 @@ class Election(JobPart):
         self.aggregator = ""
         term, round_ = self.ledger.register.position
         # A peer that may not stand asks too: a finished peer answers with the final state.
-        self._ask_for_prevotes(PreVote(self.document.id, self.ledger.term + 1, term, round_))
+        self._stands_for = self.next_term
+        self._ask_for_prevotes(PreVote(self.document.id, self._stands_for, term, round_))
         if self._stands:
             self.role = Role.PRE_CANDIDATE
             self._prevotes = {self._ctx.me: None}
@@ -256,8 +297,8 @@ class Election(JobPart):
                 self._on_prevote(source, message)
             case PreVoteReply():
                 if message.own_term > self.ledger.term:
-                    self.step_down(message.own_term)
-                elif self._supports(source, message, Role.PRE_CANDIDATE) and message.term == self.ledger.term + 1:
+                    self.hear_of(message.own_term)
+                if self._supports(source, message, Role.PRE_CANDIDATE) and message.term == self._stands_for:
                     self._prevotes[source] = None
                     if self._to_ask is not None and len(self._prevotes) >= _EXPECTS:
                         self._ask(*self._to_ask)
@@ -267,10 +308,9 @@ class Election(JobPart):
                 self._on_request(source, message)
             case VoteReply():
                 if self._supports(source, message, Role.CANDIDATE) and message.term == self.ledger.term:
-                    self._votes[source] = None
-                    self._count_votes()
+                    self._on_vote(source, message)
             case StaleTerm() if message.term > self.ledger.term:
-                self.step_down(message.term)
+                self.hear_of(message.term)
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -295,25 +335,66 @@ class Election(JobPart):
             self._refused[source] = position
 
     def _on_request(self, source: str, message: RequestVote) -> None:
-        if self.ledger.stale(message.term):
-            self._ctx.send(source, StaleTerm(self.document.id, self.ledger.term))
+        term = message.term
+        if self.ledger.stale(term):
+            self._certificates.refuse(source)
             return
-        if self._sticks() and message.term > self.ledger.term:
-            return  # a peer that was away must not depose an aggregator that works (Raft, 4.2.3)
-        if message.term > self.ledger.term:
-            self.step_down(message.term)
+        # A peer that was away must not depose an aggregator that works (Raft, 4.2.3); that one itself may need a new term.
+        signed = self._certificates.signed
+        if term > self.ledger.term and self._sticks() and not (signed and source == self.aggregator):
+            return
+        if signed:
+            self._on_signed_request(source, message)
+            return
+        if term > self.ledger.term:
+            self.step_down(term)
         up_to_date = (message.register_term, message.register_round) >= self.ledger.register.position
         granted = self.ledger.voted_for in ("", source) and up_to_date
         if granted:
-            self.ledger.vote(message.term, source)
+            self.ledger.vote(term, source)
             self._arm()
-        self._ctx.send(source, VoteReply(self.document.id, message.term, granted, self._ctx.store_id))
+        self._ctx.send(source, VoteReply(self.document.id, term, granted, self._ctx.store_id))
+
+    def _on_signed_request(self, source: str, message: RequestVote) -> None:
+        term, own = message.term, self.ledger.register
+        candidate = self._certificates.candidate(source, message)
+        if candidate is None:
+            return
+        if not self._certificates.knows(candidate.register_term):
+            self._certificates.await_(source, message, candidate.register_term)
+            return
+        vote, is_new = self._certificates.vote(term, source, candidate), term > self.ledger.term
+        # If it is too far, others have heard of it too when it asks again, and can follow.
+        free = term <= self.next_term + _MOST_STEP and (
+            is_new or not self.ledger.voted_for or self.ledger.vote_cast == vote
+        )
+        granted = free and candidate.rank >= (own.term, own.final, own.round)
+        if granted:
+            if is_new:
+                self.step_down(term)
+            self.ledger.vote(term, source, vote)
+            self._arm()
+        else:
+            self.hear_of(term, shown=True)
+        self._ctx.send(source, VoteReply(self.document.id, term, granted, self._ctx.store_id, vote if granted else b""))
+
+    def _on_vote(self, source: str, message: VoteReply) -> None:
+        own = self._votes[self._ctx.me]
+        if own is not None:
+            vote = self._certificates.read(source, message.vote, message.term)
+            if vote is None or not vote.is_same_vote(own):
+                return
+            self._votes[source] = vote
+        else:
+            self._votes[source] = None
+        self._count_votes()
 
     def _sticks(self) -> bool:
         """Return whether this peer still hears an aggregator, or is one."""
         if self.role is Role.AGGREGATOR:
             return True
-        return self._ctx.now - self._heard_at < self._ctx.timing.election_min_s * self._headway.election_times()
+        heard_s = self._ctx.now - self._heard_at
+        return heard_s < self._ctx.timing.election_min_s * self._headway.election_times() and not self._stalls()
 
     # -- counting --------------------------------------------------------------------------------------------------
 
@@ -323,16 +404,22 @@ class Election(JobPart):
     def _count_prevotes(self) -> None:
         if has_majority(self._prevotes, self.document.roster):
             self._prevotes = {}
-            self.role = Role.CANDIDATE
-            self.ledger.vote(self.ledger.term + 1, self._ctx.me)
-            self._votes = {self._ctx.me: None}
-            self._arm()
-            term, round_ = self.ledger.register.position
-            self._ask(RequestVote(self.document.id, self.ledger.term, term, round_), self.document.roster)
-            self._count_votes()
+            self._stand(self._stands_for)
+
+    def _stand(self, term: int) -> None:
+        """Vote for this peer in a term, and ask the others to."""
+        self.role = Role.CANDIDATE
+        signed = self._certificates.vote(term, self._ctx.me) if self._certificates.signed else b""
+        self.ledger.vote(term, self._ctx.me, signed)
+        self._votes = {self._ctx.me: Statement.decode(signed) if signed else None}
+        self._arm()
+        self._ask(RequestVote(self.document.id, term, *self.ledger.register.position, signed), self.document.roster)
+        self._count_votes()
 
     def _count_votes(self) -> None:
         if has_majority(self._votes, self.document.roster):
+            if self._certificates.signed:
+                self._certificates.elected([vote for vote in self._votes.values() if vote is not None])
             self._become_aggregator()
 
     def _become_aggregator(self) -> None:

@@ -14,6 +14,7 @@ from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open
 from p2pclust.peer.core.round_reports import BadTree, Contradiction
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
+from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
@@ -31,7 +32,7 @@ class Follower(JobPart):
 
     def __init__(
         self, job: JobContext, election: Election, headway: Headway, workspace: JobWorkspace, notes: PadNotes,
-        states: States, aggregates: Callable[[], AggregatorTerm | None],
+        states: States, certificates: Certificates, aggregates: Callable[[], AggregatorTerm | None],
     ) -> None:  # fmt: skip
         super().__init__(job)
         self._election = election
@@ -41,6 +42,7 @@ class Follower(JobPart):
         self._aggregates = aggregates
         self.keeper = Keeper(job, election, notes)
         self._states = states
+        self._certificates = certificates
         self._hashed: tuple[bytes, float] | None = None  # the pending state that the worker hashes, and since when
         self._answers: dict[tuple[bytes, int], tuple[tasks.Ref | None, str]] = {}  # of the state in the register
         self._proposer = -1
@@ -117,9 +119,9 @@ class Follower(JobPart):
             return  # it comes late, and before the blob of a newer state is here
         held = register.ref is not None and register.ref.digest == message.digest
         same = register.position == (message.term, message.round)
-        if self._is_second(message, held=held):
-            self._report(Contradiction, peer=source, term=message.term, round=message.round)
-            self._states.contradicts(source, "it opened a second state in one term and round, or one after the last")
+        at = (message.term, message.round, message.digest)
+        shown = not message.final or self._certificates.ends(source, at, message.acknowledgement)
+        if not shown or self._contradicts(source, message, held=held):
             return
         self._proposer = message.proposer
         if held and same and register.final == message.final:
@@ -131,7 +133,20 @@ class Follower(JobPart):
             return
         self._states.waiting.pop(Open, None)
         self._states.adopted(message.term, source)
+        self._certificates.last = message.acknowledgement
         self._adopt(message.term, message.round, ref, final=message.final)
+
+    def _contradicts(self, source: str, message: Open, *, held: bool) -> bool:
+        """Return whether the aggregator may not open that state; report it, and follow it no longer if that is certain."""
+        allowed = self._certificates.allows(message)
+        if allowed and not self._is_second(message, held=held):
+            return False
+        self._report(Contradiction, peer=source, term=message.term, round=message.round)
+        if allowed:
+            self._states.contradicts(source, "it opened a second state in one term and round, or one after the last")
+        elif self.document.treatment.collect != "tree":  # there another peer may have changed the message
+            self._states.distrust(source, "it opened another state than the one that it was elected with")
+        return True
 
     def _is_second(self, message: Open, *, held: bool) -> bool:
         """Return whether a faulty aggregator opens two states in one round of one term, or one after the last."""
@@ -158,6 +173,7 @@ class Follower(JobPart):
         self._answers.clear()
         self._workspace.abandon()
         self.ledger.learn(term, round_, ref, final=final)
+        self._certificates.last = b""
 
     def _adopt(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         before = self.ledger.register.ref
@@ -237,7 +253,7 @@ class Follower(JobPart):
         ref = contribution or tasks.NOTHING
         message = Adopted(
             self.document.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
-            ref.digest, ref.size_bytes, ref.frames,
+            ref.digest, ref.size_bytes, ref.frames, self._certificates.acknowledgement(self._election.aggregator),
         )  # fmt: skip
         self._ctx.send(self._election.aggregator, message)
 

@@ -31,6 +31,7 @@ class Headway(JobPart):
         self._terms = 0  # since the newest state that a majority is known to have adopted
         self._reached = -1  # the round of that state
         self._adopted: tuple[int, int, float] | None = None  # term, round and instant of this peer's last adoption
+        self._moved_at = self._ctx.now  # when this peer's register last changed
         self._longest_s = 0.0  # the longest round within one term
         #: By peer that computed for too long: how many answers its worker had ended. It is not waited for until that grows.
         self.hung: dict[str, int] = {}
@@ -55,6 +56,7 @@ class Headway(JobPart):
         if self._adopted is not None and self._adopted[:2] == (term, round_ - 1):
             self._longest_s = max(self._longest_s, self._ctx.now - self._adopted[2])
         self._adopted = (term, round_, self._ctx.now)
+        self._moved_at = self._ctx.now
         self.reached(round_ - 1)
 
     def reached(self, round_: int) -> None:
@@ -78,6 +80,14 @@ class Headway(JobPart):
         """Return for how long this term may make no progress before another peer should aggregate."""
         doublings = min(max(self._terms - 1, 0), _MOST_DOUBLINGS)
         return max(self._shortest_s() * 2.0**doublings, _ROUNDS * self._longest_s)
+
+    def stalls(self) -> bool:
+        """Return whether this peer's register stands for longer than two terms may, and any peer may compute."""
+        treatment, gone = self.document.treatment, self._membership.gone
+        if treatment.missing == "all" and any(gone(name) for name in self.document.roster):
+            return False  # the round waits for them, however long that takes
+        limit_s = 2 * self.standing_limit_s() + treatment.compute_limit_s
+        return not self.computing and self._ctx.now - self._moved_at > limit_s
 
     def election_times(self) -> float:
         """Return the factor by which time-outs of elections, including check-quorum's, exceed those of :class:`Timing`.

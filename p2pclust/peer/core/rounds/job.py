@@ -60,17 +60,20 @@ class AggregatedJob(PeerJob):
 
     asks = (PreVote, RequestVote, Open, Heartbeat)
 
-    def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None) -> None:
-        super().__init__(job, self._leave)
+    def __init__(
+        self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None,
+        evidence: bytes | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(job, self._leave, evidence)
         self._began_at = job.context.now
         self.headway = Headway(job)
-        self.election = Election(job, self, fitness, self.headway)
+        self.election = Election(job, self, fitness, self.headway, self.certificates)
         self.terms = self.election.terms
         self.workspace = JobWorkspace(job, note)
         self.term: AggregatorTerm | None = None  # while this peer aggregates
         self.notes = PadNotes(job, pads)
         self.follower = Follower(
-            job, self.election, self.headway, self.workspace, self.notes, self.states, self.own_term
+            job, self.election, self.headway, self.workspace, self.notes, self.states, self.certificates, self.own_term
         )  # fmt: skip
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
@@ -100,12 +103,12 @@ class AggregatedJob(PeerJob):
         match message:  # the most frequent first
             case Adopted() | HeartbeatReply():
                 self._from_follower(source, message)
-            case Heartbeat() | Open():
+            case Heartbeat() | Open() if not self.certificates.bars(source, message.term):
                 self._from_aggregator(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
             case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm() if not self._too_early(message):
-                self.election.receive(source, message)
+                self._about_votes(source, message)
             case HeldState():
                 self._on_offer(source, message)
             case Unpad() if self.document.treatment.secure:
@@ -115,6 +118,15 @@ class AggregatedJob(PeerJob):
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.own.forgot("a peer holds a later promise of it")
+
+    def _about_votes(self, source: str, message: Message) -> None:
+        match message:
+            case StaleTerm() if self.term is not None and self.certificates.fences(source, message):
+                self.election.renew(message.term)
+            case RequestVote() | VoteReply() if self.certificates.bars(source, message.term):
+                pass
+            case _:
+                self.election.receive(source, message)
 
     def _too_early(self, message: Message) -> bool:
         """Return whether the message asks for a vote in the census of a cancelled series that has just begun.
@@ -135,9 +147,10 @@ class AggregatedJob(PeerJob):
         """
         kind, register = type(message), self.ledger.register
         # Of an offered register it is the one that would be taken over.
+        known = self.election.next_term - 1
         term: int = 0 if kind is Close else getattr(message, _TERMS.get(kind, "term"), 0)
         round_: int = getattr(message, _ROUNDS[kind]) if kind in _ROUNDS else 0
-        far = term - self.ledger.term > _MOST_LEAP
+        far = term - known > _MOST_LEAP
         if self.ledger.finished or not (far or round_ - register.round > _MOST_LEAP):
             return False
         if source not in self._leapt:
@@ -147,8 +160,8 @@ class AggregatedJob(PeerJob):
             else:
                 self._report(round_reports.RoundLeap, peer=source, round=round_, own_round=register.round)
         if far:
-            self.election.step_down(self.ledger.term + _MOST_LEAP)
-            self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *register.position))
+            self.election.hear_of(known + _MOST_LEAP)
+            self._ctx.send(source, PreVote(self.id, self.election.next_term, *register.position))
         return True
 
     def asker(self, source: str, message: Message) -> str:
@@ -161,7 +174,7 @@ class AggregatedJob(PeerJob):
     def _aggregates_another(self, source: str, term: int) -> bool:
         """Return whether another peer aggregates that term, as far as this one has heard: a term has one aggregator."""
         named = self.document.treatment.aggregator if term == 1 else ""
-        known = named or self.election.terms.get(term, source)
+        known = named or self.certificates.aggregator(term) or self.election.terms.get(term, source)
         if known == source or known in self.states.distrusted:
             return False
         self._report(round_reports.SecondAggregator, peer=source, term=term, aggregator=known)
@@ -173,10 +186,14 @@ class AggregatedJob(PeerJob):
             return
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
             self._report(round_reports.Fenced, peer=source, term=message.term, own_term=self.ledger.term)
-            self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
+            self.certificates.refuse(source)
             return
-        if self.election.terms.get(message.term) != source and self._aggregates_another(source, message.term):
-            return
+        if self.election.terms.get(message.term) != source:
+            if self._aggregates_another(source, message.term):
+                return
+            if not self.certificates.knows(message.term):
+                self.certificates.await_(carrier, message, message.term, asked=source)
+                return
         if carrier == source or self.follower.is_news(message):
             self.election.follow(source, message.term)
             self.headway.begins(message.term, source)
@@ -220,11 +237,19 @@ class AggregatedJob(PeerJob):
         self.states.waiting.pop(HeldState, None)
         if not self.election.stands or position <= self.ledger.register.position:
             return
+        if not self.certificates.knows(message.entry_epoch):
+            self.certificates.await_(source, message, message.entry_epoch)
+            return
+        at, opener = (*position, message.digest), self.certificates.aggregator(position[0])
+        if message.final and not self.certificates.ends(opener, at, message.acknowledgement):
+            return
         ref = self.states.resolve(source, message)
         if ref is not None:
             self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
-            if position[0] > self.ledger.term:
-                self.election.step_down(position[0])  # the votes that this candidate has are of an older term
+            # The votes that this candidate has are of an older term; signed ones name the register that it has now.
+            signed = self.certificates.signed and self.election.role is Role.CANDIDATE
+            if position[0] > self.ledger.term or signed:
+                self.election.step_down(max(position[0], self.ledger.term))
             self.follower.learn(*position, ref, final=message.final)
             self.election.hurry()
         elif self.states.awaits(message.digest):
@@ -259,10 +284,20 @@ class AggregatedJob(PeerJob):
                 self.follower.keeper.taken(token, outcome)
             case tasks.EndToken():
                 self.notes.compared(outcome)
+            case tasks.CheckToken() if token.kind == tasks.CheckEvidence.kind:
+                self._evidence_checked(token, outcome)
             case tasks.CheckToken():
                 self.state_checked(token, outcome)
             case tasks.TermToken() if self.term is not None and not self.ledger.finished:
                 self.term.computed(token, outcome)
+
+    def _evidence_checked(self, token: tasks.CheckToken, outcome: tasks.Outcome) -> None:
+        evidence = self.certificates.checked(token, outcome)
+        if evidence is None or self.ledger.finished:
+            return
+        if evidence.term > self.ledger.term:
+            self.election.step_down(evidence.term)
+        self.certificates.release()
 
     def state_named(self, source: str, message: HeldState | Open) -> None:
         if isinstance(message, HeldState):
@@ -287,6 +322,7 @@ class AggregatedJob(PeerJob):
     def revoked(self, name: str) -> None:
         self._unconfirmed.pop(name, None)
         self.states.revoked(name)
+        self.certificates.revoked(name)
         if not self.ledger.finished:
             self.election.revoked(name)
             if self.term is not None:
@@ -342,10 +378,11 @@ class AggregatedJob(PeerJob):
 
     def elected(self) -> None:
         self.headway.begins(self.ledger.term, self._ctx.me)
+        self.certificates.show_all(name for name in self.document.roster if name != self._ctx.me)
         self._job.series.publish(self.document)
         self.follower.leave_place()
         self.term = AggregatorTerm(
-            self._job, self, self.election, self.headway, self.notes, self.follower.keeper
+            self._job, self, self.election, self.headway, self.notes, self.follower.keeper, self.certificates
         )  # fmt: skip
         self.term.begin()
 
@@ -355,7 +392,7 @@ class AggregatedJob(PeerJob):
         if ref is not None:
             held = HeldState(
                 self.id, self.ledger.term, register.term, register.round, ref.digest, ref.size_bytes, ref.frames,
-                register.final,
+                register.final, self.certificates.last if register.final else b"",
             )  # fmt: skip
             self._ctx.send(candidate, held)
 
@@ -382,7 +419,10 @@ class AggregatedJob(PeerJob):
         """Finish the job, and send `Close` to the other peers: a majority adopted the final state."""
         assert self.election.role is Role.AGGREGATOR
         self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
+        if self.certificates.signed:
+            self.certificates.ended([opened.acknowledged[index] for index in opened.adopted])
         self._finish(opened.term, opened.number, opened.ref)
+        self.certificates.show_all(self._unconfirmed)
         for name in self._unconfirmed:
             self._ctx.send(name, self.close_message(with_state=self.document.index(name) not in opened.adopted))
         if self._unconfirmed:

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from p2pclust.peer.core.job_messages import Close, CloseReply, HeldState, Open
+from p2pclust.peer.core.job_messages import AskEvidence, Close, CloseReply, HeldState, Open, ShowEvidence
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
+from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.states import States
 from p2pclust.peer.core.tasks import CheckToken, Outcome, Ref
@@ -20,13 +21,18 @@ class PeerJob(JobPart, ABC):
     #: Messages that a finished peer answers with the final state; what answers old questions is ignored.
     asks: ClassVar[tuple[type[Message], ...]]
 
-    def __init__(self, job: JobContext, leave: Callable[[str], None]) -> None:
+    def __init__(self, job: JobContext, leave: Callable[[str], None], evidence: bytes | None = None) -> None:
         super().__init__(job)
         self.suspicions = job.suspicions
         self.bars = job.bars
         self.id = job.document.id
         self.terms: Mapping[int, str] = {}  #: by term: the aggregators that this life of the peer has heard of
         self.states = States(job, leave)
+        self.certificates = Certificates(job, evidence, self.receive)
+
+    @abstractmethod
+    def receive(self, source: str, message: Message) -> None:
+        """Take a message of another peer of the job."""
 
     # -- states of others -------------------------------------------------------------------------------------------
 
@@ -52,15 +58,20 @@ class PeerJob(JobPart, ABC):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def about_the_end(self, source: str, message: Message) -> bool:
-        """Take a message about the end of the job, or any message after it; return whether it was one."""
+        """Take a message about the end of the job or evidence, or any after the end; return whether it was one."""
         match message:
             case Close():
                 self._on_close(source, message)
             case CloseReply() if self.ledger.finished:
                 self.close_confirmed(source, message)
+            case AskEvidence():
+                self.certificates.show(source, message.term)
+            case ShowEvidence():
+                self.certificates.receive(source, message)
             case _ if self.ledger.finished and isinstance(message, self.asks):
+                self.certificates.show(self.asker(source, message), self.ledger.register.term)
                 self._ctx.send(self.asker(source, message), self.close_message())
-        return self.ledger.finished or isinstance(message, CloseReply | Close)
+        return self.ledger.finished or isinstance(message, CloseReply | Close | AskEvidence | ShowEvidence)
 
     def asker(self, source: str, message: Message) -> str:
         """Return the peer that a message is from, which another may have handed on."""
@@ -68,6 +79,9 @@ class PeerJob(JobPart, ABC):
 
     def _on_close(self, source: str, message: Close) -> None:
         if not self.ledger.finished:
+            if not self.certificates.closes(message):
+                self.certificates.await_(source, message, message.term)
+                return
             held = self.ledger.register
             running = held.ref is not None and held.ref.digest == message.digest and not held.final
             ref = None if running else self.states.resolve(source, message)
@@ -105,3 +119,4 @@ class PeerJob(JobPart, ABC):
     def forget(self) -> None:
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
+        self.certificates.forget()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.evidence import Statement
 from p2pclust.peer.core.job_messages import Open
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.tree_sums import Branches
@@ -78,6 +79,9 @@ class Round(Collection):
     branches: Branches  # partial sums from the tree; without children where all answer directly
     proposer: int = -1  # where one peer is asked: which
     adopted: dict[int, None] = field(default_factory=dict)
+    acknowledgement: bytes = b""  # of a final state, where ends are signed: this peer's own
+    #: And what the peers in `adopted` have signed.
+    acknowledged: dict[int, Statement] = field(default_factory=dict)
     adopted_by_majority: bool = False  # only a revocation makes it false again
     combining: bool = False
     used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined; and signed refusals
@@ -87,7 +91,8 @@ class Round(Collection):
     def message(self) -> Open:
         ref, final = self.ref, self.info.final
         return Open(
-            self.document.id, self.term, self.number, ref.digest, ref.size_bytes, final, self.proposer, ref.frames
+            self.document.id, self.term, self.number, ref.digest, ref.size_bytes, final, self.proposer, ref.frames,
+            acknowledgement=self.acknowledgement,
         )  # fmt: skip
 
     def message_to(self, index: int) -> Open:

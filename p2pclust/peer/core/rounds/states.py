@@ -103,7 +103,7 @@ class States(JobPart):
                 self._ctx.effects.append(Compute(token, task))
             return False
         if self._good[key] is not final:
-            self._distrust(source, f"it says that the state is {'final' if final else 'not final'}")
+            self.distrust(source, f"it says that the state is {'final' if final else 'not final'}")
             return False
         return True
 
@@ -121,7 +121,7 @@ class States(JobPart):
             self._refuted[key] = None
             _forget_oldest(self._refuted)
             if not outcome.second:
-                self._distrust(source, outcome.reason)
+                self.distrust(source, outcome.reason)
                 return False
         assert isinstance(outcome, tasks.StateRefuted | tasks.NoResult), outcome
         self._report(NotChecked, peer=source, reason=outcome.reason)
@@ -135,9 +135,9 @@ class States(JobPart):
         After a restart this peer does not know which peer opened the first, and blames none.
         """
         if self._opener == (self.ledger.register.term, source) and self.document.treatment.collect != "tree":
-            self._distrust(source, reason)
+            self.distrust(source, reason)
 
-    def _distrust(self, source: str, reason: str) -> None:
+    def distrust(self, source: str, reason: str) -> None:
         if source not in self.distrusted:
             self.distrusted[source] = None
             round_ = self.ledger.register.round

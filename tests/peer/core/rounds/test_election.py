@@ -457,9 +457,9 @@ def test_what_is_fetched_from_a_peer_that_sent_a_refuted_state_is_not_waited_for
     voter.net.arrive("p2", "p1", large)
     follower = voter.job.follower
     assert follower.phase == "fetching"
-    voter.job.states._distrust("p3", "")
+    voter.job.states.distrust("p3", "")
     assert follower.phase == "fetching"
-    voter.job.states._distrust("p2", "")
+    voter.job.states.distrust("p2", "")
     assert follower.phase == "following"
 
 
