@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast test-slow test-seeds docs arm long check check-form check-types check-mathematics check-peers format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
 
-# The main job on real input: eight peer processes, the aggregator is killed at round 30, the others finish.
+# The main job on real input: eight peer processes, the aggregator is killed at round 27, the others finish.
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
