@@ -92,8 +92,10 @@ def test_faults_meet_a_job_that_is_clustering(name: str, ari: float) -> None:
     state, reached = in_process(name)
     assert state.converged
     assert reached > ari
-    clustering = [number for number, record in enumerate(state.log) if record.stage == 3]
-    for fault in load_scenario(FOLDER / name).faults:
+    scenario = load_scenario(FOLDER / name)
+    main = make_job(scenario, 0, 1).main
+    clustering = [number for number, record in enumerate(state.log) if record.stage == main]
+    for fault in scenario.faults:
         assert fault.at.round is not None
         assert clustering[0] < fault.at.round < clustering[-2]
 
