@@ -33,19 +33,19 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 49132,
-    "laboratory: lines": 27476,
-    "statements": 49238,
-    "functions": 4873,
-    "modules under 100 lines": 66,
+    "product: lines": 50945,
+    "laboratory: lines": 27688,
+    "statements": 50628,
+    "functions": 5015,
+    "modules under 100 lines": 67,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 148,
-    "a peer after one job: their lines": 25531,
-    "files that name `groups`": 78,
-    "files that name `collect`": 34,
+    "a peer after one job: own modules": 151,
+    "a peer after one job: their lines": 26656,
+    "files that name `groups`": 80,
+    "files that name `collect`": 37,
     "files that name `n_init`": 27,
-    "words of documents": 66317,
-    "lines of CHANGELOG.md": 80,
+    "words of documents": 68660,
+    "lines of CHANGELOG.md": 88,
 }
 
 _NOTES_ITS_MODULES: Final = """
