@@ -36,7 +36,7 @@ def examples(folder: Path) -> tuple[Example, ...]:
     """Return the files of a folder: first those that can run here at once, each group sorted by name.
 
     >>> next(example.title for example in examples(SCENARIOS) if example.name == "quickstart")
-    'Eight peers with at most three digits each; the aggregator is killed at round 10'
+    'Eight peers with at most three digits each; the aggregator is killed at round 27'
     """
     documents = {file.stem: read_toml(file) for file in folder.glob("*.toml")}
     found = [Example(name, str(one.get("title", "")), needs(one)) for name, one in documents.items()]
