@@ -55,7 +55,6 @@ class Frame:
         (np.ma.array(X, mask=X > 1010), "X: values are masked"),
         ([[1.0, None], [2.0, 3.0]], "X: row 0, column 1 is NaN"),
         ([X[:9], [["x"] * 4] * 9], "peer 1: expected numbers"),
-        (np.zeros(5, dtype=[("a", float), ("b", float)]), "X: expected numbers"),
         ({"a": 1}, r"X: expected numbers.*got a dict: pass list\(X.values\(\)\)"),
         (iter([X]), r"X: expected numbers.*got an iterator: pass list\(X\)"),
         ([X[:, 0], X[:, 1]], r"X is a list of arrays of one dimension: pass np.array\(X\) if each is a row, or \[np"),

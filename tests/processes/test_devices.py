@@ -70,8 +70,8 @@ def test_an_empty_battery_sleeps_or_dies_and_the_others_finish(home: Path) -> No
 
 def test_rows_that_do_not_fit_into_memory_abstain_by_name(home: Path) -> None:
     spec = fleet(home, 3)
-    big = spec.peers[2].X.repeat(120_000, axis=0)  # some 80 MB
-    spec = replace(spec, peers=(*spec.peers[:2], replace(spec.peers[2], X=big, memory_mb=100.0)))
+    big = spec.peers[2].X.repeat(160_000, axis=0)  # some 110 MB
+    spec = replace(spec, peers=(*spec.peers[:2], replace(spec.peers[2], X=big, memory_mb=120.0)))
     result = carry_out("processes", spec)
     assert result.failure == ""
     state = result.jobs[0].state

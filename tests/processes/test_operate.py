@@ -171,16 +171,16 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
 
     # Labels: of the device's own rows as they stand in the file, and of others.
     header, *rows = fleet.run("assign", job).out.splitlines()
-    assert header == "who,x,y,row,label,membership_0,membership_1,membership_2"
+    assert header == "who,x,y,row,label,distance,membership_0,membership_1,membership_2"
     assert len(rows) == 60
     first = rows[0].split(",")
-    assert (first[0], first[3], first[4]) == ("a0", "0", str(int(np.argmax([float(cell) for cell in first[5:]]))))
-    assert sum(map(float, first[5:])) == pytest.approx(1.0)
+    assert (first[0], first[3], first[4]) == ("a0", "0", str(int(np.argmax([float(cell) for cell in first[6:]]))))
+    assert sum(map(float, first[6:])) == pytest.approx(1.0)
     (fleet.home / "new.csv").write_text("y,note,x\n5.1,up,0.1\n", encoding="utf-8")
     fleet.run("assign", job, "--data", "new.csv", "-o", "labelled.csv")
     header, row = (fleet.home / "labelled.csv").read_text().splitlines()
     assert (fleet.home / "labelled.csv").stat().st_mode & 0o777 == 0o600
-    assert header == "y,note,x,row,label,membership_0,membership_1,membership_2"
+    assert header == "y,note,x,row,label,distance,membership_0,membership_1,membership_2"
     x, y = told["centers"][int(row.split(",")[4])]
     assert np.hypot(x - 0.1, y - 5.1) < 0.5
     network = ("--peer", f"b@{fleet.address['control']}", "--bundle", "fleet/c.bundle")

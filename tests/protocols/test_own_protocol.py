@@ -221,7 +221,7 @@ def test_a_parameter_out_of_range_or_of_another_type_is_refused_everywhere() -> 
         noisy(noise="much")
     with pytest.raises(UsageError, match=r"^submit: noise = \"much\": expected a number$"):
         request_from({"protocol": "noisy-cm", "clusters": 3, "noise": "much"}, 5)
-    request, _ = request_from({"protocol": "noisy-cm", "clusters": 3, "noise": 0.2, "seed": 1}, 5)
+    request, _ = request_from({"protocol": "noisy-cm", "clusters": 3, "noise": 0.2, "seed": 1, "secure": False}, 5)
     assert request.job == noisy()
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 FLEET = '"fleet":{"give_up_s":10.0,"timing":"fast"}'
 DATA = '"data":{"options":{"n_clusters":2,"n_features":2,"n_rows":70},"source":"gaussians"}'
-JOB = '"job":{"clusters":2,"max_rounds":4,"patience_s":1.0,"suppress_singletons":false,"tol":0.0}'
+JOB = '"job":{"clusters":2,"max_rounds":4,"patience_s":1.0,"secure":false,"suppress_singletons":false,"tol":0.0}'
 USUAL = {"protocol": "llf-cm", "collect": "star", "loss": 0.0, "latency_ms": 1.0, "aggregator": "elected"}
 
 

@@ -15,7 +15,7 @@ from p2pclust.lab.commands.run import BackendName, check_folder
 from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example
 from p2pclust.lab.scenario.file.load import check_backend, load_scenario, starting_overlay
 from p2pclust.lab.scenario.outcome.evaluate import damage_in
-from p2pclust.lab.scenario.outcome.measures import AuditedJob, Done, Evidence
+from p2pclust.lab.scenario.outcome.measures import AuditedJob, Done, MeasuredEvidence
 from p2pclust.lab.scenario.run import CheckedRun, carry_out, checked_run, fleet_spec
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.spec import FleetResult
@@ -106,7 +106,7 @@ def _attacked(run: CheckedRun, found: FleetResult, patience_s: float) -> list[Au
         else:
             shares = {name: run.shares[name] for name in done.roster}
             damage = damage_in(found.damage, found.jobs, number)
-            held = Done(job, done.state, shares, run.given, damage, Evidence())
+            held = Done(job, done.state, shares, run.given, damage, MeasuredEvidence())
             collect = run.scenario.jobs[number].collect or ("star" if overlay is None else "tree")
             audit = Audit(
                 job, held.locals_, done.state.log, later=held.later, observer=_OBSERVERS[collect],

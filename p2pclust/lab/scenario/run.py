@@ -24,7 +24,7 @@ from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import evaluate, folder
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
 from p2pclust.lab.scenario.outcome.expectations import check
-from p2pclust.lab.scenario.outcome.measures import AuditedJob, Evidence
+from p2pclust.lab.scenario.outcome.measures import AuditedJob, MeasuredEvidence
 from p2pclust.lab.simulation.world.network import traffic_summary
 from p2pclust.lab.testbed import Backend
 from p2pclust.lab.testbed import backend as backend_called
@@ -112,7 +112,7 @@ def carry_out(
             found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
     if on_end is not None:
         on_end()
-    evidence = [Evidence() for _ in found.jobs]
+    evidence = [MeasuredEvidence() for _ in found.jobs]
     title = scenario.title
     measured = {"scenario": name or title, "title": title, "backend": backend_name, "seed": scenario.seed}
     measured |= _result(run, found, evidence, events, left_out)
@@ -128,7 +128,7 @@ def carry_out(
 
 
 def _write(
-    out: Path, run: CheckedRun, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
+    out: Path, run: CheckedRun, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[MeasuredEvidence],
     events: Sequence[RunEvent], attacked: Sequence[AuditedJob],
 ) -> dict[str, Any]:  # fmt: skip
     """Write all files but the log of events and the audit; return the content of ``result.json``."""
@@ -199,7 +199,7 @@ def fleet_spec(run: CheckedRun) -> FleetSpec:
 
 
 def _result(
-    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], events: Sequence[RunEvent],
+    run: CheckedRun, found: FleetResult, evidence: Sequence[MeasuredEvidence], events: Sequence[RunEvent],
     left_out: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:  # fmt: skip
     jobs, shares = run.jobs, run.shares

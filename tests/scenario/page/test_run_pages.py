@@ -18,7 +18,7 @@ from tests.happened import happened
 from p2pclust.errors import FleetError
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.file.load import load_scenario
-from p2pclust.lab.scenario.outcome.measures import Evidence
+from p2pclust.lab.scenario.outcome.measures import MeasuredEvidence
 from p2pclust.lab.scenario.page.job_pages import _objective, _without, centers_table
 from p2pclust.lab.scenario.page.page import Section
 from p2pclust.lab.scenario.page.rows import JobRows
@@ -166,7 +166,7 @@ def test_the_objective_counts_the_rows_that_contributed_in_that_round(
     )  # fmt: skip
     state = SimpleNamespace(round=2, arrays={"origin": np.zeros(1), "scale": np.ones(1)})
     story = SimpleNamespace(
-        evidence=Evidence(np.array([[2.0]]), None, Trail([(0, np.array([[0.0]])), (1, np.array([[1.0]]))])),
+        evidence=MeasuredEvidence(np.array([[2.0]]), None, Trail([(0, np.array([[0.0]])), (1, np.array([[1.0]]))])),
         rows=rows, state=state, job=cluster_job("llf-cm", n_clusters=1), absent={},
         entry={"contributors": contributors},
     )  # fmt: skip
@@ -337,7 +337,7 @@ def test_a_trail_has_a_bounded_length() -> None:
 
 
 def test_pooled_centers_are_kept_in_the_fleets_order() -> None:
-    evidence = Evidence()
+    evidence = MeasuredEvidence()
     evidence.compare(np.array([[0.0], [10.0]]), np.array([[9.0], [1.0]]), np.ones(1))
     assert evidence.pooled is not None
     assert evidence.pooled.tolist() == [[1.0], [9.0]]

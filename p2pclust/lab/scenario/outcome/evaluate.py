@@ -15,7 +15,7 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome.communities import measured_communities
-from p2pclust.lab.scenario.outcome.measures import Done, Evidence, measured
+from p2pclust.lab.scenario.outcome.measures import Done, MeasuredEvidence, measured
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.peer.core.round_reports import AnswerDiffers, RefutesState
 from p2pclust.peer.core.rounds.round import ANSWERED_TWICE
@@ -40,7 +40,7 @@ _OF_COLUMNS: Final = "no peer holds whole centers: each peer has its own columns
 
 def job_entry(
     job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None,
-    damage: Sequence[Damage] = (), evidence: Evidence | None = None,
+    damage: Sequence[Damage] = (), evidence: MeasuredEvidence | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return one entry of ``jobs`` in ``result.json`` for a job and the fleet's result; see scenarios/README.md.
 
@@ -64,7 +64,7 @@ def job_entry(
     if isinstance(job.protocols[job.main], FedCRefProtocol):
         return entry | measured_communities(job, found, shares)
     held = {name: shares[name] for name in found.roster}
-    evidence = evidence or Evidence()
+    evidence = evidence or MeasuredEvidence()
     entry |= measured(Done(job, state, held, given or {}, damage, evidence, found.tolerance))
     entry["doubts"] += [f"not measured: {failure}" for failure in evidence.failures]
     if best := entry["best_pooled"]:

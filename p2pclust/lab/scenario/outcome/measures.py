@@ -52,7 +52,7 @@ def contributed(job: Job, state: JobState) -> list[int]:
 
 
 @dataclass(eq=False)
-class Evidence:
+class MeasuredEvidence:
     """What measuring a job finds and `result.json` does not hold: pictures are made from it."""
 
     centers: Floats | None = None  # the fleet's, in the data's units, shape (C, F)
@@ -98,7 +98,7 @@ class Done:
     shares: Mapping[str, DataSet]  # every peer's rows, or columns, by name, in roster order
     given: Mapping[str, Floats]  # each peer's columns of the first centers, if peers that hold columns were given them
     damage: Sequence[Damage]  # rows that replaced those of peers, and lies, in the order of rounds
-    evidence: Evidence  # receives what measuring finds in addition to the entry
+    evidence: MeasuredEvidence  # receives what measuring finds in addition to the entry
     tolerance: float | None = None  # how closely peers agreed on sums, if gossip approximates them
 
     @cached_property

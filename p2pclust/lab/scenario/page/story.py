@@ -14,7 +14,7 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import TermEnd
-from p2pclust.lab.scenario.outcome.measures import AuditedJob, Evidence, contributed
+from p2pclust.lab.scenario.outcome.measures import AuditedJob, MeasuredEvidence, contributed
 from p2pclust.lab.scenario.page.rows import JobRows, rows_of
 from p2pclust.lab.testbed.spec import FleetResult
 from p2pclust.overlay import Overlay
@@ -36,7 +36,7 @@ class RunStory:
     groups: Mapping[str, str]  # each peer's device class
     strangers: Collection[str]  # the peers that are not on the fleet roster and only try to join
     overlay: Overlay | None  # at the start; None for a full mesh
-    evidence: Sequence[Evidence] = ()  # one for each job that was submitted
+    evidence: Sequence[MeasuredEvidence] = ()  # one for each job that was submitted
     events: Sequence[RunEvent] = field(default=(), repr=False)
     attacked: Sequence[AuditedJob] = ()  # one for each job, if the run was attacked
 
@@ -97,9 +97,9 @@ class JobStory:
         return self.came.state
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> MeasuredEvidence:
         """What measuring the job found beside the result."""
-        return self.run.evidence[self.number] if self.number < len(self.run.evidence) else Evidence()
+        return self.run.evidence[self.number] if self.number < len(self.run.evidence) else MeasuredEvidence()
 
     @property
     def prefix(self) -> str:
