@@ -77,7 +77,7 @@ FOUND_BY = {
     "old-fleet-roster-taken": (14, "F1: "),
     "new-keys-not-barred": (2, "F2: "),
     "facts-not-verified": (2, "S12: "),
-    "late-vote-counted": (18, "S1: "),
+    "late-vote-counted": (0, "S1: "),
     "result-of-an-older-term": (37, "S3: "),
     "gossip-ends-without-stores": (6, "S8: "),
     "accepted-by-one": (1, "S13: "),

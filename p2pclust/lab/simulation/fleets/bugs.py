@@ -23,7 +23,7 @@ from p2pclust.peer.core.effects import Effect, Persist, Send
 from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
-from p2pclust.peer.core.job_messages import Close, VoteReply
+from p2pclust.peer.core.job_messages import Close, PreVoteReply, VoteReply
 from p2pclust.peer.core.jobs import announcements, submission
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
@@ -165,6 +165,9 @@ def _vote_not_synced(original: Original, ledger: Ledger) -> None:
 
 
 def _counts_any_vote(original: Original, election: Election, source: str, message: Any) -> None:
+    """Take an answer to an earlier question for one to the last: of a term that is over, or about a pre-vote."""
+    if isinstance(message, PreVoteReply) and election.role is Role.CANDIDATE:
+        message = VoteReply(message.job, message.term, message.granted, message.store_id)
     if isinstance(message, VoteReply):
         message = replace(message, term=election.ledger.term)
     original(election, source, message)
@@ -354,6 +357,8 @@ def _as_it_says(original: Original, job: AggregatedJob, source: str, message: An
 #: replaces. A value that cannot be called replaces another value.
 _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     "": {
+        # Where votes are not signed: a signature says which term it is for.
+        "late-vote-counted": ((Election, "receive", _counts_any_vote),),
         "vote-not-synced": ((Ledger, "_save_ballot", _vote_not_synced),),
         "finished-before-a-majority": ((Round, "has_majority", lambda whole, opened, **signed: bool(opened.adopted)),),
         "wiped-store-counted": ((Document, "counts", lambda original, document, name, store: name in document.roster),),
@@ -471,7 +476,6 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "result-of-an-older-term": (
             (AggregatorTerm, "computed", lambda whole, term, token, came: whole(term, replace(token, term=term.term), came)),
         ),
-        "late-vote-counted": ((Election, "receive", _counts_any_vote),),
         "no-fence-by-term": (
             (Ledger, "stale", _never),
             (Ledger, "may_adopt", lambda whole, ledger, term, round_: (term, round_) >= ledger.register.position),
