@@ -34,8 +34,8 @@ _DEADLINE_S: Final = 60.0
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
     "product: lines": 50945,
-    "laboratory: lines": 27688,
-    "statements": 50628,
+    "laboratory: lines": 27692,
+    "statements": 50631,
     "functions": 5015,
     "modules under 100 lines": 67,
     "__all__ outside packages": 0,
@@ -44,7 +44,7 @@ CEILINGS: Final[dict[str, int]] = {
     "files that name `groups`": 80,
     "files that name `collect`": 37,
     "files that name `n_init`": 27,
-    "words of documents": 68660,
+    "words of documents": 68658,
     "lines of CHANGELOG.md": 88,
 }
 
