@@ -42,7 +42,8 @@ class ShownEnd:
         shown = (self.evidence.votes, self.evidence.end)
         for majority in (one for one in shown if one is not None):
             for index, signature in majority.signatures.items():
-                yield replace(majority.statement, by=index, signature=signature)
+                store_id = self.document.store_ids[index]  # that of the majority's statement is of its first signer
+                yield replace(majority.statement, by=index, store_id=store_id, signature=signature)
 
     def to_dict(self, in_force: Roster | None) -> dict[str, Any]:
         """Return plain values for people and scripts."""

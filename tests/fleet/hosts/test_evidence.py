@@ -90,6 +90,8 @@ def test_a_signer_that_was_revoked_since_is_named(fleet: _Fleet) -> None:
         (("p0", 2, ("p0", "p1"), _ONE, _OLD), ("p2", 2, ("p1", "p2"), _OTHER, _OLD), ["p1"]),
         # p0 acknowledged a final state in term 2 and voted for an older register in term 3.
         (("p1", 2, ("p0", "p1"), _ONE, _OLD), ("p2", 3, ("p0", "p2"), _OTHER, (2, 5, _OTHER, False)), ["p0"]),
+        # One end with the signatures of two majorities: nothing is wrong.
+        (("p1", 2, ("p0", "p1"), _ONE, _OLD), ("p1", 2, ("p1", "p2"), _ONE, _OLD), []),
         # The final state is opened again: nothing is wrong.
         (("p1", 2, ("p0", "p1"), _ONE, _OLD), ("p2", 3, ("p0", "p2"), _ONE, (2, 9, _ONE, True)), []),
     ],
