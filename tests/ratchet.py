@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 50945,
+    "product: lines": 50939,
     "laboratory: lines": 27692,
-    "statements": 50631,
+    "statements": 50632,
     "functions": 5015,
     "modules under 100 lines": 67,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 151,
-    "a peer after one job: their lines": 26656,
+    "a peer after one job: their lines": 26649,
     "files that name `groups`": 80,
     "files that name `collect`": 37,
     "files that name `n_init`": 27,

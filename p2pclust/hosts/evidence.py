@@ -71,7 +71,7 @@ def read_proof(data: bytes, fleet_public: bytes, where: str) -> ShownEnd:
     try:
         fields = msgpack.unpackb(data, raw=False, max_ext_len=0)
         if not isinstance(fields, list) or len(fields) != 4 or fields[0] != PROOF_FORMAT:
-            raise WireError("it is no proof of the end of a job")
+            raise WireError("it does not prove the end of a job")
         if any(type(value) is not bytes for value in fields[1:]):
             raise WireError("wrong types")
         document, roster, evidence = (

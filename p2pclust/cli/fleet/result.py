@@ -108,7 +108,7 @@ def _check_end(
     job: str, proof: Path | None, against: Path | None, client: tuple[str | None, Path | None, Path | None], *,
     check: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Write the evidence of an end, or check it, alone or beside another one."""
+    """Write the evidence of an end, or check it, alone or against that in a file."""
     from p2pclust.hosts.evidence import CONTRADICTS, contradictions, fetch_proof, read_proof  # noqa: PLC0415
 
     if check and Path(job).is_file():

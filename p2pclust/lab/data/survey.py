@@ -83,7 +83,7 @@ def _joined(folder: Path, tables: Mapping[Path, TextRows]) -> TextRows:
                 f"{file}: {lacks}, and {first} has {', '.join(map(repr, wanted[:8])) or len(tables[first].rows[0])}"
             )
         order = [table.names.index(name) for name in wanted] or range(len(table.rows[0]))
-        # With a decimal point, whatever the marks of each file are; a cell that is no number stays what it is.
+        # With a decimal point, whatever the marks of each file are; a cell that is not a number stays as it is.
         columns = [
             [written or cell for written, cell in zip(table.column(i).written, table.column(i).cells, strict=True)]
             for i in order

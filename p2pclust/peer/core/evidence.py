@@ -162,7 +162,7 @@ class Evidence:
         return -1 if one is None else one.statement.aggregator
 
     def problem_with(self, signers: Signers, verified: Verified) -> str:
-        """Return why this is no evidence in a job, or an empty string."""
+        """Return why this does not prove anything in a job, or an empty string."""
         if not 0 <= self.aggregator < len(signers.stores):
             return "it has no votes for a peer of the job"
         return self._problem_with_votes(signers, verified) or self._problem_with_end(signers, verified)
@@ -172,7 +172,7 @@ class Evidence:
             named = self.votes is None and (self.term, self.aggregator) == (1, signers.named)
             return "" if named else "its votes are not those that the term needs"
         if not self.votes.statement.is_vote:
-            return "its votes are no votes"
+            return "its votes are not votes"
         problem = self.votes.problem_with(signers, verified)
         return f"votes: {problem}" if problem else ""
 
@@ -181,7 +181,7 @@ class Evidence:
             return ""
         end = self.end.statement
         if end.is_vote or not end.final:
-            return "its end is no acknowledgement of a final state"
+            return "its end does not acknowledge a final state"
         if (end.term, end.aggregator) != (self.term, self.aggregator):
             return "its votes and its end are of different terms"
         problem = self.end.problem_with(signers, verified)

@@ -370,7 +370,7 @@ def _padded_answers(data: bytes, given: Mapping[int, bytes]) -> tuple[list[Signe
         try:
             kept.append(OpenPads.decode(sent))
             if kept[-1].keeper != keeper:
-                raise WireError(f"keeper {keeper} sent the pads of another one")
+                raise WireError(f"keeper {keeper} sent pads of another peer")
         except WireError as error:
             raise NoTotalError(str(error), silent=(keeper,)) from None
     return found, kept

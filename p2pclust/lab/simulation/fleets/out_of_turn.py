@@ -132,7 +132,7 @@ def _another_open(at: _Moment) -> _Lie | None:
         return None
     shown = at.document.index(at.aggregator) if at.rng.random() < 0.7 else -1
     state = shifted(at.state)
-    if state == at.state:  # there are no numbers yet
+    if state == at.state:  # without numbers so far
         return None
     return at.open(state, aggregator=shown)
 
@@ -210,7 +210,7 @@ def _after_the_last(at: _Moment) -> _Lie | None:
     if at.aggregator != at.liar.name or not at.register.final or not at.is_kept:
         return None
     state = shifted(at.state)
-    if state == at.state:  # there are no numbers yet, and the state before may be the same but for its end
+    if state == at.state:  # without numbers so far, and the state before may be the same but for its end
         return None
     if at.rng.random() < 0.5:
         state = replace(state, status="running", reason="")
@@ -222,7 +222,7 @@ def _made_up_end(at: _Moment) -> _Lie | None:
     if at.register.ref is None or not at.job.certificates.signed:
         return None
     made = shifted(at.state)
-    if made == at.state:  # there are no numbers yet
+    if made == at.state:  # without numbers so far
         return None
     state = replace(made, status="done")
     if state.secured is not None:
@@ -235,7 +235,7 @@ def _made_up_term(at: _Moment) -> _Lie | None:
     if at.register.ref is None or not at.job.certificates.signed:
         return None
     state = shifted(at.state)
-    if state == at.state:  # there are no numbers yet
+    if state == at.state:  # without numbers so far
         return None
     message, digest = at.open(state)
     assert isinstance(message, Open)

@@ -221,16 +221,9 @@ class Certificates(JobPart):
     def receive(self, source: str, message: ShowEvidence) -> None:
         """Let the worker check evidence that is new here."""
         ignored_until, _ = self._wrong.get(source, (0.0, 0.0))
-        busy = any(
-            asked == source for asked, _ in self._checking.values()
-        )  # of what it shows now, it shows the rest again
-        if (
-            not self.signed
-            or self.end is not None
-            or len(message.evidence) != 1
-            or self._ctx.now < ignored_until
-            or busy
-        ):
+        # One at a time of each peer: it shows the others again.
+        busy = self._ctx.now < ignored_until or any(shows == source for shows, _ in self._checking.values())
+        if busy or not self.signed or self.end is not None or len(message.evidence) != 1:
             return
         data = message.evidence[0]
         try:

@@ -71,7 +71,7 @@ _ASK_FIRST: Final = 16
 _EXPECTS: Final = 4
 #: Every eighth time it asks all peers at once.
 _ASK_ALL: Final = 8
-#: How many terms above those that it has heard of a peer goes on, by the word of another one alone, and with its vote.
+#: How far a term that another peer names may be above those that this peer knows: without its vote, and with it.
 _MOST_HEARSAY: Final = 64
 _MOST_STEP: Final = 2**20
 #: A remaining wait shorter than this is over, because clocks are not exact.
@@ -134,7 +134,7 @@ class Election(JobPart):
         self._to_ask: tuple[PreVote, list[str]] | None = None  # the others, once some would vote for it
         self._refused: dict[str, tuple[int, int]] = {}  # refused candidates, and the positions of their registers
         self._heard_of = (
-            0  # the highest term that any peer has named, without evidence: this peer stands with a higher one
+            0  # the highest term that a peer has named without evidence: this peer stands with a higher one
         )
         self._stands_for = 0  # the term of the last pre-vote
         self._heard_at = _NEVER  # when this term's aggregator was last heard
