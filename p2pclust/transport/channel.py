@@ -143,7 +143,9 @@ class Channel:
         if self._socket is None:
             return self._push([MARKS[Lane.CONTROL]])  # an empty one; that a connection has ended shows only so
         self._drain.soon()  # asking has cleared the event that the loop waits for
-        return bool(int(self._socket.get(zmq.EVENTS)) & _OUT)
+        up = bool(int(self._socket.get(zmq.EVENTS)) & _OUT)
+        self.ever_up |= up  # it may end before the loop has its next turn
+        return up
 
     def adopt(self, route: bytes) -> None:
         """Use a connection that the other peer has opened, and end our own.

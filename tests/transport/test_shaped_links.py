@@ -99,3 +99,17 @@ def test_a_refused_port_is_seen_over_a_shaped_link_too(net):
         assert await a.refused("b", 5.0)
 
     net.run(test())
+
+
+def test_a_link_that_ended_as_soon_as_it_was_seen_had_worked(net):
+    async def test():
+        a, b = net.open("a"), net.open("b")
+        a.connect("b", b.address)
+        await net.until(lambda: a._links["b"].control._socket is not None)
+        a._links["b"].control._drain.close()  # as if the loop had no turn for it
+        await net.until(lambda: not a.trouble("b"))
+        b.close()
+        await net.until(lambda: a.trouble("b"))
+        assert await a.refused("b", 5.0)
+
+    net.run(test())
