@@ -14,8 +14,8 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.enrolment import CURRENT
 from p2pclust.peer.core.enrolment import TABLE as ROSTER
+from p2pclust.peer.core.ledger import ENDED
 from p2pclust.peer.core.spread.facts import CANCEL
-from p2pclust.peer.core.spread.tombstones import ENDED
 
 _WithSerial = messages.FactDigest | messages.MemberSync | messages.RosterOffer | messages.RosterRequest
 

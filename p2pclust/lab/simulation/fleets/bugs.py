@@ -27,7 +27,7 @@ from p2pclust.peer.core.job_messages import Close, PreVoteReply, VoteReply
 from p2pclust.peer.core.jobs import announcements, submission
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
-from p2pclust.peer.core.ledger import JobTable, Ledger
+from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.messages import Message
@@ -50,7 +50,6 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
-from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import BlobHashed, Given, HashBlob, KeysForgotten, Ref, SecureInfo, StateChecked
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.status import outcome_of

@@ -14,10 +14,9 @@ from typing import Final
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, Elapsed
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.ledger import JobTable
+from p2pclust.peer.core.ledger import JobTable, Tombstones
 from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
 from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Facts
-from p2pclust.peer.core.spread.tombstones import Tombstones
 
 #: The table of the part of the day that is over, and the kind of its timers.
 TOLD: Final = "told"

@@ -14,7 +14,7 @@ from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
 from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
 from p2pclust.peer.core.jobs.submission import Submissions, Submitted
-from p2pclust.peer.core.ledger import JobTable, Ledger
+from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.certificates import TABLE as EVIDENCE
@@ -27,7 +27,6 @@ from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
-from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
