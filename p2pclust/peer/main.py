@@ -31,13 +31,11 @@ from p2pclust.peer.core.round_reports import PHASES
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.shell.allow_list import AllowList, begin
-from p2pclust.peer.shell.compute import Worker
+from p2pclust.peer.shell.compute import DEATHS_FILE, TaskDeaths, Worker
 from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.shell.task_deaths import NAME as TASKS
-from p2pclust.peer.shell.task_deaths import TaskDeaths
 from p2pclust.peer.work.floor import Floor, problem_with_size
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
@@ -158,7 +156,7 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
         worker = Worker(
             _loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share,
             _secrets(config, bundle, store), Floor.of(config.get("privacy", {})),
-            TaskDeaths(Path(config["state_dir"], TASKS)),
+            TaskDeaths(Path(config["state_dir"], DEATHS_FILE)),
         )  # fmt: skip
         links.on_unguarded = lambda: shell.failed(FleetError(_UNGUARDED))
         watch("started", {"pid": os.getpid(), "address": links.address})
