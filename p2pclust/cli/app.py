@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.cli.show.options import ServingCommand, SubmitCommand
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError
