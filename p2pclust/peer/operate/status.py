@@ -24,9 +24,8 @@ from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
 from p2pclust.peer.shell.compute import DataStatus
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.peer.work.endings import is_cancelled
 from p2pclust.peer.work.floor import Floor
-from p2pclust.peer.work.states import bare_state
+from p2pclust.peer.work.states import bare_state, is_cancelled
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState

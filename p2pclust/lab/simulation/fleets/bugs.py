@@ -54,7 +54,7 @@ from p2pclust.peer.core.tasks import BlobHashed, Given, HashBlob, KeysForgotten,
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.status import outcome_of
 from p2pclust.peer.shell.performer import Performer
-from p2pclust.peer.work import endings, secure_tasks, tasks, verified
+from p2pclust.peer.work import secure_tasks, states, tasks, verified
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.verified import Verifier
@@ -387,7 +387,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "end-not-read": ((tasks, "check_end", lambda original, *of: StateChecked(True)),),
         "term-without-a-certificate": ((Certificates, "knows", _always),),
         "end-without-acknowledgements": ((Certificates, "closes", _always),),
-        "cancel-not-checked": ((endings, "check_cancel", _nothing),),
+        "cancel-not-checked": ((states, "check_cancel", _nothing),),
     },
     "secure": {
         "one-context-for-all-rounds": ((secure_rounds, "context_of", lambda original, terms, state: bytes(32)),),
