@@ -42,7 +42,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.links import Receive
-from p2pclust.transport.signatures import signed
+from p2pclust.transport.wire import signed
 from p2pclust.transport.zeromq import ZmqLinks
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from p2pclust.errors import UsageError
 from p2pclust.transport.bundle import ROSTER, Bundle, check_name, load_roster, read, read_json
 from p2pclust.transport.key_files import exclusive, load_signing_key, to_file, write
 from p2pclust.transport.roster import PEER, Roster, RosterPeer, curve_key, last_day, parse, sign, sign_key
-from p2pclust.transport.signatures import signed, verified
+from p2pclust.transport.wire import signed, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -16,7 +16,7 @@ from p2pclust.peer.core.messages import JobMessage, Message, Relay
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 #: The machine that armed it, then what distinguishes the timers of this machine.
 TimerKey = tuple[str, ...]

@@ -34,7 +34,7 @@ from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Facts
 from p2pclust.peer.core.spread.series import PAUSES
 from p2pclust.peer.core.tasks import BlobHashed, BlobToken, Contributed, JobToken, PadsTaken, StateMade, Summed, Token
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 #: The machine that receives each kind of message, as timers name it; the other kinds are about one job.
 _RECEIVERS: Final[dict[type[messages.Message], str]] = {

@@ -29,7 +29,7 @@ from p2pclust.protocols.engine.wire import ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import Wants, Workspace, digest_of
 from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.transport.roster import fleet_id_of
-from p2pclust.transport.signatures import fact_statement, verified
+from p2pclust.transport.wire import fact_statement, verified
 
 if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets

@@ -26,7 +26,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, without_values
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.tools.spelling import printable
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets

@@ -20,7 +20,7 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import Roster
-from p2pclust.transport.signatures import signed
+from p2pclust.transport.wire import signed
 
 _NAMES = ("p0", "p1", "p2")
 _ONE, _OTHER = bytes([1]) * 32, bytes([2]) * 32
