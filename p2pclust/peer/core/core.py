@@ -23,8 +23,8 @@ from p2pclust.peer.core.enrolment import TABLE as ROSTERS
 from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.evidence import Verified
 from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters
-from p2pclust.peer.core.jobs.announcements import TOLD
 from p2pclust.peer.core.jobs.jobs import FACTS_OF_JOBS, Jobs
+from p2pclust.peer.core.jobs.submission import TOLD
 from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced

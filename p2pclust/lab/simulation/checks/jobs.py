@@ -21,7 +21,7 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect, Persist
-from p2pclust.peer.core.jobs.announcements import TOLD
+from p2pclust.peer.core.jobs.submission import TOLD
 from p2pclust.peer.core.ledger import ENDED, SERIES
 from p2pclust.peer.core.reports import JobAccepted, JobSubmitted, Report
 from p2pclust.peer.core.round_reports import LeftOut

@@ -24,7 +24,7 @@ from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import Close, PreVoteReply, VoteReply
-from p2pclust.peer.core.jobs import announcements, submission
+from p2pclust.peer.core.jobs import submission
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
 from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
@@ -487,7 +487,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "child-counted-twice": ((Round, "_usable", _counts_children_twice),),
         "store-ids-asked-for-once": ((Submissions, "go_on", _without_timer),),
         "day-without-end": ((Elapsed, "begin", _without_timer),),
-        "ended-jobs-forgotten": ((announcements, "_MOST_KEPT", 0),),
+        "ended-jobs-forgotten": ((submission, "_MOST_KEPT", 0),),
     },
     "any-core": {
         "silent-peer-waited-for": ((Patience, "ask_around", lambda original, patience, *of: []),),

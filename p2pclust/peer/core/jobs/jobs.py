@@ -11,9 +11,8 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document, has_majority
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
-from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
-from p2pclust.peer.core.jobs.submission import Submissions, Submitted
+from p2pclust.peer.core.jobs.submission import TOLD, Announcements, Submissions, Submitted
 from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message

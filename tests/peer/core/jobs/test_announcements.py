@@ -8,7 +8,7 @@ from harness import Net, toy
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Ended, PreVote
-from p2pclust.peer.core.jobs import announcements
+from p2pclust.peer.core.jobs import submission
 from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.spread import facts
 
@@ -18,7 +18,7 @@ DAY_S = 40.0
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A day of forty seconds, and floors that come soon."""
-    monkeypatch.setattr(announcements, "_TELL_S", DAY_S)
+    monkeypatch.setattr(submission, "_TELL_S", DAY_S)
     monkeypatch.setattr(facts, "_MOST_VOID", 2)
 
 
@@ -130,7 +130,7 @@ def test_an_old_turn_is_not_repeated_by_a_peer_that_knows_a_newer_one() -> None:
 
 
 def test_the_newest_jobs_are_kept_and_what_is_forgotten_never_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "_MOST_KEPT", 2)
+    monkeypatch.setattr(submission, "_MOST_KEPT", 2)
     net = fleet()
     first = net.submit("p1", toy(1))
     document = net.job("p1", first).document
@@ -151,7 +151,7 @@ def test_the_newest_jobs_are_kept_and_what_is_forgotten_never_begins_again(monke
 
 
 def test_a_peer_that_was_away_hears_that_its_job_has_ended_and_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "_MOST_KEPT", 1)
+    monkeypatch.setattr(submission, "_MOST_KEPT", 1)
     net = fleet()
     net.hold_work = lambda name, effect: name == "p3"
     job = net.submit("p1", toy(1))
