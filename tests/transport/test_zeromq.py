@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import zmq
+from tests.throwaway import throwaway_fleet
 from zmq.utils.monitor import recv_monitor_message
 
 from p2pclust.errors import UsageError
@@ -16,7 +17,6 @@ from p2pclust.transport import channel as channel_module
 from p2pclust.transport import zap as zap_module
 from p2pclust.transport import zeromq as zeromq_module
 from p2pclust.transport.channel import set_common_options
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Lane
 from p2pclust.transport.roster import OPERATOR, Roster
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES

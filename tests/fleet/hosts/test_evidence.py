@@ -9,6 +9,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.cli.fleet.result import result
 from p2pclust.errors import FleetError, UsageError
@@ -18,7 +19,6 @@ from p2pclust.peer.core.evidence import PROOF_FORMAT, Evidence, Majority, Statem
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import signed
 
