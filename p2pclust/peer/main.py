@@ -140,7 +140,7 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
 
     links = ZmqLinks(bundle, allow_list.admitted, config["listen"], around.receiving(receive, rng))
     links.on_stranger = allow_list.stranger
-    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
+    links.on_malformed = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
     links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
     memory = memory_bytes(config.get("memory_mb"))
 

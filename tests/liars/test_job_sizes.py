@@ -78,7 +78,7 @@ def test_it_grows_with_clusters_and_starts(more: dict[str, int], grows: int) -> 
 def test_an_operator_is_refused_with_an_exit_code() -> None:
     answers: list[Any] = []
     core = SimpleNamespace(
-        membership=SimpleNamespace(members={"b": 0}), identity=SimpleNamespace(name="a"), too_large=small_device
+        membership=SimpleNamespace(members={"b": 0}), identity=SimpleNamespace(name="a"), problem_with_size=small_device
     )
     shell = SimpleNamespace(core=core, listen=lambda listener: None)
     caller = SimpleNamespace(name="desk", refuse=lambda reason, code: answers.append((reason, code)))
@@ -93,7 +93,7 @@ def net_of(too_large: str) -> Net:
     net = Net(3)
     net.meet()
     for name in too_large.split():
-        net.core(name)._ctx.too_large = lambda job, n_peers: "the job is too large"
+        net.core(name)._ctx.problem_with_size = lambda job, n_peers: "the job is too large"
     return net
 
 

@@ -250,7 +250,7 @@ def test_an_enrolled_peers_hostile_message_is_dropped_counted_and_named(net, fra
     async def test():
         a, b = net.open("a"), net.open("b")
         told = []
-        b.on_misfit = lambda *who: told.append(who)
+        b.on_malformed = lambda *who: told.append(who)
         with dealer(net.bundles["c"], b.address, net.bundles["b"].curve_public, sndhwm=0) as (sender, _):
             sender.send_multipart(frames)
             await net.until(lambda: b.counters.dropped)

@@ -205,8 +205,8 @@ def _submitted(
     own_roster = spec.roster or ()
     if few := too_few(spec.protocol, spec.secure, len(names)):
         own_roster = names  # the peer would add others that have come meanwhile, and more peers have secure sums
-    if refusal := submission.refused_by_floor(client, request, len(names)):
-        note(f"warning: {refusal}", style="yellow")
+    if problem := submission.problem_with_floor(client, request, len(names)):
+        note(f"warning: {problem}", style="yellow")
     if spec.kernel == AUTO:
         request = submission.with_common_kernel(client, request, own_roster)
     named = submission.submit(client, request, own_roster, within_s, has_id, request_id)

@@ -97,7 +97,7 @@ class Context:
     rosters: HeldRosters = field(default_factory=HeldRosters)  # in a fleet with keys
     signs_facts: bool = False  # whether that roster says that all peers sign their facts
     #: Why a job, for so many peers, is too large for this device; the core itself reads no job.
-    too_large: Callable[[bytes, int], str] = lambda job, n_peers: ""
+    problem_with_size: Callable[[bytes, int], str] = lambda job, n_peers: ""
     #: Signs with this device's key, in a fleet with keys; and checks a signature. Both are functions of their arguments.
     sign: Callable[[bytes], bytes] | None = None
     verified: Verified = verified

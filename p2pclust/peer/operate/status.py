@@ -194,8 +194,8 @@ def _why(shell: Shell, name: str) -> str:
         case "alive" if name in routing.broken:
             why = f"does not answer over its link: reached through {routing.hop(name)}"
         case "alive":
-            trouble, via = shell.links.trouble(name), core.way_to(name)
-            why = f"{trouble}; it is heard through {via}" if trouble and via else trouble
+            problem, via = shell.links.problem_with(name), core.way_to(name)
+            why = f"{problem}; it is heard through {via}" if problem and via else problem
         case "unknown" if not member.address:
             why = "its address is not known yet: name it in join, or wait until it connects"
         case "unknown":

@@ -130,7 +130,7 @@ class Jobs:
         for event, made in jobs:
             if self._submitted_again(event):  # it came twice while this peer asked for store ids
                 continue
-            reason = made if isinstance(made, str) else self._ctx.too_large(made.mathematics, len(made.roster))
+            reason = made if isinstance(made, str) else self._ctx.problem_with_size(made.mathematics, len(made.roster))
             if isinstance(made, str) or reason:
                 self._refuse(event.asked, reason)
             elif not self._facts.has_room(JOB + made.id, made.encode()):
@@ -242,7 +242,7 @@ class Jobs:
 
     def _too_large(self, document: Document) -> bool:
         """Return whether a new job would take too much of this device's memory; report each once."""
-        reason = self._ctx.too_large(document.mathematics, len(document.roster))
+        reason = self._ctx.problem_with_size(document.mathematics, len(document.roster))
         if reason and self._note_refused(document.id):
             self._ctx.report(reports.TooLarge(job=document.id, owner=document.submitter, reason=reason))
         return bool(reason)

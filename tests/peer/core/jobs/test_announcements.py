@@ -202,7 +202,7 @@ def test_a_job_is_forgotten_when_so_many_have_that_no_majority_is_left() -> None
 def test_a_job_that_the_others_refuse_does_not_wait_for_ever() -> None:
     net = fleet(3)
     for name in ("p2", "p3"):
-        net.core(name)._ctx.too_large = lambda job, n_peers: "it is too large"
+        net.core(name)._ctx.problem_with_size = lambda job, n_peers: "it is too large"
     job = net.submit("p1", toy(1))
     net.until(lambda: job not in net.core("p1").jobs.jobs)
     assert [name for name, _ in net.verbs("job-gone")] == ["p1"]
@@ -212,11 +212,11 @@ def test_a_job_that_the_others_refuse_does_not_wait_for_ever() -> None:
 def test_a_peer_that_refused_a_job_and_keeps_it_later_takes_part() -> None:
     net = fleet(3)
     net.hold_work = lambda name, effect: name == "p1"
-    too_large = net.core("p3")._ctx.too_large
-    net.core("p3")._ctx.too_large = lambda job, n_peers: "it is too large"
+    before = net.core("p3")._ctx.problem_with_size
+    net.core("p3")._ctx.problem_with_size = lambda job, n_peers: "it is too large"
     job = net.submit("p1", toy(1))
     net.until(lambda: bool(net.verbs("too-large")))
-    net.core("p3")._ctx.too_large = too_large
+    net.core("p3")._ctx.problem_with_size = before
     net.core("p3").jobs._keep(net.core("p1").jobs.table.documents[job])
     net.hold_work = lambda name, effect: False
     net.until(lambda: "p3" in net.finished(job))
