@@ -35,7 +35,7 @@ from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects_of_log, with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
-from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.distribution import laboratory
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.

@@ -15,7 +15,7 @@ from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import AsJson, Serve, argument, flag, option
 from p2pclust.cli.show.output import note, put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.distribution import laboratory
 from p2pclust.tools.spelling import command, counted, nearest
 
 if TYPE_CHECKING:
