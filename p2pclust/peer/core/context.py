@@ -71,7 +71,6 @@ class Timers:
             self.set(key, self._at[key][0] + by_s)
 
     def armed(self, key: TimerKey) -> bool:
-        """Return whether the timer is armed."""
         return key in self._at
 
     def pop_due(self, now: float) -> TimerKey | None:
