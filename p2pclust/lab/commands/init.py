@@ -101,10 +101,12 @@ def init(
     found = survey(table)
     people = stderr() if as_json else stdout()
     _show_columns(people, file, table, found)
+    named, omitted = (
+        None if text is None else [name.strip() for name in text.split(",") if name.strip()] for text in (columns, omit)
+    )
     wishes = Wishes(
         split_by=split_by, devices=devices or max(2, min(4, len(table.rows) // _ROWS_EACH)), id_column=id_column,
-        columns=None if columns is None else _names(columns), omit=_names(omit or ""),
-        missing=_missing_of(missing_values), text=_text_of(text),
+        columns=named, omit=omitted or (), missing=_missing_of(missing_values), text=_text_of(text),
     )  # fmt: skip
     wishes = _with_defaults(wishes, found, len(table.rows), dealt=devices is not None)
     asks = not yes and not as_json and sys.stdin.isatty()
@@ -152,10 +154,6 @@ def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> tuple[int, str]:
         answer = typer.prompt(f"How many clusters? {reason}", default=n_clusters, type=int, err=True)
         n_clusters, reason = (n_clusters, reason) if answer == n_clusters else (answer, "as asked")
     return n_clusters, reason
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _missing_of(text: str | None) -> str | float:

@@ -192,9 +192,9 @@ def _raw(
         raise Abstain(NOT_DRAWN)
     if job.kernel not in installed():
         raise Abstain(f"this device has no kernel {job.kernel}: install p2pclust on it where there is a C compiler")
-    problem = local.refused or protocol.problem_with_rows(state.arrays, local)
-    if problem:
-        raise Abstain(problem)
+    refusal = local.refused or protocol.problem_with_rows(state.arrays, local)
+    if refusal:
+        raise Abstain(refusal)
     if isinstance(protocol, Additive) and protocol.noisy and not noise:
         raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
