@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p2pclust.errors import WireError
 from p2pclust.peer.core.tasks import JobKeys, PadsKept
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.job import JobState
@@ -20,8 +20,10 @@ from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.private.ledger import PeerSet
 from p2pclust.protocols.secure.check_words import CheckedRound
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
-from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 from p2pclust.protocols.secure.secured import Secured
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.secure.pads import KeyPair
 
 _Entries = tuple[KeyEntry, ...]
 
@@ -68,10 +70,9 @@ class Secrets:
         """Return what all peers know of a job from its document."""
         return self._of(keys).terms
 
-    def check(self, keys: JobKeys, state: JobState) -> None:
-        """Raise WireError for a state that arrived and cannot be one of the job."""
-        if problem := secure_rounds.problem_with_state(state, self.terms(keys)):
-            raise WireError(f"job state: {problem}")
+    def problem_with_state(self, keys: JobKeys, state: JobState) -> str:
+        """Return why a state that arrived cannot be one of the job, or an empty string."""
+        return secure_rounds.problem_with_state(state, self.terms(keys))
 
     def fleet_keys(self, keys: JobKeys) -> FleetKeys:
         """Return the keys of a job's peers."""
@@ -84,6 +85,8 @@ class Secrets:
         digest of the state, `bare` the answer without its key, and `checked` the round of which the state asks for keys of
         check words.
         """
+        from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair  # noqa: PLC0415 - takes 8 MB
+
         known = self._of(keys)
         if known.asks != asks:
             own = None if known.pair is None or checked is None else known.pair.check
