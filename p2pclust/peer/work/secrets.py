@@ -106,8 +106,10 @@ class Secrets:
         mine = [entry for entry in part.entries if entry.index == me]
         if not mine or known.pair is None or mine[0].public != known.pair.public:
             return None
-        known.bound = known.bound or part.entries
-        return known.pair if known.bound == part.entries else None
+        if known.bound and known.bound != part.entries:
+            return None
+        known.bound = part.entries
+        return known.pair
 
     def known_sets(self, keys: JobKeys, part: Secured, pads: PadsKept) -> tuple[int, ...]:
         """Return the sets of a job that this peer knows, whatever a state names.
@@ -148,19 +150,22 @@ class Secrets:
         if known.believed != part.entries:
             if problem := KeyList(part.entries).problem_with(known.terms.keys, keys.job_id, part.asks):
                 return problem
-            known.believed, u = part.entries, part.unsettled
+            u = part.unsettled
             if (
                 u is not None
                 and u.state == known.last[0]
                 and secure_rounds.settles(part.entries, u, known.terms.secure)
             ):
                 known.last = (b"", ())
+        known.believed = part.entries  # this object: most states have the same one
         return ""
 
     def keepers(self, keys: JobKeys, part: Secured) -> dict[int, bytes]:
         """Return who keeps pads of a padded state, with their public keys."""
         known = self._of(keys)
-        if known.keepers[:2] != (part.entries, part.maker.index):
+        entries, maker, found = known.keepers
+        if (entries, maker) != (part.entries, part.maker.index):
             # Without the maker, which may be another by now.
-            known.keepers = (part.entries, part.maker.index, secure_rounds.keepers(part, known.terms))
-        return known.keepers[2]
+            found = secure_rounds.keepers(part, known.terms)
+        known.keepers = (part.entries, part.maker.index, found)
+        return found

@@ -141,7 +141,7 @@ class KeyPair:
             # The contributor comes first: the pads of two keepers for each other differ.
             own = contributor == keeper
             info = _info(_OWN if own else _PAD, context, contributor, keeper)
-            secret = self.entropy[KEY_BYTES:] if own else self._agreed(public)
+            secret = self.entropy[KEY_BYTES:] if own else self._shared.get(public) or self._agreed(public)
             total += _stream(_derive(secret, info), total.size)
             word += self.check.pad(contributor, keeper, public[KEY_BYTES:], context)
         total[-1] = word % 2**64

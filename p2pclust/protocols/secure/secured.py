@@ -5,7 +5,7 @@ docs/secure-sums.md, "From context to context". Sets of peers are bit masks by r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -98,6 +98,13 @@ class Secured:
         maker = [self.maker.index, self.maker.term, self.maker.round]
         return _PAIR + self._body + bytes(msgpack.packb(maker))
 
+    def revealing(self, sets: Sequence[int]) -> Secured:
+        """Return the part after a total: the sums over these sets are revealed, of arrays that no later state has."""
+        revealed = tuple(dict.fromkeys((*self.revealed, *sets)))
+        if revealed == self.revealed and not self.burnt and not self.renewals:
+            return self
+        return replace(self, revealed=revealed, burnt=(), renewals=0)
+
     def made_by(self, maker: Maker) -> Secured:
         """Return the same part of another padded state."""
         made = replace(self, maker=maker)
@@ -106,7 +113,7 @@ class Secured:
 
     def following(self, data: bytes) -> Secured | None:
         """Return the part of :meth:`encode` if its maker made it one round later and nothing else differs; else None."""
-        later = self.made_by(replace(self.maker, round=self.maker.round + 1))
+        later = self.made_by(Maker(self.maker.index, self.maker.term, self.maker.round + 1))
         return later if data == later.encode() else None
 
     @classmethod
