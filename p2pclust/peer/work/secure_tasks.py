@@ -315,8 +315,10 @@ class SecureRound(PlainRound):
     def _handed(self, pair: KeyPair, me: int, members: int) -> Numbers:
         """Return a keeper's pads of the members; where check words are signed, the signatures follow."""
         removed = self._removed(pair, me, members)
-        signatures = (np.frombuffer(word.signature, "<u8") for word in self._own_words(removed, me, members))
-        return np.concatenate([removed, *signatures])
+        words = self._own_words(removed, me, members)
+        return (
+            np.concatenate([removed, *(np.frombuffer(word.signature, "<u8") for word in words)]) if words else removed
+        )
 
     def _handed_size(self, members: int) -> int:
         return len(self.secured.segments(members)) * (self.layout.size + (_SIGNATURE if self.part.strict else 0))

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
@@ -93,10 +92,11 @@ class Layout:
         - `n_members`: the number of peers in the set.
         """
         total = np.zeros(self.size, dtype=np.uint64)
-        for add, vector in chain(((np.add, one) for one in padded), ((np.subtract, one) for one in removed)):
-            if vector.shape != (self.size,):
-                raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
-            add(total, vector, out=total)
+        for take, vectors in ((np.add, padded), (np.subtract, removed)):
+            for vector in vectors:
+                if vector.shape != (self.size,):
+                    raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
+                take(total, vector, out=total)
         if int(total[-1]) != n_members:
             raise WrongCheckWordError(
                 f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}"
