@@ -397,16 +397,15 @@ class JobState:
         """
         if self.status != "running" or self.proof or not self.log or not self.log[-1].contributors:
             return None
-        last, secured = self.log[-1], self.secured
+        last = self.log[-1]
         log = self._packed_log + last.packed
-        begin = b"".join([*self._head(int(secured is not None), len(log), later=1), log])
+        begin = b"".join([*self._head(int(self.secured is not None), len(log), later=1), log])
         found = self.arrays.following(data, len(begin), fixed=fixed, grows="shifts") if data.startswith(begin) else None
         if found is None:
             return None
         arrays, end = found
-        if secured is not None and (secured := secured.following(data[end:])) is None:
-            return None
-        if secured is None and len(data) > end:
+        secured = None if self.secured is None else self.secured.following(data[end:])
+        if secured is None and (self.secured is not None or len(data) > end):
             return None
         after = JobState(
             self.round + 1, self.stage, self.stage_round + 1, "running", "", self.converged, 0, (*self.log, last), arrays,

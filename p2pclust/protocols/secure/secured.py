@@ -101,9 +101,8 @@ class Secured:
     def revealing(self, sets: Sequence[int]) -> Secured:
         """Return the part after a total: the sums over these sets are revealed, of arrays that no later state has."""
         revealed = tuple(dict.fromkeys((*self.revealed, *sets)))
-        if revealed == self.revealed and not self.burnt and not self.renewals:
-            return self
-        return replace(self, revealed=revealed, burnt=(), renewals=0)
+        same = revealed == self.revealed and not self.burnt and not self.renewals
+        return self if same else replace(self, revealed=revealed, burnt=(), renewals=0)
 
     def made_by(self, maker: Maker) -> Secured:
         """Return the same part of another padded state."""
@@ -157,8 +156,8 @@ class Secured:
                 _count(cohort), tuple(map(KeyEntry.unpacked, entries)), Maker(index, term, round_), _mask(asked),
                 _count(columns), {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)},
                 _mask(silent), unsettled, tuple(map(_mask, revealed)), tuple(map(_mask, burnt)),
-                tuple(map(_mask, unknown)), _count(renewals),
-                tuple(map(_mask, groups)), _bytes(asks), strict, tuple(map(CheckedRound.unpacked, proofs)),
+                tuple(map(_mask, unknown)), _count(renewals), tuple(map(_mask, groups)), _bytes(asks), strict,
+                tuple(map(CheckedRound.unpacked, proofs)),
             )  # fmt: skip
         except (TypeError, ValueError, LookupError) as error:
             raise WireError(f"job state: its secured part is malformed: {error}") from None
