@@ -22,7 +22,7 @@ MOST_SETS: Final = 4096  # different sets that are remembered of one job
 MOST_PROOFS: Final = 16  # of wrong check words in one job: every peer looks at all of them
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
-_PAIR: Final = b"\x92"  # the header of a list of two in msgpack
+_LIST_OF_16: Final = b"\xdc\x00\x10"  # the header of a list of 16 items in msgpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +79,25 @@ class Secured:
         return not self.entries
 
     @cached_property
-    def _body(self) -> bytes:
-        """All but the maker as bytes."""
+    def _around(self) -> tuple[bytes, bytes]:
+        """The bytes before and after those of the maker."""
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
         if (u := self.unsettled) is not None:
             checked = [] if u.checked is None else u.checked.packed()
             pending = [u.state, u.maker, *map(packed, (u.asked, u.keepers)), checked]
         sets = [[packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
-        return bytes(msgpack.packb([
-            self.cohort, [entry.packed() for entry in self.entries], packed(self.asked), self.columns, absent,
-            packed(self.silent), pending, *sets, self.renewals, [packed(mask) for mask in self.groups], self.asks,
-            self.strict, [proof.packed() for proof in self.proofs],
-        ]))  # fmt: skip
+        before = [self.cohort, [entry.packed() for entry in self.entries]]
+        after = [
+            packed(self.asked), self.columns, absent, packed(self.silent), pending, *sets, self.renewals,
+            [packed(mask) for mask in self.groups], self.asks, self.strict, [proof.packed() for proof in self.proofs],
+        ]  # fmt: skip
+        return _LIST_OF_16 + b"".join(map(msgpack.packb, before)), b"".join(map(msgpack.packb, after))
 
     def encode(self) -> bytes:
         """Return canonical bytes, as an encoded state has them."""
-        maker = [self.maker.index, self.maker.term, self.maker.round]
-        return _PAIR + self._body + bytes(msgpack.packb(maker))
+        before, after = self._around
+        return before + bytes(msgpack.packb([self.maker.index, self.maker.term, self.maker.round])) + after
 
     def revealing(self, sets: Sequence[int]) -> Secured:
         """Return the part after a total: the sums over these sets are revealed, of arrays that no later state has."""
@@ -107,7 +108,7 @@ class Secured:
     def made_by(self, maker: Maker) -> Secured:
         """Return the same part of another padded state."""
         made = replace(self, maker=maker)
-        made.__dict__["_body"] = self._body
+        made.__dict__["_around"] = self._around
         return made
 
     def following(self, data: bytes) -> Secured | None:
@@ -124,11 +125,10 @@ class Secured:
         try:
             if not isinstance(fields, list):
                 raise ValueError("it is no list")
-            body, maker = fields
             (
-                cohort, entries, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, groups, asks,
-                strict, proofs,
-            ) = body  # fmt: skip
+                cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, groups,
+                asks, strict, proofs,
+            ) = fields  # fmt: skip
             lists = (entries, maker, absent, pending, revealed, burnt, unknown, groups, proofs)
             if any(type(each) is not list for each in lists):
                 raise ValueError("a part that is no list")
