@@ -103,10 +103,10 @@ class SecureTerm(JobPart):
 
     def _ask(self, closing: _Closing, members: int, total: tasks.Ref) -> None:
         """Fix the set: no other one is asked for in this context."""
-        self._note(closing, members)
         closing.held = Held(closing.state, members, total)
         self._keeper.held = closing.held
         self._ask_keepers(closing, packed(members), total)
+        self._note(closing, members)  # keepers need not wait until it is on this peer's disk: they note it themselves
 
     def _note(self, closing: _Closing, members: int) -> None:
         self._notes.note(closing.state.digest, members, parted(members, closing.secure.groups), sync=False)
