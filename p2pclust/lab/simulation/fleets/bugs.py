@@ -62,8 +62,8 @@ from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.secure_rounds import SecuredState
-from p2pclust.protocols.secure import pads
 from p2pclust.protocols.secure.check_words import CheckedRound
+from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 
 Original = Callable[..., Any]
@@ -392,7 +392,9 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "secure": {
         "one-context-for-all-rounds": ((secure_rounds, "context_of", lambda original, terms, state: bytes(32)),),
-        "pads-of-zeros": ((pads, "_stream", lambda original, key, size: np.zeros(size, dtype=np.uint64)),),
+        "pads-of-zeros": (  # but for those of check words
+            (KeyPair, "_with_pads", lambda padded, pair, plain, *of: np.append(plain[:-1], padded(pair, plain, *of)[-1])),
+        ),
         "released-set-not-synced": ((PadNotes, "_save", _not_synced(PADS)),),
         "released-set-not-noted": ((PadNotes, "_save", _nothing),),
         "released-set-not-reported": ((PadNotes, "kept", lambda whole, notes: replace(whole(notes), sets=(), released=())),),
