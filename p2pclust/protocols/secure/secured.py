@@ -107,8 +107,8 @@ class Secured:
 
     def made_by(self, maker: Maker) -> Secured:
         """Return the same part of another padded state."""
-        made = replace(self, maker=maker)
-        made.__dict__["_around"] = self._around
+        made = Secured.__new__(Secured)
+        made.__dict__.update(self.__dict__, maker=maker)  # also the bytes around the maker, if they are known
         return made
 
     def following(self, data: bytes) -> Secured | None:
