@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p2pclust.errors import WireError
 from p2pclust.peer.core.tasks import JobKeys, PadsKept
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.job import JobState
@@ -20,8 +20,10 @@ from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.private.ledger import PeerSet
 from p2pclust.protocols.secure.check_words import CheckedRound
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
-from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 from p2pclust.protocols.secure.secured import Secured
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.secure.pads import KeyPair
 
 _Entries = tuple[KeyEntry, ...]
 
@@ -68,10 +70,9 @@ class Secrets:
         """Return what all peers know of a job from its document."""
         return self._of(keys).terms
 
-    def check(self, keys: JobKeys, state: JobState) -> None:
-        """Raise WireError for a state that arrived and cannot be one of the job."""
-        if problem := secure_rounds.problem_with_state(state, self.terms(keys)):
-            raise WireError(f"job state: {problem}")
+    def problem_with_state(self, keys: JobKeys, state: JobState) -> str:
+        """Return why a state that arrived cannot be one of the job, or an empty string."""
+        return secure_rounds.problem_with_state(state, self.terms(keys))
 
     def fleet_keys(self, keys: JobKeys) -> FleetKeys:
         """Return the keys of a job's peers."""
@@ -84,6 +85,8 @@ class Secrets:
         digest of the state, `bare` the answer without its key, and `checked` the round of which the state asks for keys of
         check words.
         """
+        from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair  # noqa: PLC0415 - takes 8 MB
+
         known = self._of(keys)
         if known.asks != asks:
             own = None if known.pair is None or checked is None else known.pair.check
@@ -103,8 +106,10 @@ class Secrets:
         mine = [entry for entry in part.entries if entry.index == me]
         if not mine or known.pair is None or mine[0].public != known.pair.public:
             return None
-        known.bound = known.bound or part.entries
-        return known.pair if known.bound == part.entries else None
+        if known.bound and known.bound != part.entries:
+            return None
+        known.bound = part.entries
+        return known.pair
 
     def known_sets(self, keys: JobKeys, part: Secured, pads: PadsKept) -> tuple[int, ...]:
         """Return the sets of a job that this peer knows, whatever a state names.
@@ -145,19 +150,22 @@ class Secrets:
         if known.believed != part.entries:
             if problem := KeyList(part.entries).problem_with(known.terms.keys, keys.job_id, part.asks):
                 return problem
-            known.believed, u = part.entries, part.unsettled
+            u = part.unsettled
             if (
                 u is not None
                 and u.state == known.last[0]
                 and secure_rounds.settles(part.entries, u, known.terms.secure)
             ):
                 known.last = (b"", ())
+        known.believed = part.entries  # this object: most states have the same one
         return ""
 
     def keepers(self, keys: JobKeys, part: Secured) -> dict[int, bytes]:
         """Return who keeps pads of a padded state, with their public keys."""
         known = self._of(keys)
-        if known.keepers[:2] != (part.entries, part.maker.index):
+        entries, maker, found = known.keepers
+        if (entries, maker) != (part.entries, part.maker.index):
             # Without the maker, which may be another by now.
-            known.keepers = (part.entries, part.maker.index, secure_rounds.keepers(part, known.terms))
-        return known.keepers[2]
+            found = secure_rounds.keepers(part, known.terms)
+        known.keepers = (part.entries, part.maker.index, found)
+        return found

@@ -6,7 +6,7 @@ A contribution is padded within the task that computes it, so that it is nowhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeVar
@@ -75,7 +75,7 @@ class SecureRound(PlainRound):
     def secured(self) -> SecuredState:
         return SecuredState(self.job, self.state, self.terms, self.digest)
 
-    @property
+    @cached_property
     def part(self) -> Secured:
         return self.secured.part
 
@@ -162,8 +162,7 @@ class SecureRound(PlainRound):
         if pair is None:
             return NoResult(NEW_KEYS)
         # The aggregator may have passed over a refusal, so all that was asked with the key is asked again.
-        refusals = self._refusals(task, local, rows, unbelieved)
-        if refusal := next(filter(None, refusals), ""):
+        if refusal := self._refusal(task, local, rows, unbelieved):
             return NoResult(refusal)
         layout, protocol = self.layout, job.protocols[state.stage]
         noisy = isinstance(protocol, Additive) and protocol.noisy
@@ -181,36 +180,38 @@ class SecureRound(PlainRound):
             arrays[SIGNED] = np.frombuffer(self.signed_word(task.me, 0, padded).signature, "<i8")
         return tasks.Contributed(blobs.keep(Arrays(arrays).encode()), rows=rows, noisy=noisy)
 
-    def _refusals(self, task: tasks.Contribute, local: Local, rows: bytes, unbelieved: str) -> Iterator[str]:
-        """Yield why this peer does not contribute, by each rule, or an empty string."""
+    def _refusal(  # noqa: PLR0911 - a return for each rule
+        self, task: tasks.Contribute, local: Local, rows: bytes, unbelieved: str
+    ) -> str:  # fmt: skip
+        """Return why this peer does not contribute, by the first rule that says so, or an empty string."""
         job, pads, keepers, secure = self.job, task.pads, self.keepers, self.terms.secure
         assert pads is not None
-        yield self._unusable(local)
-        yield unbelieved
+        if problem := self._unusable(local) or unbelieved:
+            return problem
         if len(keepers) <= secure.colluders:
-            yield f"{LEFT_OUT}: {len(keepers)} keepers are too few"
+            return f"{LEFT_OUT}: {len(keepers)} keepers are too few"
         if self.secrets.insists and task.me not in keepers:
-            yield "it contributes only where it keeps pads itself"
+            return "it contributes only where it keeps pads itself"
         if secure_rounds.exposed_by_joining(self.part, self.part.asked, secure) >> task.me & 1:
-            yield WOULD_BE_EXPOSED
+            return WOULD_BE_EXPOSED
         if not pads.intact:
-            yield _OTHER_STORE
+            return _OTHER_STORE
         # In private jobs no difference of sums gives a row away, and a refusal would say that rows have changed.
         if pads.rows not in (b"", rows) and not job.mu_squared:
-            yield _OTHER_ROWS
+            return _OTHER_ROWS
         protocol = job.protocols[self.state.stage]
         most = protocol.most_totals if isinstance(protocol, Additive) else 0
         if most and pads.noisy >= most:  # each contribution with noise costs privacy
-            yield f"privacy budget: it has contributed {pads.noisy} times, and epsilon covers {most}"
+            return f"privacy budget: it has contributed {pads.noisy} times, and epsilon covers {most}"
         sets = self.secured.segments(self.part.asked)
         if refusal := self._hides(pads, sets) or self._barred():
-            yield f"{LEFT_OUT}: {refusal}"  # the next aggregator may do better
+            return f"{LEFT_OUT}: {refusal}"  # the next aggregator may do better
 
         def named() -> Sequence[PeerSet]:
             devices = self.terms.keys.devices
             return [PeerSet.of(self.keys.job_id, rows, [devices[i] for i in members_of(one)]) for one in sets]
 
-        yield self._reserved(named)  # the ledger is the last to be asked, because it notes the answer
+        return self._reserved(named)  # the ledger is the last to be asked, because it notes the answer
 
     def _unusable(self, local: Local) -> str:
         """Return why these rows take no part; of a job with noise no reason may depend on values."""
@@ -314,8 +315,10 @@ class SecureRound(PlainRound):
     def _handed(self, pair: KeyPair, me: int, members: int) -> Numbers:
         """Return a keeper's pads of the members; where check words are signed, the signatures follow."""
         removed = self._removed(pair, me, members)
-        signatures = (np.frombuffer(word.signature, "<u8") for word in self._own_words(removed, me, members))
-        return np.concatenate([removed, *signatures])
+        words = self._own_words(removed, me, members)
+        return (
+            np.concatenate([removed, *(np.frombuffer(word.signature, "<u8") for word in words)]) if words else removed
+        )
 
     def _handed_size(self, members: int) -> int:
         return len(self.secured.segments(members)) * (self.layout.size + (_SIGNATURE if self.part.strict else 0))
@@ -383,7 +386,7 @@ class SecureRound(PlainRound):
         totals, peers = _added_up(given, self.secured.groups, self.terms.secure.cohort, self.n_peers)
         if not totals:
             return tasks.Summed(None, ())
-        numbers = np.concatenate([np.array(total[PADDED]).view(np.uint64) for total in totals])
+        numbers = np.concatenate([total[PADDED] for total in totals]).view(np.uint64)
         words = [word for word in words if word.index in peers]
         if task.me in self.keepers:
             removed = self._removed(self._pair(task.me), task.me, as_mask(peers))
@@ -451,6 +454,7 @@ class SecureRound(PlainRound):
         if list(arrays) != [PADDED] or arrays.dtype(PADDED) != np.int64:
             raise WireError("a padded sum is malformed")
         pair, removed = self._pair(me), list[Numbers]()
+        peers, size = members_of(members), self._handed_size(members)
         for keeper, public in self.keepers.items():
             if keeper == self.part.maker.index:
                 continue  # it left its pads out of the sum
@@ -460,16 +464,13 @@ class SecureRound(PlainRound):
                 words += self._own_words(own, me, members)
             elif keeper in sealed:
                 try:
-                    sent = Sealed(keeper, sealed[keeper])
-                    handed = pair.unseal(
-                        sent, public, self.context, members_of(members), self._handed_size(members)
-                    )  # fmt: skip
+                    handed = pair.unseal(Sealed(keeper, sealed[keeper]), public, self.context, peers, size)
                 except WireError as error:
                     raise NoTotalError(str(error), silent=(keeper,)) from None
                 numbers, of_keeper = self.read_pads(keeper, members, handed)
                 removed.append(numbers)
                 words += of_keeper
-        return self.unpadded(members, np.array(arrays[PADDED]).view(np.uint64), removed, words)
+        return self.unpadded(members, arrays[PADDED].view(np.uint64), removed, words)
 
     def unpadded(
         self, members: int, padded: Numbers, removed: Sequence[Numbers], words: Sequence[CheckWord]

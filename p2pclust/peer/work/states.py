@@ -114,7 +114,7 @@ class Memories:
         self._kept: dict[str, _Kept] = {}
 
     def state(
-        self, job_id: str, job: Job, ref: Ref, blobs: BlobAccess, check: Callable[[JobState], None] | None = None
+        self, job_id: str, job: Job, ref: Ref, blobs: BlobAccess, problem_with: Callable[[JobState], str] | None = None
     ) -> JobState:  # fmt: skip
         """Return the state of that reference, which is decoded once, and checked then."""
         kept = self._kept.get(job_id)
@@ -122,9 +122,8 @@ class Memories:
         before = None if kept is None or kept.job is not job else kept.state
         if known and before is not None:
             return before
-        state = decode_state(job, blobs.source(job, ref) if ref.payload is None else ref.payload, before)
-        if check is not None:
-            check(state)
+        data = blobs.source(job, ref) if ref.payload is None else ref.payload
+        state = decode_state(job, data, before, problem_with)
         if not known:
             self.keep(job_id, job, ref.digest, state if ref.payload is not None else None)
         return state

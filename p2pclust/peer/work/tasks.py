@@ -132,7 +132,7 @@ def _round_at(task: StateTask, blobs: BlobAccess, life: Life, job_id: str) -> At
         from p2pclust.peer.work.secure_tasks import SecureRound  # noqa: PLC0415
 
         secrets = _secrets(life)
-        state = memories.state(job_id, job, task.state, blobs, partial(secrets.check, keys))
+        state = memories.state(job_id, job, task.state, blobs, partial(secrets.problem_with_state, keys))
         at = SecureRound(job, state, task.n_peers, keys, secrets, task.state.digest, id=job_id, memories=memories)
     return at if verifier is None else verifier.round_at(at)
 

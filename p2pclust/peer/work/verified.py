@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import msgpack
@@ -169,11 +169,12 @@ class Verifier:
         return tasks.StateChecked(state.status != "running")
 
     def _decoded(self, data: bytes) -> JobState:
-        state = decode_state(self.job, data)
-        if (state.secured is None) != (self.keys.secure is None):
-            raise WireError("job state: a secured part in a job without secure sums, or none in one with them")
-        if self.keys.secure is not None:
-            self.secrets.check(self.keys, state)
+        secured = self.keys.secure is not None
+        state = decode_state(
+            self.job, data, None, partial(self.secrets.problem_with_state, self.keys) if secured else None
+        )
+        if state.secured is not None and not secured:
+            raise WireError("job state: a secured part in a job without secure sums")
         return state
 
     def _check(

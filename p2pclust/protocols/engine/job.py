@@ -369,7 +369,7 @@ class JobState:
         return Pieces(self._pieces())
 
     def _pieces(self) -> list[Piece]:
-        optional = [] if self.secured is None else [pack(self.secured.packed())]
+        optional = [] if self.secured is None else [self.secured.encode()]
         optional += [pack(self.proof)] if self.proof else []
         log = self._packed_log
         return [
@@ -397,17 +397,15 @@ class JobState:
         """
         if self.status != "running" or self.proof or not self.log or not self.log[-1].contributors:
             return None
-        last, secured, rest = self.log[-1], self.secured, b""
+        last = self.log[-1]
         log = self._packed_log + last.packed
-        begin = b"".join([*self._head(int(secured is not None), len(log), later=1), log])
+        begin = b"".join([*self._head(int(self.secured is not None), len(log), later=1), log])
         found = self.arrays.following(data, len(begin), fixed=fixed, grows="shifts") if data.startswith(begin) else None
         if found is None:
             return None
         arrays, end = found
-        if secured is not None:
-            secured = Secured.unpacked(unpack(data[end:], max_items=MAX_ITEMS))
-            rest = pack(secured.packed())
-        if data[end:] != rest:
+        secured = None if self.secured is None else self.secured.following(data[end:])
+        if secured is None and (self.secured is not None or len(data) > end):
             return None
         after = JobState(
             self.round + 1, self.stage, self.stage_round + 1, "running", "", self.converged, 0, (*self.log, last), arrays,

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
@@ -62,8 +61,11 @@ class Layout:
             flags = [(np.asarray(array) != 0).any(axis=0).ravel() for array in contribution.values()]
             flat = np.where(np.concatenate(flags), words[:-1], np.uint64(0))
             return np.append(flat, np.uint64(1))
-        whole = [np.asarray(array, dtype=np.int64).ravel() for array in contribution.values()]
-        return np.concatenate([*whole, np.ones(1, dtype=np.int64)]).view(np.uint64)
+        whole, at = np.ones(self.size, dtype=np.int64), 0
+        for array in contribution.values():
+            whole[at : at + array.size] = array.reshape(-1)
+            at += array.size
+        return whole.view(np.uint64)
 
     def contribution(self, numbers: Numbers) -> Contribution:
         """Return the arrays, shape (limbs, ...) each, that a vector of :meth:`numbers` or a total of some holds.
@@ -72,12 +74,13 @@ class Layout:
         """
         if len(numbers) != self.size:
             raise WireError(f"a padded contribution has {len(numbers)} numbers, expected {self.size}")
-        pieces = np.split(numbers[:-1], np.cumsum(self._sizes)[:-1])
-        named = dict(zip(self.shapes.items(), pieces, strict=True))
+        pieces, at = {}, 0
+        for (name, shape), size in zip(self.shapes.items(), self._sizes, strict=True):
+            pieces[name], at = numbers[at : at + size].reshape(-1, *shape), at + size
         if self.whether:
-            ones = {name: (piece != 0).astype(np.float64).reshape(shape) for (name, shape), piece in named.items()}
+            ones = {name: (piece[0] != 0).astype(np.float64) for name, piece in pieces.items()}
             return Arrays(quantise_all(ones, dict.fromkeys(ones, 1.0), n_peers=1, limbs=self.limbs))
-        return Arrays({n: piece.view(np.int64).reshape(self.limbs, *shape) for (n, shape), piece in named.items()})
+        return Arrays({name: piece.view(np.int64) for name, piece in pieces.items()})
 
     def unpadded(self, padded: Iterable[Numbers], removed: Iterable[Numbers], n_members: int) -> Contribution:
         """Return the total of a set of peers.
@@ -89,10 +92,11 @@ class Layout:
         - `n_members`: the number of peers in the set.
         """
         total = np.zeros(self.size, dtype=np.uint64)
-        for add, vector in chain(((np.add, one) for one in padded), ((np.subtract, one) for one in removed)):
-            if vector.shape != (self.size,):
-                raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
-            add(total, vector, out=total)
+        for take, vectors in ((np.add, padded), (np.subtract, removed)):
+            for vector in vectors:
+                if vector.shape != (self.size,):
+                    raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
+                take(total, vector, out=total)
         if int(total[-1]) != n_members:
             raise WrongCheckWordError(
                 f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}"
@@ -110,7 +114,7 @@ def layout_of(job: Job, state: JobState) -> Layout:
         raise WireError(f"{protocol.id} adds up nothing that pads could hide")
     shapes = {}
     for name, slot in protocol.expects(state.arrays).items():
-        shapes[name] = tuple(length for length in slot.shape if length is not None)
+        shapes[name] = tuple([length for length in slot.shape if length is not None])
         if len(shapes[name]) != len(slot.shape):
             raise WireError(f"{protocol.id}: the length of {name} is open")
     return Layout(shapes, protocol.limbs, protocol.whether)

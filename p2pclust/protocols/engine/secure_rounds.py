@@ -142,8 +142,10 @@ def problem_with_state(state: JobState, terms: Terms) -> str:  # noqa: PLR0911 -
 
 def context_of(terms: Terms, state: bytes) -> bytes:
     """Return what the pads of a padded state belong to, from the state's digest; 32 bytes."""
-    parts = (terms.keys.fleet, terms.job_id.encode(), state)
-    return hashlib.sha256(_FORMAT + b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()
+    data = _FORMAT
+    for part in (terms.keys.fleet, terms.job_id.encode(), state):
+        data += len(part).to_bytes(8, "little") + part
+    return hashlib.sha256(data).digest()
 
 
 def keepers(part: Secured, terms: Terms) -> dict[int, bytes]:
@@ -364,15 +366,14 @@ class SecuredState:
             gone |= dict.fromkeys(members_of(part.asked & ~members & ~as_mask(gone)), _SMALL_GROUP)
             given = [(Group(members_of(one)), own) for one, own in zip(sets, total, strict=True)]
         after = engine.advance(job, replace(state, secured=None), given, gone, n_peers=terms.n_peers)
-        part = replace(part, revealed=_with(part.revealed, *sets), burnt=(), renewals=0, maker=maker)
+        part = part.revealing(sets).made_by(maker)
         if after.status != "running":
             return replace(after, secured=_without_keys(part))
         if after.stage == state.stage:
             # A peer that comes and goes would make one small class after the other.
-            late = {peer: why for peer, why in gone.items() if why == LATE}
-            stay = part.asked & ~as_mask(late)
-            absent = {**part.absent, **late}
-            part = replace(part, asked=stay, silent=part.silent | as_mask(late), absent=absent)
+            if late := {peer: why for peer, why in gone.items() if why == LATE}:
+                stay, silent = part.asked & ~as_mask(late), part.silent | as_mask(late)
+                part = replace(part, asked=stay, silent=silent, absent={**part.absent, **late})
             return replace(after, secured=part)
         able, asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns)), 0
         able &= ~proved_peers(part, terms)
@@ -391,11 +392,12 @@ def exposed_by_joining(part: Secured, asked: int, secure: SecureSums) -> int:
 
     With ``leave = "groups"`` that is judged with all other classes.
     """
-    known = as_mask(peer for one in (*part.revealed, *part.unknown) for peer in members_of(one))
-    if not known or secure.leave == "groups":
+    fresh, known = asked, 0
+    for one in (*part.revealed, *part.unknown):
+        fresh, known = fresh & ~one, known | one
+    if not fresh or not known or secure.leave == "groups":
         return 0
-    fresh = parted(asked & ~known, part.groups)
-    return sum(one for one in fresh if one.bit_count() < secure.cohort)
+    return sum([one for one in parted(fresh, part.groups) if one.bit_count() < secure.cohort])
 
 
 def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> int:

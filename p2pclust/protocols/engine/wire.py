@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -109,11 +109,14 @@ class ContributionReader:
         return numbers if [len(data) for data in sent].count(begin) == len(sent) else None
 
 
-def decode_state(job: Job, data: bytes | Stored, before: JobState | None = None) -> JobState:
+def decode_state(
+    job: Job, data: bytes | Stored, before: JobState | None = None, problem_with: Callable[[JobState], str] | None = None
+) -> JobState:  # fmt: skip
     """Return a state that arrived as bytes, checked to be one that this job can have.
 
-    Raises WireError for malformed bytes, a stage that the job lacks, and arrays that its stage could not work with. What a
-    state has in common with `before`, the last one of the job, is mostly neither read nor checked again.
+    Raises WireError for malformed bytes, a stage that the job lacks, arrays that its stage could not work with, and what
+    `problem_with` says of its secured part. What a state has in common with `before`, the last one of the job, is mostly
+    neither read nor checked again.
     """
     state = None
     # Movements of several starts have as many numbers as all rounds have: then two arrays grow.
@@ -125,6 +128,8 @@ def decode_state(job: Job, data: bytes | Stored, before: JobState | None = None)
             raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
         _check_arrays(job, state.arrays)
         _check_stage(job, state)
+        if problem_with is not None and (problem := problem_with(state)):
+            raise WireError(f"job state: {problem}")
     if state.status == "failed":
         return state
     protocol = job.protocols[state.stage]

@@ -7,6 +7,7 @@ word look wrong.
 
 from __future__ import annotations
 
+import hmac
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -52,19 +53,18 @@ class CheckKey:
 
         A keeper's own pad follows from its own key alone. Raises WireError for a key that is unusable.
         """
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey  # noqa: PLC0415
-        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
-        from cryptography.hazmat.primitives.hmac import HMAC  # noqa: PLC0415
+        secret = self.private if contributor == keeper else self._shared.get(public) or self._agreed(public)
+        about = _PAD + context + struct.pack("<HH", contributor, keeper)
+        return int.from_bytes(hmac.digest(secret, about, "sha256")[:8], "little")
 
-        secret = self.private if contributor == keeper else self._shared.get(public)
-        if secret is None:
-            try:
-                secret = self._shared[public] = self._key.exchange(X25519PublicKey.from_public_bytes(public))
-            except ValueError as error:  # as of other pads
-                raise WireError(f"a public key in the list of keys is unusable: {error}") from None
-        mac = HMAC(secret, SHA256())
-        mac.update(_PAD + context + struct.pack("<HH", contributor, keeper))
-        return int.from_bytes(mac.finalize()[:8], "little")
+    def _agreed(self, public: bytes) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey  # noqa: PLC0415
+
+        try:
+            self._shared[public] = self._key.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError as error:  # as of other pads
+            raise WireError(f"a public key in the list of keys is unusable: {error}") from None
+        return self._shared[public]
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,4 +89,4 @@ def parted(members: int, groups: Sequence[int]) -> tuple[int, ...]:
     >>> [bin(one) for one in parted(0b0111, [0b0011, 0b1100])], [bin(one) for one in parted(0b0111, [])]
     (['0b11', '0b100'], ['0b111'])
     """
-    return tuple(members & own for own in groups if members & own) or (members,)
+    return tuple([members & own for own in groups if members & own]) or (members,)

@@ -2,8 +2,8 @@
 
 The construction is that of docs/secure-sums.md, "One context": each contributor adds one stream of numbers per keeper, and
 each keeper sends the sum of its streams over the peers that count. All sums are modulo 2**64. Streams are those of ChaCha20,
-keyed by HKDF-SHA256 from X25519; everything cryptographic comes from the package ``cryptography``. The last number of a
-vector is its check word, and has pads of its own (``check_words.py``).
+keyed by HKDF-SHA256 from X25519, all from the package ``cryptography``, which takes 8 MB of memory: only peers with secure
+sums import this module. The last number of a vector is its check word, and has pads of its own (``check_words.py``).
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.secure.check_words import KEY_BYTES, CheckKey
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 Numbers = NDArray[np.uint64]  # a vector of numbers modulo 2**64
 
@@ -89,12 +93,7 @@ class KeyPair:
             raise ValueError("no keeper: the contribution would not be hidden")
         if numbers.dtype != np.uint64:
             raise TypeError(f"a contribution of {numbers.dtype}: expected uint64")
-        total = np.array(numbers)
-        for keeper, public in keepers.items():
-            total += self._stream(public, me, keeper, keeper == me, total.size, context)
-        pads = (self.check.pad(me, keeper, public[KEY_BYTES:], context) for keeper, public in keepers.items())
-        total[-1] = sum(pads, int(numbers[-1])) % 2**64
-        return total
+        return self._with_pads(numbers, [(me, keeper, public) for keeper, public in keepers.items()], context)
 
     def words(self, size: int, context: bytes) -> Numbers:
         """Return secret random numbers of this peer for a context, shape (size,); the same ones again if asked again."""
@@ -102,40 +101,29 @@ class KeyPair:
 
     def noise_source(self, context: bytes) -> Callable[[int], bytes]:
         """Return a function that returns secret random bytes for a context; the same ones again if asked again."""
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
-
         key = _derive(self.entropy[KEY_BYTES:], _info(_NOISE, context))
-        stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor()
+        stream = Cipher(ChaCha20(key, _STREAM_NONCE), mode=None).encryptor()
         return lambda n_bytes: stream.update(bytes(n_bytes))
 
     def removed(self, me: int, members: Mapping[int, bytes], size: int, context: bytes) -> Numbers:
         """Return what this keeper takes from a total: the sum of its pads over the members, shape (size,)."""
-        total = np.zeros(size, dtype=np.uint64)
-        for member, public in members.items():
-            total += self._stream(public, member, me, member == me, size, context)
-        pads = (self.check.pad(member, me, public[KEY_BYTES:], context) for member, public in members.items())
-        total[-1] = sum(pads) % 2**64
-        return total
+        pairs = [(member, me, public) for member, public in members.items()]
+        return self._with_pads(np.zeros(size, dtype=np.uint64), pairs, context)
 
     def seal(self, numbers: Numbers, me: int, maker: bytes, context: bytes, members: Iterable[int]) -> Sealed:
         """Encrypt what :meth:`removed` returned for the peer that made the context, whose public key is `maker`."""
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
-
         info = _info(_UNPAD, context, me, *sorted(members))
         plain = np.ascontiguousarray(numbers, dtype="<u8").tobytes()
-        return Sealed(me, ChaCha20Poly1305(self._derived(maker, info)).encrypt(_SEAL_NONCE, plain, info))
+        return Sealed(me, ChaCha20Poly1305(_derive(self._agreed(maker), info)).encrypt(_SEAL_NONCE, plain, info))
 
     def unseal(self, sealed: Sealed, keeper: bytes, context: bytes, members: Iterable[int], size: int) -> Numbers:
         """Decrypt a keeper's answer of `size` numbers; `keeper` is its public key.
 
         Raises WireError if it was not made by that keeper for this peer, context and these members, or has another size.
         """
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
-
         info = _info(_UNPAD, context, sealed.keeper, *sorted(members))
         try:
-            plain = ChaCha20Poly1305(self._derived(keeper, info)).decrypt(_SEAL_NONCE, sealed.data, info)
+            plain = ChaCha20Poly1305(_derive(self._agreed(keeper), info)).decrypt(_SEAL_NONCE, sealed.data, info)
         except InvalidTag:
             raise WireError(f"the pads of keeper {sealed.keeper} are not for this context and these peers") from None
         if len(plain) != 8 * size:
@@ -144,36 +132,34 @@ class KeyPair:
 
     @property
     def _private(self) -> X25519PrivateKey:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415
-
         return X25519PrivateKey.from_private_bytes(self.entropy[:KEY_BYTES])
 
-    def _stream(
-        self, public: bytes, contributor: int, keeper: int, own: bool, size: int, context: bytes
-    ) -> Numbers:  # fmt: skip
-        """Return the pad of one contributor and one keeper; `public` is the key of whichever this peer is not."""
-        # The contributor comes first: the pads of two keepers for each other differ.
-        info = _info(_OWN if own else _PAD, context, contributor, keeper)
-        key = _derive(self.entropy[KEY_BYTES:], info) if own else self._derived(public, info)
-        return _stream(key, size)
+    def _with_pads(self, numbers: Numbers, pairs: Iterable[tuple[int, int, bytes]], context: bytes) -> Numbers:
+        """Add pads, each of a contributor and a keeper, of which one is this peer, and the public key is the other's."""
+        total, word = np.array(numbers), int(numbers[-1])
+        for contributor, keeper, public in pairs:
+            # The contributor comes first: the pads of two keepers for each other differ.
+            own = contributor == keeper
+            info = _info(_OWN if own else _PAD, context, contributor, keeper)
+            secret = self.entropy[KEY_BYTES:] if own else self._shared.get(public) or self._agreed(public)
+            total += _stream(_derive(secret, info), total.size)
+            word += self.check.pad(contributor, keeper, public[KEY_BYTES:], context)
+        total[-1] = word % 2**64
+        return total
 
-    def _derived(self, public: bytes, info: bytes) -> bytes:
-        """Return a key that this peer and the one with that public key have alone."""
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey  # noqa: PLC0415
-
+    def _agreed(self, public: bytes) -> bytes:
+        """Return the secret that this peer and the one with that public key have alone."""
         if public not in self._shared:
             try:
                 of_pads = X25519PublicKey.from_public_bytes(public[:KEY_BYTES])
                 self._shared[public] = self._private.exchange(of_pads)
             except ValueError as error:  # a wrong length, or a point that gives every peer the same secret
                 raise WireError(f"a public key in the list of keys is unusable: {error}") from None
-        return _derive(self._shared[public], info)
+        return self._shared[public]
 
 
 def _stream(key: bytes, size: int) -> Numbers:
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
-
-    stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor().update(_zeros(size))
+    stream = Cipher(ChaCha20(key, _STREAM_NONCE), mode=None).encryptor().update(_zeros(size))
     return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
 
 
@@ -184,10 +170,7 @@ def _zeros(size: int) -> bytes:
 
 
 def _derive(secret: bytes, info: bytes) -> bytes:
-    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
-
-    return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
+    return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 def _info(label: bytes, context: bytes, *indices: int) -> bytes:

@@ -5,10 +5,13 @@ docs/secure-sums.md, "From context to context". Sets of peers are bit masks by r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
+
+import msgpack
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.secure.check_words import CheckedRound
@@ -19,6 +22,7 @@ MOST_SETS: Final = 4096  # different sets that are remembered of one job
 MOST_PROOFS: Final = 16  # of wrong check words in one job: every peer looks at all of them
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
+_LIST_OF_16: Final = b"\xdc\x00\x10"  # the header of a list of 16 items in msgpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,10 @@ class Unsettled:
 
 @dataclass(frozen=True)
 class Secured:
-    """The secured part of a state. Without `entries` the state is open for keys, otherwise for padded contributions."""
+    """The secured part of a state. Without `entries` the state is open for keys, otherwise for padded contributions.
+
+    Of the states of a stage mostly nothing but the round of the maker differs.
+    """
 
     cohort: int = 0  # the fewest peers whose sum may be revealed in this job
     entries: tuple[KeyEntry, ...] = ()  # the list of keys
@@ -71,25 +78,50 @@ class Secured:
     def wants_keys(self) -> bool:
         return not self.entries
 
-    def packed(self) -> list[Any]:
-        """Return plain values with one form only, as an encoded state has them."""
-        entries = _key_lists.packed(self.entries)
-        maker = [self.maker.index, self.maker.term, self.maker.round]
+    @cached_property
+    def _around(self) -> tuple[bytes, bytes]:
+        """The bytes before and after those of the maker."""
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
         if (u := self.unsettled) is not None:
             checked = [] if u.checked is None else u.checked.packed()
             pending = [u.state, u.maker, *map(packed, (u.asked, u.keepers)), checked]
         sets = [[packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
-        return [
-            self.cohort, entries, maker, packed(self.asked), self.columns, absent, packed(self.silent), pending, *sets,
-            self.renewals, [packed(mask) for mask in self.groups], self.asks, self.strict,
-            [proof.packed() for proof in self.proofs],
+        before = [self.cohort, [entry.packed() for entry in self.entries]]
+        after = [
+            packed(self.asked), self.columns, absent, packed(self.silent), pending, *sets, self.renewals,
+            [packed(mask) for mask in self.groups], self.asks, self.strict, [proof.packed() for proof in self.proofs],
         ]  # fmt: skip
+        return _LIST_OF_16 + b"".join(map(msgpack.packb, before)), b"".join(map(msgpack.packb, after))
+
+    def encode(self) -> bytes:
+        """Return canonical bytes, as an encoded state has them."""
+        before, after = self._around
+        return before + bytes(msgpack.packb([self.maker.index, self.maker.term, self.maker.round])) + after
+
+    def revealing(self, sets: Sequence[int]) -> Secured:
+        """Return the part after a total: the sums over these sets are revealed, of arrays that no later state has."""
+        revealed = tuple(dict.fromkeys((*self.revealed, *sets)))
+        same = revealed == self.revealed and not self.burnt and not self.renewals
+        return self if same else replace(self, revealed=revealed, burnt=(), renewals=0)
+
+    def made_by(self, maker: Maker) -> Secured:
+        """Return the same part of another padded state."""
+        made = Secured.__new__(Secured)
+        made.__dict__.update(self.__dict__, maker=maker)  # also the bytes around the maker, if they are known
+        return made
+
+    def following(self, data: bytes) -> Secured | None:
+        """Return the part of :meth:`encode` if its maker made it one round later and nothing else differs; else None."""
+        later = self.made_by(Maker(self.maker.index, self.maker.term, self.maker.round + 1))
+        return later if data == later.encode() else None
 
     @classmethod
     def unpacked(cls, fields: object) -> Secured:
-        """Read what :meth:`packed` returned, which may be hostile. Raises WireError if it is anything else."""
+        """Read what :meth:`encode` packed, which may be hostile. Raises WireError if it is anything else.
+
+        The caller compares the bytes of the result with those that arrived: only then were all types right.
+        """
         try:
             if not isinstance(fields, list):
                 raise ValueError("it is no list")
@@ -121,38 +153,14 @@ class Secured:
             if not all(before < peer for before, peer in pairwise(map(_count, peers))):
                 raise ValueError("absent peers that are not in roster order")
             return cls(
-                _count(cohort), _key_lists.read(entries), Maker(index, term, round_), _mask(asked), _count(columns),
-                {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
-                tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
-                tuple(map(_mask, groups)), _bytes(asks), strict, tuple(map(CheckedRound.unpacked, proofs)),
+                _count(cohort), tuple(map(KeyEntry.unpacked, entries)), Maker(index, term, round_), _mask(asked),
+                _count(columns), {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)},
+                _mask(silent), unsettled, tuple(map(_mask, revealed)), tuple(map(_mask, burnt)),
+                tuple(map(_mask, unknown)), _count(renewals), tuple(map(_mask, groups)), _bytes(asks), strict,
+                tuple(map(CheckedRound.unpacked, proofs)),
             )  # fmt: skip
         except (TypeError, ValueError, LookupError) as error:
             raise WireError(f"job state: its secured part is malformed: {error}") from None
-
-
-class _KeyLists:
-    """Reads and writes lists of keys. Most states have the list of the one before: then the same object is returned."""
-
-    def __init__(self) -> None:
-        self._last: tuple[list[Any], tuple[KeyEntry, ...]] = ([], ())
-
-    def read(self, packed: list[Any]) -> tuple[KeyEntry, ...]:
-        # A list of other types may be equal, for 1 equals 1.0: then the bytes of the state differ.
-        known, entries = self._last
-        if packed != known:
-            entries = tuple(map(KeyEntry.unpacked, packed))
-            self._last = (packed, entries)
-        return entries
-
-    def packed(self, entries: tuple[KeyEntry, ...]) -> list[Any]:
-        known, last = self._last
-        if entries is not last:
-            known = [entry.packed() for entry in entries]
-            self._last = (known, entries)
-        return known
-
-
-_key_lists = _KeyLists()
 
 
 def _mask(data: object) -> int:

@@ -641,6 +641,26 @@ def barring(workers: Workers, *peers: int) -> JobKeys:
     return replace(workers.keys, barred=as_mask(peers))
 
 
+def test_the_secured_part_of_the_round_after_is_checked_where_it_differs() -> None:
+    """What a state has in common with the one before is not read again; all else is."""
+    workers = Workers()
+    before = workers.padded()
+    after = workers.closed(before)
+    for _ in range(8):
+        follows = workers.state(before).following(workers.bytes_of(after), fixed=())
+        if follows is not None:
+            break
+        before, after = after, workers.closed(after)
+    assert follows == workers.state(after)
+    for change in ({"cohort": 4}, {"asked": 0b111111}, {"maker": Maker(5, 1, workers.round)}):
+        outcome = workers.contribute(workers.other(after, **change), 3)
+        assert isinstance(outcome, NoResult)
+        assert outcome.reason.startswith(
+            "failed: job state: its cohort is 4" if "cohort" in change else "failed: job state: "
+        )
+    assert isinstance(workers.contribute(after, 3), Contributed)
+
+
 def test_a_peer_does_not_hide_among_peers_that_are_barred() -> None:
     """Their keys may be with a thief of the devices: they still sign entries of the list."""
     workers = Workers()

@@ -391,7 +391,9 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "secure": {
         "one-context-for-all-rounds": ((secure_rounds, "context_of", lambda original, terms, state: bytes(32)),),
-        "pads-of-zeros": ((KeyPair, "_stream", lambda original, *of: np.zeros(of[-2], dtype=np.uint64)),),
+        "pads-of-zeros": (  # but for those of check words
+            (KeyPair, "_with_pads", lambda padded, pair, plain, *of: np.append(plain[:-1], padded(pair, plain, *of)[-1])),
+        ),
         "released-set-not-synced": ((PadNotes, "_save", _not_synced(PADS)),),
         "released-set-not-noted": ((PadNotes, "_save", _nothing),),
         "released-set-not-reported": ((PadNotes, "kept", lambda whole, notes: replace(whole(notes), sets=(), released=())),),

@@ -18,6 +18,7 @@ from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import Series
 from p2pclust.peer.core.tasks import BeginJob, DescribeState, JobKeys, Ref, Task
+from p2pclust.tools.bit_sets import members_of
 
 _P = ParamSpec("_P")
 
@@ -82,6 +83,11 @@ class JobContext:
         if named is None or in_force is None or named.digest == in_force.name.digest:
             return name in ctx.barred
         return name in ctx.barred or ctx.rosters.other_key(named, name)
+
+    def barred_among(self, members: int) -> str:
+        """Return the first of these peers that is barred, in a job where devices sign; empty if there is none."""
+        barred = members & (0 if self.keys is None else self.keys.barred)
+        return self.document.roster[members_of(barred)[0]] if barred else ""
 
     @property
     def keys(self) -> JobKeys | None:

@@ -111,17 +111,15 @@ class Keeper(JobPart):
 
     def _barred(self, members: int) -> str:
         """Return a peer of the set, or this one, that takes part in the job no more; empty if there is none."""
-        roster, bars = self.document.roster, self._job.bars
-        named = (name for index, name in enumerate(roster) if members >> index & 1 or name == self._ctx.me)
-        return next((name for name in named if bars(name)), "")
+        return self._job.barred_among(members | 1 << self._me)
 
     def taken(self, token: PadsToken, outcome: Outcome) -> None:
         """Note the set, on disk before the pads leave; or refuse."""
         message, held = self._asked.pop(token, (None, None))
         if message is None or held is None or message.term != self.ledger.term or not self._election.aggregator:
             return  # another term began: its aggregator asks by itself
-        state, noted = self.ledger.register.ref, dict(self._notes.kept.sets)
-        if token.state not in noted and (state is None or state.digest != token.state):
+        state = self.ledger.register.ref
+        if not self._notes.knows(token.state) and (state is None or state.digest != token.state):
             return  # this peer may have answered already, with its new key, that it took away no pads
         source = self._election.aggregator
         if not isinstance(outcome, PadsTaken):

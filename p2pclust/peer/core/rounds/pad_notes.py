@@ -56,6 +56,10 @@ class PadNotes(JobPart):
             self._rows, self._noisy = self._rows or rows, self._noisy + noisy
             self._save()
 
+    def knows(self, state: bytes) -> bool:
+        """Return whether a set was noted for a padded state."""
+        return state in self._sets
+
     def allows(self, state: bytes, members: int) -> bool:
         """Return whether no other set was noted for a padded state."""
         return self._sets.get(state, members) == members

@@ -86,10 +86,8 @@ class SecureTerm(JobPart):
         if closing is None or closing.held is not None:
             return
         members = as_mask(outcome.peers)
-        parts = (*outcome.peers, *closing.secure.keepers)
-        revoked = [index for index in parts if self._job.bars(self.document.roster[index])]
-        if revoked:  # while the sum was made
-            self._renew(closing, f"{self._names(revoked[:1])} was revoked, or has new keys")
+        if barred := self._job.barred_among(members | as_mask(closing.secure.keepers)):  # while the sum was made
+            self._renew(closing, f"{barred} was revoked, or has new keys")
         elif outcome.ref is None or (flaw := self._problem_with(closing.secure, members)):
             self._renew(closing, flaw if outcome.ref is not None else "no contribution could be read")
         else:
@@ -105,10 +103,10 @@ class SecureTerm(JobPart):
 
     def _ask(self, closing: _Closing, members: int, total: tasks.Ref) -> None:
         """Fix the set: no other one is asked for in this context."""
-        self._note(closing, members)
         closing.held = Held(closing.state, members, total)
         self._keeper.held = closing.held
         self._ask_keepers(closing, packed(members), total)
+        self._note(closing, members)  # keepers need not wait until it is on this peer's disk: they note it themselves
 
     def _note(self, closing: _Closing, members: int) -> None:
         self._notes.note(closing.state.digest, members, parted(members, closing.secure.groups), sync=False)

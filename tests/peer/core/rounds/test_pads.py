@@ -120,7 +120,7 @@ class Kept:
         blobs = SimpleNamespace(has=lambda digest: True)
         job = SimpleNamespace(
             context=self.ctx, document=DOCUMENT, membership=None, ledger=self.ledger, blobs=blobs, keys=None,
-            bars=self.barred.__contains__,
+            barred_among=lambda members: next((p for p in self.barred if members >> DOCUMENT.index(p) & 1), ""),
         )  # fmt: skip
         self.keeper = Keeper(cast(Any, job), cast(Any, self.election), self.notes)
 

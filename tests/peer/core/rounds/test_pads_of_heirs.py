@@ -34,7 +34,13 @@ def test_the_set_of_an_aggregator_is_synced_before_its_own_pads_leave_for_the_ne
     notes = pad_notes(ctx, DOCUMENT, None)
     blobs = SimpleNamespace(has=lambda digest: True)
     job = SimpleNamespace(
-        context=ctx, document=DOCUMENT, membership=None, ledger=ledger, blobs=blobs, keys=None, bars=lambda name: False
+        context=ctx,
+        document=DOCUMENT,
+        membership=None,
+        ledger=ledger,
+        blobs=blobs,
+        keys=None,
+        barred_among=lambda members: "",
     )
     keeper = Keeper(cast(Any, job), cast(Any, election), notes)
     notes.note(STATE.digest, MEMBERS, (MEMBERS,), sync=False)  # as it asks the other keepers
