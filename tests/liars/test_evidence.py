@@ -209,6 +209,20 @@ def test_votes_of_a_liar_do_not_let_an_honest_aggregator_stand_later():
     assert {job.headway.courtesy_times() for job in trial.jobs.values()} == {1.0}
 
 
+def test_no_other_peer_takes_over_the_term_of_an_elected_aggregator_that_lies():
+    """Peers that had stopped following the one liar followed another one in its term, for which no peer had voted."""
+    trial = _Trial(max_rounds=300)
+    trial.until_a_round(2)
+    aggregator = trial.aggregator()
+    data, register = trial.made_up()
+    followers = [name for name in _HONEST if name != aggregator]
+    for name in followers:
+        trial.jobs[name].states.distrust(aggregator, "it opened another state than the one that it was elected with")
+    message = Open(trial.id, register.term, register.round + 1, digest_of(data), len(data), False, -1, (data,))
+    trial.tell(message, followers)
+    assert not any(job.ledger.register.ref.digest == message.digest for job in trial.jobs.values())
+
+
 @pytest.mark.parametrize("speaks", [Open, Heartbeat])
 def test_no_peer_follows_an_aggregator_without_the_certificate_of_its_term(speaks):
     trial = _Trial()
