@@ -37,7 +37,7 @@ def lies(heard: Iterable[tuple[str, Message]], toy: Toy, last_term: int, *, ends
     known = list(heard)
     begun = max((getattr(message, "term", 0) for _, message in known), default=0)
     for term in range(1, min(begun + 1, last_term) + 1):
-        yield from _of_its_own(term, ends=ends)
+        yield from _of_its_own(term, toy, ends=ends)
     votes = [Statement.decode(m.vote) for _, m in known if isinstance(m, jobs.VoteReply) and m.vote]
     won = {
         vote.term: Majority.of([vote, _signed(replace(vote, by=_ME))], 2) for vote in votes if vote.aggregator == _ME
@@ -63,31 +63,28 @@ def _vote(term: int, aggregator: int, register: tuple[int, int, bytes, bool] = _
     return _signed(Statement(term, aggregator, _ME, "", *register))
 
 
-def _of_its_own(term: int, *, ends: bool) -> Iterator[Sent]:
-    """Stand with an old register, tell of a term, and show votes that the liar alone has signed."""
+def _of_its_own(term: int, toy: Toy, *, ends: bool) -> Iterator[Sent]:
+    """Stand with an old register, tell of a term, and open a state with votes that the liar alone has signed."""
     vote = _vote(term, _ME)
     alone = Majority(vote, dict.fromkeys((0, _ME), vote.signature))
     for name in HONEST:
         yield LIAR, name, jobs.RequestVote(_JOB, term, 0, 0, vote.encode())
-        if ends:
-            continue
-        yield LIAR, name, jobs.StaleTerm(_JOB, term, vote.encode())
-        yield LIAR, name, jobs.ShowEvidence(_JOB, term, (Evidence(alone).encode(),))
+        if not ends:
+            yield LIAR, name, jobs.StaleTerm(_JOB, term, vote.encode())
+            yield LIAR, name, jobs.ShowEvidence(_JOB, term, (Evidence(alone).encode(),))
+            yield LIAR, name, _open(term, _made_up(toy)[0])
 
 
 def _as_aggregator(term: int, votes: Majority, opened: list[Ref]) -> Iterator[Sent]:
-    """Open two last states, and the state of the register that was voted for."""
+    """Show that the liar was elected, and open these last states."""
     for name in HONEST:
         yield LIAR, name, jobs.ShowEvidence(_JOB, term, (Evidence(votes).encode(),))
-        for ref in opened:
-            own = _signed(Statement(term, _ME, _ME, "", term, 1, ref.digest, True))
-            yield (
-                LIAR,
-                name,
-                jobs.Open(
-                    _JOB, term, 1, ref.digest, ref.size_bytes, True, -1, ref.frames, acknowledgement=own.encode()
-                ),
-            )
+        yield from ((LIAR, name, _open(term, ref)) for ref in opened)
+
+
+def _open(term: int, ref: Ref) -> jobs.Open:
+    own = _signed(Statement(term, _ME, _ME, "", term, 1, ref.digest, True)).encode()
+    return jobs.Open(_JOB, term, 1, ref.digest, ref.size_bytes, True, -1, ref.frames, acknowledgement=own)
 
 
 def _a_later_round(won: int, last_term: int) -> Iterator[Sent]:

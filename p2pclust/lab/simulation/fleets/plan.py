@@ -174,5 +174,6 @@ def _smaller(plan: FleetPlan) -> Iterator[FleetPlan]:
         jobs = tuple(replace(job, by=min(job.by, n - 1), named=min(job.named, n - 1)) for job in plan.jobs)
         yield replace(
             plan, n_peers=n, jobs=jobs, faults=faults, links=links, last_links=last, core=tuple(range(n)),
-            liar=min(plan.liar, n - 1), more_liars=tuple(p for p in plan.more_liars if p < (n + 1) // 2),
+            liar=min(plan.liar, n - 1),
+            more_liars=tuple(p for p in plan.more_liars if p < n and p != min(plan.liar, n - 1))[: max((n - 3) // 2, 0)],
         )  # fmt: skip
