@@ -10,18 +10,22 @@ from tests.exhaustive.explore import Bounds, explore
 
 from p2pclust.lab.simulation.fleets.bugs import planted
 
-#: The last one is larger than most machines have time for: it is cut off, and says so.
+#: The last three are larger than most machines have time for: they are cut off, and say so.
 ROWS = {
     "one round, tasks end at any time": Bounds(),
     "one round, one crash": Bounds(crashes=1, at_once=True),
     "two rounds, one crash": Bounds(rounds=2, crashes=1, at_once=True),
     "one round, two elections": Bounds(elections=2, at_once=True, again=True),
+    "a liar, about votes": Bounds(at_once=True, liar=1),
+    "a liar, about ends": Bounds(at_once=True, liar=1, ends=True),
 }
 #: Bugs of the simulator, the bounds within which each breaks a promise, and that promise.
 BUGS = {
     "vote-not-synced": (Bounds(at_once=True), "S6"),
     "register-not-synced": (Bounds(at_once=True), "S6"),
     "finished-before-a-majority": (Bounds(at_once=True), "S8"),
+    "term-without-a-certificate": (Bounds(at_once=True, liar=1), "W1"),
+    "end-without-acknowledgements": (Bounds(at_once=True, liar=1, ends=True), "W1"),
 }
 
 

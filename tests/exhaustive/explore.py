@@ -13,9 +13,11 @@ import heapq
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from tests.exhaustive.fleet import NAMES, BrokenError, Happened, Peer, Sent, Toy
+from tests.exhaustive.liar import HONEST, Witnesses, lies
 
 from p2pclust.lab.simulation.checks.agreement import Agreement
 from p2pclust.peer.core import job_messages
@@ -48,6 +50,11 @@ class Bounds:
     again : bool
         Whether a message may arrive more than once. Then fewer states are left, because what was sent stays in the network,
         and more steps to compute.
+    liar : int
+        Up to which term the third peer lies, in a fleet with keys: it says at any time all that it can (`liar.py`). 0: it is
+        honest, and there are no keys.
+    ends : bool
+        Whether it lies about ends; otherwise about votes.
     """
 
     rounds: int = 1
@@ -56,6 +63,13 @@ class Bounds:
     repetitions: int = 0
     at_once: bool = False
     again: bool = False
+    liar: int = 0
+    ends: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The peers that are explored."""
+        return HONEST if self.liar else NAMES
 
 
 @dataclass(frozen=True)
@@ -63,7 +77,7 @@ class Explored:
     """What an exploration found."""
 
     states: int
-    finished: int  # states in which all peers have ended the job
+    finished: int  # states in which all peers that do not lie have ended the job
     seconds: float  # of processor time
     complete: bool  # whether all histories within the bounds were seen
     broken: str = ""  # the promise that broke, and in which step
@@ -91,7 +105,7 @@ class _Exploration:
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._toy = Toy(bounds.rounds)
+        self._toy = Toy(bounds.rounds, keyed=bool(bounds.liar))
         self._peers: list[Peer] = []  # each different one once, by number
         self._number_of: dict[int, int] = {}
         self._messages: list[Sent] = []
@@ -103,21 +117,23 @@ class _Exploration:
         self._steps: dict[tuple[Any, ...], list[_Step]] = {}
         self._over: dict[tuple[int, int], bool] = {}
         self._extended: dict[tuple[frozenset[int], tuple[int, ...]], frozenset[int]] = {}
+        self._lies: dict[int, int] = {}  # by the messages to the liar
 
     def run(self, limit_s: float) -> Explored:
         """Explore all states, or as many as that much processor time allows."""
         began = time.process_time()
         bounds = self._bounds
-        peers = tuple((self._number(Peer(name, self._toy, at_once=bounds.at_once)), 0.0) for name in NAMES)
-        first = _World(peers, 0, frozenset(), bounds.crashes, bounds.elections, bounds.repetitions)
-        self._networks[first.key] = [0]
+        peers = tuple((self._number(Peer(name, self._toy, at_once=bounds.at_once)), 0.0) for name in bounds.names)
+        first = _World(peers, self._with_lies(0), frozenset(), bounds.crashes, bounds.elections, bounds.repetitions)
+        self._networks[first.key] = [first.network]
         todo, n_found, n_states, finished, broken = [(0, 0, first)], 0, 0, 0, ""
         while todo and not broken and time.process_time() - began < limit_s:
             *_, world = heapq.heappop(todo)
             if world.network not in self._networks[world.key]:
                 continue  # meanwhile, the same was found with more messages
             n_states += 1
-            finished += len({self._happened[n][2] for n in world.history if self._happened[n][0] == "ended"}) == 3
+            ended = {self._happened[n][2] for n in world.history if self._happened[n][0] == "ended"}
+            finished += len(ended) == len(world.peers)
             try:
                 for following in self._following(world):
                     if self._is_new(following):
@@ -138,7 +154,7 @@ class _Exploration:
 
     def _following(self, world: _World) -> Iterator[_World]:
         crashes = (False, True) if world.crashes else (False,)
-        for number in members_of(world.network):
+        for number in members_of(world.network & ~self._heard):
             for crash in crashes:
                 index = NAMES.index(self._messages[number][1])
                 gone = 0 if self._bounds.again else 1 << number
@@ -158,14 +174,36 @@ class _Exploration:
     def _after(self, world: _World, index: int, what: tuple[Any, ...], crash: bool, gone: int = 0) -> Iterator[_World]:
         for step in self._steps_of(*world.peers[index], what, crash):
             peers = (*world.peers[:index], (step.peer, 0.0), *world.peers[index + 1 :])
-            network = (world.network & ~gone) | as_mask(step.sent)
-            for number in (*members_of(network & self._sent_to[index]), *step.sent):
+            network = self._with_lies((world.network & ~gone) | as_mask(step.sent))
+            said = network & ~world.network  # by the liar, too
+            for number in members_of((network & self._sent_to[index]) | (said & ~self._heard)):
                 if self._is_over(number, peers):
                     network &= ~(1 << number)
             history = self._history(world.history, step.happened)
             yield _World(
                 peers, network, history, world.crashes - crash, world.elections, world.repetitions
             )  # fmt: skip
+
+    @property
+    def _heard(self) -> int:
+        """The messages to the liar, which it keeps: bits by number."""
+        return self._sent_to[-1] if self._bounds.liar else 0
+
+    def _with_lies(self, network: int) -> int:
+        """Add what the liar may say to what was sent."""
+        if not self._bounds.liar:
+            return network
+        heard = network & self._heard
+        if heard not in self._lies:
+            known = [self._messages[number] for number in members_of(heard)]
+            said = lies(
+                ((source, message) for source, _, message in known),
+                self._toy,
+                self._bounds.liar,
+                ends=self._bounds.ends,
+            )
+            self._lies[heard] = as_mask(self._number_of_message(sent) for sent in list(said))
+        return network | self._lies[heard]
 
     def _steps_of(self, number: int, age: float, what: tuple[Any, ...], crash: bool) -> list[_Step]:
         """Return how one event can end at one peer: with a crash, after each of its effects."""
@@ -201,10 +239,11 @@ class _Exploration:
         """Add what happened, and check the rules of the simulator on it."""
         if (before, new) not in self._extended:
             agreement = Agreement(len(NAMES), self._toy.parents)
+            flaw_of = Witnesses().flaw if self._bounds.liar else partial(_flaw, agreement)
             for number in sorted(before):
-                _flaw(agreement, self._happened[number])
+                flaw_of(self._happened[number])
             for number in new:
-                if number not in before and (flaw := _flaw(agreement, self._happened[number])):
+                if number not in before and (flaw := flaw_of(self._happened[number])):
                     raise BrokenError(flaw)
             self._extended[before, new] = before.union(new)
         return self._extended[before, new]

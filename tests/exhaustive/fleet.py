@@ -9,37 +9,44 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 import msgpack
 
 from p2pclust.lab.simulation.checks.revealed import Revealed
 from p2pclust.lab.simulation.world.disk import Disk
+from p2pclust.lab.simulation.world.peer import stand_in, stands
 from p2pclust.peer.core import job_messages, tasks
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Effect, Send
 from p2pclust.peer.core.events import Computed, Event, Started
+from p2pclust.peer.core.evidence import Evidence, Majority
+from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName
 from p2pclust.peer.core.messages import JobMessage, Message
-from p2pclust.peer.core.tasks import Contributed, Outcome, Ref, StateInfo, StateMade, Task
+from p2pclust.peer.core.tasks import Contributed, EvidenceChecked, Outcome, Ref, StateInfo, StateMade, Task
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.shell.performer import Performer
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["NAMES", "BrokenError", "Peer", "Sent", "Toy", "fingerprint"]
+__all__ = ["KEYED", "NAMES", "STORES", "BrokenError", "Happened", "Peer", "Sent", "Toy", "fingerprint"]
 
 NAMES: Final = ("a", "b", "c")
-_STORES: Final = {name: f"store-{name}" for name in NAMES}
+STORES: Final = {name: f"store-{name}" for name in NAMES}
 _BEGAN_S: Final = 1e6  # instants are far from durations, so that a fingerprint can tell them apart
 _TIMING, _LIMITS = preset("fast"), Limits()
 _DOCUMENT: Final = Document(
-    b"\x80", NAMES, tuple(_STORES.values()),
+    b"\x80", NAMES, tuple(STORES.values()),
     Treatment("wait", _TIMING.patience_s, _TIMING.compute_limit_s, collect="star"), "a", "1",
 )  # fmt: skip
-_JOB: Final = _DOCUMENT.id
-_REVEALED: Final = Revealed({_JOB: _DOCUMENT})
+_ROSTER: Final = FleetRoster(RosterName(1, bytes(32)), {name: name.encode() for name in NAMES})
+#: The same job in a fleet with keys, where votes and ends are signed.
+KEYED: Final = replace(_DOCUMENT, fleet_roster=_ROSTER.name)
+_REVEALED: Final = Revealed({one.id: one for one in (_DOCUMENT, KEYED)})
 
 Sent = tuple[str, str, Message]
 Happened = tuple[Any, ...]
@@ -52,8 +59,9 @@ class BrokenError(AssertionError):
 class Toy:
     """The worker of all peers: a pure function from a task to its outcome. The state after `n_rounds` rounds is final."""
 
-    def __init__(self, n_rounds: int) -> None:
+    def __init__(self, n_rounds: int, *, keyed: bool = False) -> None:
         self.n_rounds = n_rounds
+        self.document = KEYED if keyed else _DOCUMENT
         #: From the digest of a state to that of the one before.
         self.parents: dict[bytes, bytes] = {}
 
@@ -61,19 +69,23 @@ class Toy:
         """Return the outcome of a task."""
         match task:
             case tasks.BeginJob():
-                return self._made(self._state(0, b"", []))
+                return self._made(self.state(0, b"", []))
             case tasks.DescribeState():
                 return self._made(task.state)
             case tasks.CombineRound():
                 number = msgpack.unpackb(task.state.payload)[0]
                 peers = [index for indices, _ in task.contributions for index in indices]
-                return self._made(self._state(number + 1, task.state.digest, sorted(peers)))
+                return self._made(self.state(number + 1, task.state.digest, sorted(peers)))
             case tasks.Contribute():
                 data = b"%d" % task.me + task.state.digest
                 return Contributed(Ref(digest_of(data), len(data), data))
+            case tasks.CheckState():
+                return tasks.StateChecked(msgpack.unpackb(task.state.payload)[0] >= self.n_rounds)
+            case tasks.CheckEvidence():
+                return EvidenceChecked(Evidence.decode(task.data).problem_with(task.signers, stands))
         raise AssertionError(task)
 
-    def _state(self, number: int, parent: bytes, peers: list[int]) -> Ref:
+    def state(self, number: int, parent: bytes, peers: list[int]) -> Ref:
         data = bytes(msgpack.packb([number, parent, peers]))
         ref = Ref(digest_of(data), len(data), data)
         if parent:
@@ -113,8 +125,9 @@ class Peer:
     def __init__(self, name: str, toy: Toy, *, at_once: bool) -> None:
         self.name, self.now = name, _BEGAN_S
         self._toy, self._at_once = toy, at_once
-        self.disk = Disk(_STORES[name])
-        self.disk.write("job", _JOB, _DOCUMENT.encode())
+        self.disk = Disk(STORES[name])
+        self.document = toy.document
+        self.disk.write("job", self.document.id, self.document.encode())
         self.disk.sync()
         self.tasks: tuple[tuple[Any, Outcome], ...] = ()
         self.sent: list[Sent] = []
@@ -126,7 +139,7 @@ class Peer:
 
     def copied(self) -> Peer:
         """Return a peer that does what this one would do."""
-        shared: list[Any] = [self._toy, _DOCUMENT, _TIMING, _LIMITS, self.core.identity, self.disk._rng]
+        shared: list[Any] = [self._toy, self.document, _ROSTER, _TIMING, _LIMITS, self.core.identity, self.disk._rng]
         return copy.deepcopy(self, {id(one): one for one in shared})
 
     @property
@@ -137,20 +150,25 @@ class Peer:
     @property
     def job(self) -> Any:
         """The job at this peer."""
-        return self.core.jobs.jobs[_JOB]
+        return self.core.jobs.jobs[self.document.id]
 
     def boot(self) -> None:
         """Start with what is on the disk; all peers are members of each other's fleet."""
         self.tasks = ()
         self.disk.crash()
-        identity = Identity(self.name, f"{self.name}:1", NAMES, {name: f"{name}:1" for name in NAMES}, 1.0)
+        keyed = self.document.fleet_roster is not None
+        identity = Identity(
+            self.name, f"{self.name}:1", NAMES, {name: f"{name}:1" for name in NAMES}, 1.0,
+            fleet_rosters=(_ROSTER,) if keyed else (),
+        )  # fmt: skip
         draws: Any = _Draws(NAMES.index(self.name) / 2)
-        self.core = Core(identity, self.disk.load(), _TIMING, _LIMITS, draws)
+        sign = partial(stand_in, self.name.encode()) if keyed else None
+        self.core = Core(identity, self.disk.load(), _TIMING, _LIMITS, draws, sign=sign, verified=stands)
         for name in NAMES:
             if name != self.name:
                 member = self.core.membership.members[name]
                 member.status, member.incarnation, member.address, member.replied = "alive", 1, f"{name}:1", True
-                member.store_id = _STORES[name]
+                member.store_id = STORES[name]
         self._run(Started(), None)
 
     def step(self, event: Event, *, crash_after: int | None = None) -> None:
@@ -221,9 +239,13 @@ class Peer:
         elif table == "register" and value is not None:
             term, round_, digest, _, _, _, finished = msgpack.unpackb(value)
             # A candidate that takes over a register of an earlier term does not adopt it in that term.
-            ballot = self.disk.read("ballot", _JOB)
+            ballot = self.disk.read("ballot", self.document.id)
             if not finished and not (self._learns and ballot and term < msgpack.unpackb(ballot)[0]):
                 self.happened.append(("adopted", term, round_, digest, self.name))
+                if self.job.certificates.signed:
+                    self.happened.append(
+                        ("followed", term, _majority(self.job.certificates._of_term.get(term), "votes"))
+                    )
 
     def send(self, to: str, frames: list[Message], lane: object) -> bool:
         """Send a message about the job; what it reveals is on the disk (S6)."""
@@ -241,6 +263,8 @@ class Peer:
             self.happened.append(("elected", report.fields["term"], self.name))
         elif report.verb == "finished":
             self.happened.append(("ended", bytes.fromhex(report.fields["digest"]), self.name))
+            if self.job.certificates.signed:
+                self.happened.append(("closed", self.name, _majority(self.job.certificates.end, "end")))
         elif report.verb == "catches-up":
             self._learns = True
 
@@ -273,6 +297,16 @@ class Peer:
         timers = tuple((key, round(at - self.now, 4)) for key, (at, _) in sorted(self.core.timers._at.items()))
         told = repr((self.name, rows, self.tasks, timers, fingerprint(self.job, self.now)))
         return int.from_bytes(digest_of(told.encode())[:8], "big")
+
+
+def _majority(evidence: Evidence | None, part: str) -> tuple[Any, ...]:
+    """Return what a majority has signed, by evidence that this peer has checked: the statement, and who signed it."""
+    signed: Majority | None = getattr(evidence, part, None)
+    if signed is None:
+        return ()
+    one = signed.statement
+    register = (one.register_term, one.final, one.round)
+    return (one.term, NAMES[one.aggregator], register, one.digest, tuple(NAMES[index] for index in signed.signatures))
 
 
 #: Parts of a core that are not explored, and what never changes.

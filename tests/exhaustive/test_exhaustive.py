@@ -6,6 +6,7 @@ import pytest
 from tests.exhaustive.__main__ import BUGS, ROWS
 from tests.exhaustive.explore import Bounds, explore
 from tests.exhaustive.fleet import NAMES, Peer, Toy
+from tests.exhaustive.liar import Witnesses
 
 from p2pclust.lab.simulation.fleets.bugs import planted
 from p2pclust.peer.core.events import Woken
@@ -19,6 +20,33 @@ def test_no_history_breaks_a_promise(name: str) -> None:
     assert found.broken == ""
     assert found.complete
     assert found.finished > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a liar, about votes", "a liar, about ends"])
+def test_a_liar_breaks_no_promise_about_evidence(name: str) -> None:
+    """Not all histories: those of a few seconds."""
+    found = explore(ROWS[name], 8.0)
+    assert found.broken == ""
+    assert found.finished > 0
+
+
+def test_what_the_liar_alone_contradicts_breaks_no_promise_and_what_an_honest_peer_does_breaks_one() -> None:
+    rules, nothing, last = Witnesses(), (0, False, 0), b"last"
+    history = [
+        ("voted", 1, "a", "a"), ("voted", 1, "b", "b"),
+        ("followed", 1, (1, "a", nothing, b"", ("a", "c"))), ("followed", 1, (1, "b", nothing, b"", ("b", "c"))),
+        ("adopted", 1, 1, last, "a"), ("closed", "b", (1, "a", (1, True, 1), last, ("a", "c"))),
+        ("voted", 2, "b", "b"), ("followed", 2, (2, "b", nothing, b"", ("b", "c"))),
+    ]  # fmt: skip
+    assert [rules.flaw(event) for event in history] == [""] * len(history)
+    assert rules.flaw(("voted", 1, "b", "a")).startswith("S1: ")
+    assert rules.flaw(("followed", 3, (3, "c", nothing, b"", ("a", "c")))).startswith("W1: ")
+    assert rules.flaw(("closed", "b", (2, "b", (2, True, 1), last, ("b", "c")))).startswith("W1: ")
+    assert rules.flaw(("voted", 3, "c", "a")) == ""
+    assert rules.flaw(("followed", 3, (3, "c", nothing, b"", ("a", "c")))).startswith("W2: "), (
+        "a had adopted the last state"
+    )
 
 
 @pytest.mark.slow

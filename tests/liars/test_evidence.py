@@ -181,9 +181,9 @@ def test_a_peer_does_not_stop_a_job_with_a_small_message_for_each_election(treat
     assert {job.ledger.register.term for job in trial.jobs.values()} == {1}
 
 
-def test_a_peer_with_votes_of_its_own_alone_does_not_stop_a_job():
-    trial = _Trial()
-    end = trial.world.now + 240.0
+def _votes_against_aggregators(trial, for_s):
+    """Let the liar vote, again and again, in the term after that of each honest aggregator, and show it that vote."""
+    end = trial.world.now + for_s
     while trial.world.now < end and not trial.all_ended():
         for name, job in trial.jobs.items():
             if job.election.aggregator == name:
@@ -192,7 +192,35 @@ def test_a_peer_with_votes_of_its_own_alone_does_not_stop_a_job():
                 vote = signed(trial.document, _LIAR, job.ledger.term + 1, _LIAR, at).encode()
                 inject(trial.world, _LIAR, name, StaleTerm(trial.id, job.ledger.term + 1, vote))
         trial.world.run_until(trial.world.now + 0.1)
+
+
+def test_a_peer_with_votes_of_its_own_alone_does_not_stop_a_job():
+    trial = _Trial()
+    _votes_against_aggregators(trial, 240.0)
     assert trial.all_ended()
+
+
+def test_votes_of_a_liar_do_not_let_an_honest_aggregator_stand_later():
+    """Each doubled how long it lets others stand first: after seven of them, for three minutes longer."""
+    trial = _Trial(missing="all", patience_s=600.0)  # the round waits for the liar, and the aggregator works on
+    trial.until_a_round(0)
+    _votes_against_aggregators(trial, 60.0)
+    assert max(job.ledger.term for job in trial.jobs.values()) >= 7
+    assert {job.headway.courtesy_times() for job in trial.jobs.values()} == {1.0}
+
+
+def test_no_other_peer_takes_over_the_term_of_an_elected_aggregator_that_lies():
+    """Peers that had stopped following the one liar followed another one in its term, for which no peer had voted."""
+    trial = _Trial(max_rounds=300)
+    trial.until_a_round(2)
+    aggregator = trial.aggregator()
+    data, register = trial.made_up()
+    followers = [name for name in _HONEST if name != aggregator]
+    for name in followers:
+        trial.jobs[name].states.distrust(aggregator, "it opened another state than the one that it was elected with")
+    message = Open(trial.id, register.term, register.round + 1, digest_of(data), len(data), False, -1, (data,))
+    trial.tell(message, followers)
+    assert not any(job.ledger.register.ref.digest == message.digest for job in trial.jobs.values())
 
 
 @pytest.mark.parametrize("speaks", [Open, Heartbeat])

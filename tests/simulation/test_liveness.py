@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgpack
 import numpy as np
 import pytest
+from swarm_seeds import counted
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
 from p2pclust.lab.simulation.fleets.marks import Marks
@@ -92,3 +93,9 @@ def test_the_only_peer_that_all_others_reach_catches_up_and_is_elected(n: int, l
     before = max(rounds(name) for name in ahead)
     assert world.run_until(world.now + 30, lambda: aggregator() != "" and rounds(aggregator()) >= before + 2)
     assert aggregator() == hub
+
+
+@pytest.mark.slow
+def test_a_cancelled_job_ends_although_its_worker_is_slow_and_a_peer_lies() -> None:
+    """Each aggregator handed over before its worker had made the last state, and stood later each time."""
+    counted(range(175, 176), "terms")

@@ -77,6 +77,7 @@ FOUND_BY = {
     "old-fleet-roster-taken": (14, "F1: "),
     "new-keys-not-barred": (2, "F2: "),
     "facts-not-verified": (2, "S12: "),
+    "term-of-a-liar-taken-over": (1, "V1: "),
     "late-vote-counted": (0, "S1: "),
     "result-of-an-older-term": (37, "S3: "),
     "gossip-ends-without-stores": (6, "S8: "),

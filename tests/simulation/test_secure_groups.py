@@ -38,3 +38,8 @@ def test_a_job_may_fail_before_the_columns_are_agreed_on() -> None:
 def test_a_job_may_fail_after_the_columns_are_agreed_on_and_before_a_round_is_closed() -> None:
     """Keys are exchanged, then stores are lost: the state is the one that a replay begins with."""
     assert counted(range(8, 9), "secure")["failed rightly: secured"] == 1
+
+
+@pytest.mark.slow
+def test_a_job_that_drops_a_late_peer_of_each_of_the_smallest_groups_fails_by_name() -> None:
+    assert counted(range(1001, 1002), "secure_groups")["failed rightly: grouped"] == 1

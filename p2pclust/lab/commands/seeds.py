@@ -25,10 +25,13 @@ from p2pclust.cli.show.output import put_json, stderr, stdout, table
 from p2pclust.clustering.stacks import require_torch
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.bar import progress_bar
+from p2pclust.lab.simulation.deaths import PHASES, Death
+from p2pclust.lab.simulation.deaths import deaths as deaths_of
 from p2pclust.lab.simulation.fleets.bugs import BUGS, planted
 from p2pclust.lab.simulation.fleets.plan import broken
 from p2pclust.lab.simulation.fleets.run import OF_ANY_KIND, RECOVERIES, explained, kind_of, least, planned, rare, run
 from p2pclust.lab.workers import Scheduler, kept_in, spread
+from p2pclust.protocols.secure.parameters import LEAST_PEERS
 from p2pclust.tools.platforms import n_cores
 from p2pclust.tools.spelling import command
 
@@ -63,7 +66,7 @@ _simulating = threading.Lock()
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
 PROTOCOLS: Final = (
-    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", "fedcref",
+    ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "liars", "rosters", "fedcref",
     "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
 )  # fmt: skip
 
@@ -79,11 +82,12 @@ def simulate(
             "ID",
             "all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
             "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, terms, disks, "
-            "disks-core, forgers, rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; "
-            "leaderless: gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only "
-            "a majority recovers, and the others hang, flap or stay cut off; secure: secure sums; secure_groups: those of "
-            "fixed groups; verified: all check each state, and one lies; clients: several of them ask different peers, and "
-            "answers are lost; by default llf-cm or llf-fcm, as drawn.",
+            "disks-core, forgers, liars (up to a minority), rosters: many faults of a few kinds. Of one kind of job: "
+            "fedcref: peers run child jobs; leaderless: gossip without an aggregator; cancel: the job is cancelled; "
+            "series: it is repeated; lasting: only a majority recovers, and the others hang, flap or stay cut off; "
+            "secure: secure sums; secure_groups: those of fixed groups; verified: all check each state, and one lies; "
+            "clients: several of them ask different peers, and answers are lost; by default llf-cm or llf-fcm, as "
+            "drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -101,6 +105,14 @@ def simulate(
         bool, flag("--minimise", "Of the first seed of any that fails: find the smallest world that fails too.")
     ] = False,
     seed_trace: Annotated[bool, flag("--seed-trace", "Print each seed with the hash of its trace.")] = False,
+    deaths: Annotated[
+        str | None,
+        option(
+            "N,N",
+            "Instead: let one peer die in each phase of a job with default options, in fleets of these sizes, and of "
+            "the same job without secure sums.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
@@ -108,7 +120,9 @@ def simulate(
     Each seed draws a fleet, its network and its faults; invariants are checked all the time. Prints how often each fault
     happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed, or if
     1,000 or more seeds of all swarms met a way of recovering less often than 20 times in 1,000. With --mutant all, each
-    planted bug is looked for in the swarm that should find it, and a table has the seeds.
+    planted bug is looked for in the swarm that should find it, and a table has the seeds. With --deaths, a table has the
+    jobs that the others did not end, those whose results list the dead peer as exposed, and another one, and those that
+    failed.
 
     \b
     Examples:
@@ -119,6 +133,7 @@ def simulate(
       p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl
       p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl --scheduler tcp://10.0.0.1:8786
       p2pclust simulate --seeds 0:300 --mutant all
+      p2pclust simulate --seeds 0:60 --deaths 4,7,20
     """
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", seeds)
     if match is None or int(match[1]) >= int(match[2]):
@@ -129,6 +144,8 @@ def simulate(
     if scheduler is not None and jobs is not None:
         raise UsageError("--jobs is for this machine, --scheduler has its own workers: choose one")
     workers = jobs or n_cores() if scheduler is None else Scheduler(scheduler)
+    if deaths is not None:
+        raise typer.Exit(_show_deaths(tried, deaths, workers, as_json=as_json))
     if mutant == "all":
         raise typer.Exit(_find_all_bugs(tried, workers, as_json=as_json))
     asked = _checked(Asked(protocol, mutant, overlay))
@@ -361,3 +378,46 @@ def _look_for(text: str) -> BugFound:
                 lines = finding.failure.splitlines()
                 return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:60])
     return BugFound(name, swarm, None, "")
+
+
+def _show_deaths(seeds: range, sizes: str, workers: int | Scheduler, *, as_json: bool) -> int:
+    """Let one peer die in each phase of jobs; print a table; 1 if a job stalled or failed."""
+    if re.fullmatch(r"\d{1,3}(,\d{1,3})*", sizes) is None or min(map(int, sizes.split(","))) < 3:
+        raise UsageError(f"--deaths {sizes}: expected numbers of peers, 3 or more, such as 4,7,20")
+    fleets = [
+        (n, secure) for n in map(int, sizes.split(",")) for secure in (True, False) if n >= LEAST_PEERS or not secure
+    ]
+    texts = [json.dumps([seed, n, secure]) for n, secure in fleets for seed in seeds]
+    found: dict[tuple[int, bool, str], list[Death]] = {}
+    with progress_bar("jobs", len(texts)) as advance:
+        runs = spread(_die, texts, workers, what="a job", advice="try fewer seeds", died=_DIED)
+        for done, (text, outcomes) in enumerate(runs, 1):
+            _, n, secure = json.loads(text)
+            for one in outcomes:
+                found.setdefault((n, secure, one.phase), []).append(one)
+            advance(completed=done)
+    rows = [
+        {"peers": n, "secure": secure, "phase": phase, "runs": len(ones), **_died_of(ones)}
+        for (n, secure) in fleets for phase in PHASES if (ones := found.get((n, secure, phase)))
+    ]  # fmt: skip
+    if as_json:
+        put_json(rows)
+    else:
+        columns = [name.replace("_", " ") for name in rows[0]]
+        shown = (
+            [("secured" if row["secure"] else "plain") if name == "secure" else f"{row[name]}" for name in row]
+            for row in rows
+        )
+        stdout().print(table(columns, shown, right=[name for name in columns if name not in ("secure", "phase")]))
+    return int(any(one.stalled or one.lost for ones in found.values() for one in ones))
+
+
+def _died_of(ones: Sequence[Death]) -> dict[str, int]:
+    names = ("stalled", "exposed", "others_exposed", "lost")
+    return {name: sum(getattr(one, name) for one in ones) for name in names}
+
+
+def _die(text: str) -> list[Death]:
+    seed, n_peers, secure = json.loads(text)
+    with _alone():
+        return list(deaths_of(seed, n_peers, secure=secure))

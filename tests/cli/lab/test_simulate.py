@@ -11,7 +11,9 @@ import pytest
 from tests.cli.conftest import Cli
 
 from p2pclust.lab.commands.seeds import PROTOCOLS, Finding
+from p2pclust.lab.simulation.deaths import PHASES
 from p2pclust.lab.simulation.fleets.bugs import BUGS
+from p2pclust.peer.core.rounds.election import Election
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +127,10 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
             ("--seeds", "0:1", "--seed-trace", "--json"),
             "error: --seed-trace and --json both write to standard output: choose one\n",
         ),
+        (
+            ("--seeds", "0:1", "--deaths", "4,2"),
+            "error: --deaths 4,2: expected numbers of peers, 3 or more, such as 4,7,20\n",
+        ),
     ],
 )
 def test_wrong_usage(cli: Cli, arguments: tuple[str, ...], line: str) -> None:
@@ -163,3 +169,25 @@ def test_seeds_that_were_run_are_not_run_again(cli: Cli, tmp_path: Path) -> None
     other = cli("simulate", "--seeds", "0:2", "--protocol", "cancel", "--resume", str(kept))
     assert other.code == 2
     assert "line 1 is of other options" in other.err
+
+
+def test_one_death_in_each_phase_stops_no_job_and_exposes_the_dead_peer_alone(cli: Cli) -> None:
+    ended = cli("simulate", "--seeds", "0:1", "--deaths", "4", "--jobs", "1", "--json")
+    assert ended.code == 0
+    rows = json.loads(ended.out)
+    assert [row["phase"] for row in rows if row["secure"]] == list(PHASES)
+    assert [row["phase"] for row in rows if not row["secure"]] == list(PHASES[1:])
+    assert not any(row["stalled"] or row["others_exposed"] or row["lost"] for row in rows)
+    exposed = {(row["secure"], row["phase"]): row["exposed"] for row in rows}
+    assert exposed[True, "keys"] == 0, "nothing was revealed before"
+    assert exposed[True, "between rounds"] == 1
+    assert not any(times for (secure, _), times in exposed.items() if not secure)
+
+
+def test_a_job_that_does_not_survive_a_death_is_counted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one election, so no peer takes over from a dead aggregator."""
+    fire = Election.fire
+    monkeypatch.setattr(Election, "fire", lambda election: None if election.ledger.term else fire(election))
+    ended = cli("simulate", "--seeds", "0:1", "--deaths", "4", "--jobs", "1", "--json")
+    assert ended.code == 1
+    assert sum(row["stalled"] for row in json.loads(ended.out)) > 0

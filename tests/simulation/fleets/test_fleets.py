@@ -33,7 +33,15 @@ from p2pclust.protocols.engine.local import Local
 @pytest.mark.swarms
 @pytest.mark.parametrize(
     ("swarm", "n_seeds"),
-    [("any", 400), ("any-core", 400), ("any-long", 20), ("cuts", 300), ("terms", 100), ("forgers", 100)],
+    [
+        ("any", 400),
+        ("any-core", 400),
+        ("any-long", 20),
+        ("cuts", 300),
+        ("terms", 100),
+        ("forgers", 100),
+        ("liars", 100),
+    ],
 )
 def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
     counts = counted(range(n_seeds), swarm)
@@ -44,6 +52,13 @@ def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
 def test_messages_go_around_a_neighbour_that_loses_large_ones_for_good() -> None:
     """Each open went the same way, and each answer: an aggregator waited for ever for enough keys."""
     assert not run(2058, "any-core").failure
+
+
+def test_of_the_fleets_with_several_liars_a_minority_lies() -> None:
+    plans = [planned(seed, "liars") for seed in range(100)]
+    liars = [{plan.liar, *plan.more_liars} for plan in plans]
+    assert all(2 * len(one) < plan.n_peers for one, plan in zip(liars, plans, strict=True))
+    assert {len(one) for one in liars} == {1, 2, 3, 4}
 
 
 @pytest.mark.slow

@@ -61,24 +61,26 @@ class Published(Observer):
 
 
 class Refutations(Observer):
-    """Watches the registers of all peers but one, and which peers they refute."""
+    """Watches the registers of all peers but those that lie, and which peers they refute."""
 
     watches = (RefutesState,)
 
-    def __init__(self, liar: str) -> None:
-        self.liar = liar
+    def __init__(self, *liars: str) -> None:
+        self.liars = liars
         #: By job and digest of a state: its kind. Another job may have the same state in earnest.
         self.lies: dict[tuple[str, bytes], str] = {}
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         assert isinstance(effect, RefutesState)
-        assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
+        assert effect.peer in self.liars, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
         core = peer.core
         named = [] if core is None else [one for job in core.jobs.jobs.values() for one in job.suspicions]
-        assert core is None or self.liar in named, f"V1: {peer.name} refutes a state and suspects no peer"
+        assert core is None or any(liar in named for liar in self.liars), (
+            f"V1: {peer.name} refutes a state and suspects no peer"
+        )
 
     def stepped(self, world: World, peer: Peer) -> None:
-        if peer.core is None or peer.name == self.liar:
+        if peer.core is None or peer.name in self.liars:
             return
         for job in peer.core.jobs.jobs.values():
             ref = job.ledger.register.ref

@@ -352,6 +352,11 @@ def _as_it_says(original: Original, job: AggregatedJob, source: str, message: An
     return job.document.roster[shown] if shown >= 0 else source
 
 
+def _follows_after_a_liar(original: Original, job: AggregatedJob, source: str, term: int) -> bool:
+    """Let any peer speak in the term of an aggregator that is followed no longer."""
+    return job.election.terms.get(term) not in job.states.distrusted and bool(original(job, source, term))
+
+
 #: By the swarm that should find them, as ``--protocol`` has it ("" is the default): the bugs by name, and what each
 #: replaces. A value that cannot be called replaces another value.
 _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
@@ -470,6 +475,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
             (Keeper, "_barred", _no_problem),
         ),
     },
+    "liars": {"term-of-a-liar-taken-over": ((AggregatedJob, "_aggregates_another", _follows_after_a_liar),)},
     "forgers": {
         "facts-not-verified": ((Performer, "_genuine", lambda original, performer, source, message: message),),
     },

@@ -52,6 +52,7 @@ class Bounds:
     cancels: bool = False  # whether each job is cancelled, once or twice
     secrets: bool = False  # whether the parameters of secure sums are drawn, and what they reveal is checked
     liars: bool = False  # whether a peer lies in every fleet
+    several: bool = False  # whether others do, too: with it a minority
     lies: tuple[str, ...] = ()  # what aggregators open wrongly: see `FleetPlan.lie`
     blobs: bool = False  # whether states are always blobs, of several chunks
     dense: bool = False  # whether there are many faults, soon
@@ -106,6 +107,8 @@ def _with_liars(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
     signs_facts = plan.keyed and (signs_facts or swarm.liars or "forged-facts" in swarm.faults)
     liar = int(rng.integers(n)) if n > 2 and signs_facts and (swarm.liars or rng.random() < 0.5) else -1
     lie = str(rng.choice(swarm.lies)) if swarm.lies else ""
+    others = [int(peer) for peer in rng.permutation(n) if peer != liar] if swarm.several and liar >= 0 else []
+    more = tuple(others[: int(rng.integers((n - 1) // 2))]) if others else ()
     # Only the aggregator can make some of the false statements.
     jobs = plan.jobs
     if swarm.liars:
@@ -113,7 +116,7 @@ def _with_liars(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
     if REPEATED in swarm.lies and not lie and np.random.default_rng([plan.seed, 40]).random() < _WRONG_WORDS:
         # Enough peers are left without it, and without one more that is away.
         lie = WRONG_WORD if n >= max(job.cohort for job in jobs) + 2 else ""
-    return replace(plan, signs_facts=signs_facts, liar=liar, lie=lie, jobs=jobs)
+    return replace(plan, signs_facts=signs_facts, liar=liar, more_liars=more, lie=lie, jobs=jobs)
 
 
 def _with_changes(plan: FleetPlan, swarm: Bounds) -> FleetPlan:

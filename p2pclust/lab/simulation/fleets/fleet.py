@@ -88,7 +88,7 @@ class RandomFleet:
             known=plan.known, keyed=plan.keyed, signs_facts=plan.signs_facts,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
-        self.refutations = Refutations("" if plan.liar < 0 else self.names[plan.liar])
+        self.refutations = Refutations(*(self.names[liar] for liar in (plan.liar, *plan.more_liars) if liar >= 0))
         self.named_rosters, self.ghosts = NamedRosters(), Ghosts(np.random.default_rng([plan.seed, 25]))
         self.world.watch(self.published)
         if plan.keyed:  # without keys, jobs name no fleet rosters, and a peer that lies is believed
@@ -113,7 +113,7 @@ class RandomFleet:
         free = [] if plan.links else [peer for peer in named if plan.all_heal or peer not in plan.core]
         self.strangers = {self.names[peer]: None for peer in free[: plan.n_peers // 2]}  # not on the roster yet
         # A majority of peers that have intact stores, and open no wrong states, must be left.
-        self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2 - (plan.lie in LIES)
+        self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2 - (plan.lie in LIES) - len(plan.more_liars)
         self.down: dict[str, None] = {}  # peers that stay down
         self.healed = False
         self._last_late: tuple[str, DrawnJob] | None = None  # a peer, and a job that it had not ended
@@ -240,9 +240,9 @@ class RandomFleet:
 
     def _live(self) -> None:
         world, start = self.world, self.world.now
-        if self.plan.liar >= 0:
-            rng = np.random.default_rng([self.plan.seed, 25])
-            speak_out_of_turn(world, self.refutations.liar, rng, self.marks.counts, self.refutations)
+        for number, liar in enumerate(self.refutations.liars):
+            rng = np.random.default_rng([self.plan.seed, 25, *([number] if number else [])])
+            speak_out_of_turn(world, liar, rng, self.marks.counts, self.refutations)
         for number, job in enumerate(self.plan.jobs):
             world.at(start + job.at_s, partial(self._submit, number))
             for at_s, by in job.cancels:

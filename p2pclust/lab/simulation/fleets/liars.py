@@ -222,7 +222,7 @@ def let_them_lie(fleet: RandomFleet) -> None:
 def _falsify(fleet: RandomFleet, rng: np.random.Generator, often: float, peer: Peer, outcome: Outcome) -> Outcome:
     """Let the liar falsify a state that it makes, and watch what becomes of it."""
     kind, refutations, (job,) = fleet.plan.lie, fleet.refutations, fleet.jobs
-    if peer.name != refutations.liar or not isinstance(outcome, StateMade) or rng.random() >= often:
+    if peer.name not in refutations.liars[:1] or not isinstance(outcome, StateMade) or rng.random() >= often:
         return outcome
     state = JobState.decode(peer.bytes_of(outcome.ref))
     if not state.proof or not Proof.decode(state.proof).answers or state.status != "running":
@@ -245,7 +245,12 @@ def _wrong_word(fleet: RandomFleet, peer: Peer, outcome: Outcome) -> Outcome:
     held = (
         None if peer.core is None or job.id not in peer.core.jobs.jobs else peer.core.jobs.jobs[job.id].ledger.register
     )
-    if peer.name != fleet.refutations.liar or not isinstance(outcome, Contributed) or held is None or held.ref is None:
+    if (
+        peer.name not in fleet.refutations.liars[:1]
+        or not isinstance(outcome, Contributed)
+        or held is None
+        or held.ref is None
+    ):
         return outcome
     state = JobState.decode(peer.bytes_of(held.ref))
     if state.secured is None or state.secured.wants_keys or state.status != "running":

@@ -54,6 +54,7 @@ class _Moment:
     target: Peer
     job: AggregatedJob
     rng: np.random.Generator
+    liars: tuple[Peer, ...]  # all that are on the job's roster
 
     @property
     def document(self) -> Document:
@@ -80,14 +81,17 @@ class _Moment:
             and msgpack.unpackb(row)[:3] == [*register.position, register.ref.digest]
         )
 
-    def vote(self, term: int, register_term: int) -> Statement:
-        """Return a vote of the liar for itself, with a register of that term."""
-        return self.signed(term, register_term, 0, b"", final=False)
+    def vote(self, term: int, register_term: int, by: Peer | None = None) -> Statement:
+        """Return a vote for the liar, by itself or another one, with a register of that term."""
+        return self.signed(term, register_term, 0, b"", final=False, by=by)
 
-    def signed(self, term: int, register_term: int, round_: int, digest: bytes, *, final: bool) -> Statement:
-        me, store = self.document.index(self.liar.name), self.liar.disk.store_id
-        bare = Statement(term, me, me, store, register_term, round_, digest, final)
-        sign = signer_of(self.liar.name, self.liar.identity.keys.get(self.liar.name, ""))
+    def signed(
+        self, term: int, register_term: int, round_: int, digest: bytes, *, final: bool, by: Peer | None = None
+    ) -> Statement:
+        signer = by or self.liar
+        me, index = self.document.index(self.liar.name), self.document.index(signer.name)
+        bare = Statement(term, me, index, signer.disk.store_id, register_term, round_, digest, final)
+        sign = signer_of(signer.name, signer.identity.keys.get(signer.name, ""))
         return replace(bare, signature=sign(bare.statement(self.document.id)))
 
     @property
@@ -243,11 +247,14 @@ def _made_up_term(at: _Moment) -> _Lie | None:
 
 
 def _made_up_evidence(at: _Moment) -> _Lie | None:
-    """Show a certificate that the liar alone has signed."""
+    """Show a certificate that liars alone have signed: some in the names of others."""
     if not at.job.certificates.signed:
         return None
     vote = at.vote(at.job.ledger.term + _FAR, 0)
-    votes = Majority(vote, dict.fromkeys(range(at.document.majority), vote.signature))
+    own = {at.document.index(one.name): at.vote(vote.term, 0, one).signature for one in at.liars}
+    others = [index for index in range(len(at.document.roster)) if index not in own]
+    signed = own | dict.fromkeys(others[: at.document.majority - len(own)], vote.signature)
+    votes = Majority(vote, dict(sorted(signed.items())))
     return ShowEvidence(at.document.id, vote.term, (Evidence(votes).encode(),)), b""
 
 
@@ -307,7 +314,9 @@ def speak_out_of_turn(
         ]  # fmt: skip
         if not jobs or not via:
             return
-        moment = _Moment(world, speaker, target, jobs[int(rng.integers(len(jobs)))], rng)
+        job = jobs[int(rng.integers(len(jobs)))]
+        liars = tuple(world.peers[name] for name in refutations.liars if name in job.document)
+        moment = _Moment(world, speaker, target, job, rng, liars)
         lies = ((kind, lie_of(moment)) for kind, lie_of in kinds if rng.random() < _OFTEN)
         kind, lie = next(((kind, lie) for kind, lie in lies if lie is not None), ("", None))
         if lie is None or sum(map(len, frames := encode(lie[0]))) > _INLINE_BYTES:

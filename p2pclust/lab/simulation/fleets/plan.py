@@ -91,6 +91,7 @@ class FleetPlan:
     lasts_s: float = FAULTS_WITHIN_S
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
     liar: int = -1  # a peer that speaks out of turn
+    more_liars: tuple[int, ...] = ()  # others that do
     keyed: bool = True  # whether devices have keys
     # What aggregators open wrongly: `REPEATED`, all of them, or one of `lies.LIES`, the liar; or `WRONG_WORD`.
     lie: str = ""
@@ -110,7 +111,7 @@ class FleetPlan:
         facts = ("signed" if self.signs_facts else "unsigned") + (" facts" if self.keyed else " facts, no keys")
         network = f"delay up to {c.delay_s[1]:g} s, loss {c.loss:.0%}, duplicates {c.duplicates:.0%}"
         fleet = f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}, {facts}"
-        lies = [f"peer {self.liar} speaks out of turn"] if self.liar >= 0 else []
+        lies = [f"peer {liar} speaks out of turn" for liar in (self.liar, *self.more_liars) if liar >= 0]
         lies += [f"a lie: {self.lie}"] if self.lie else []
         return [
             f"{fleet}; {network}; {heals}",
@@ -174,4 +175,5 @@ def _smaller(plan: FleetPlan) -> Iterator[FleetPlan]:
         yield replace(
             plan, n_peers=n, jobs=jobs, faults=faults, links=links, last_links=last, core=tuple(range(n)),
             liar=min(plan.liar, n - 1),
+            more_liars=tuple(p for p in plan.more_liars if p < n and p != min(plan.liar, n - 1))[: max((n - 3) // 2, 0)],
         )  # fmt: skip

@@ -67,6 +67,10 @@ OF_ANY_KIND: Final[dict[str, Bounds]] = {
         jobs=("plain", "secured"), faults=("revoked", "voter-revoked", "renewed", "ghosts", "crash", "pause", "cut"),
         heals="all", least_peers=5, most_peers=9, dense=True,
     ),
+    "liars": Bounds(
+        jobs=("plain", "secured", "verified", "verified-secured"), faults=(*_MISFORTUNES, "large-lost"), heals="all",
+        least_peers=5, most_peers=9, liars=True, several=True, dense=True,
+    ),
     "forgers": Bounds(
         jobs=("plain",), faults=("forged-facts", "crash", "wiped", "cut"), heals="all", least_peers=3, most_peers=9,
         dense=True,

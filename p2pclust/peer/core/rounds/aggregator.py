@@ -511,7 +511,8 @@ class AggregatorTerm(JobPart):
         if self._round is not None:
             self._patience.note_chunks(self._round)
             self._patience.ask_again(self._round)
-            if self._give_up_late(self._round):
+            # While the job is being cancelled, answers that were missing are no longer taken: no peer is late.
+            if not self._round.combining and self._give_up_late(self._round):
                 self._election.hand_over()
             else:
                 self.look()

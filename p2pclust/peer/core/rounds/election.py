@@ -199,6 +199,7 @@ class Election(JobPart):
     def renew(self, above: int) -> None:
         """Ask for votes above a term that a follower has voted in: it can no longer follow this peer in a lower one."""
         self._heard_of = max(self._heard_of, above)
+        self._headway.renews()
         self.aggregator = ""
         self._elects.deposed()
         self._stand(self.next_term)

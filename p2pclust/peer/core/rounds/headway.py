@@ -51,6 +51,14 @@ class Headway(JobPart):
             self.tried[aggregator] = None
             self._own_terms += aggregator == self._ctx.me
 
+    def renews(self) -> None:
+        """Discount this peer's term: a voter can follow no term below its own vote, so this peer continues in a higher one.
+
+        Otherwise each vote of a liar would double how long this peer lets others stand first, although it was at work.
+        """
+        self._terms = max(self._terms - 1, 0)
+        self._own_terms = max(self._own_terms - 1, 0)
+
     def adopts(self, term: int, round_: int) -> None:
         """Note a state that this peer adopted; a majority had adopted the one before it."""
         if self._adopted is not None and self._adopted[:2] == (term, round_ - 1):

@@ -174,8 +174,10 @@ class AggregatedJob(PeerJob):
     def _aggregates_another(self, source: str, term: int) -> bool:
         """Return whether another peer aggregates that term, as far as this one has heard: a term has one aggregator."""
         named = self.document.treatment.aggregator if term == 1 else ""
-        known = named or self.certificates.aggregator(term) or self.election.terms.get(term, source)
-        if known == source or known in self.states.distrusted:
+        proved = named or self.certificates.aggregator(term)
+        known = proved or self.election.terms.get(term, source)
+        # A distrusted peer may have claimed a term of another one, but not if it was elected: then no other peer was.
+        if known == source or (not proved and known in self.states.distrusted):
             return False
         self._report(round_reports.SecondAggregator, peer=source, term=term, aggregator=known)
         return True

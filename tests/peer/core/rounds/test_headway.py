@@ -11,6 +11,7 @@ from harness import Net, opened_round, toy
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Cancel
 from p2pclust.peer.core.job_messages import HeartbeatReply, Open
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -190,6 +191,32 @@ def test_it_lets_them_stand_first_for_twice_as_long_with_each_term_of_its_own() 
         times.append(headway.courtesy_times())
     headway.reached(0)
     assert [*times, headway.courtesy_times()] == [1.0, 1.0, 2.0, 4.0, 1.0]
+
+
+def test_terms_that_a_voter_made_this_peer_leave_are_not_counted() -> None:
+    """The votes of a liar doubled how long an honest aggregator lets the others stand first."""
+    headway, _ = a_headway()
+    shortest_s = headway.standing_limit_s()
+    for term in range(1, 9):
+        headway.begins(term, "p1")
+        headway.renews()
+    headway.begins(9, "p1")
+    assert (headway.courtesy_times(), headway.standing_limit_s()) == (1.0, shortest_s)
+
+
+def test_an_aggregator_that_cancels_a_job_waits_for_no_answers() -> None:
+    """It took no more answers, held the peers for silent, and handed over; so did the next ones."""
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: effect.task.kind in ("contribute", "cancel")
+    job = net.submit("p1", toy(3), aggregator="p1", missing="all", patience_s=PATIENCE_S, compute_limit_s=LIMIT_S)
+    net.until(lambda: len(net.tasks) == 3)
+    net.step("p1", Cancel(job, "admin"))
+    net.do_work(lambda name, effect: effect.task.kind == "contribute")
+    net.advance(2 * PATIENCE_S)  # half as long again is enough, and worker and aggregator have somewhat longer
+    assert net.verbs("out-of-reach") == []
+    net.do_work()
+    net.until(lambda: len(net.finished(job)) == 3, limit_s=5.0)
 
 
 def test_the_first_two_terms_of_a_round_may_stand_still_for_equally_long_and_the_next_for_twice_as_long() -> None:
