@@ -103,6 +103,8 @@ class Document:
             raise UsageError(f"aggregator = {self.treatment.aggregator!r} is not on the roster")
         if (self.turn is None) != (self.treatment.every_s == 0):
             raise UsageError("every_s: for a job that is repeated, and for no other")
+        if self.census and (self.turn is None or self.submitter):
+            raise UsageError("a census follows from a turn of a series, and no peer submits it")
         if self.treatment.secure:
             self.treatment.secure_sums.check(len(self.roster))
         named = self.fleet_roster
