@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
+from types import SimpleNamespace
 
 import msgpack
 import numpy as np
 import pytest
-from tests.liars.lab import fleet, submit
+from tests.liars.lab import certificate, fleet, inject, signed, submit
 
 from p2pclust.peer.core.document import CENSUS, Document, Turn
+from p2pclust.peer.core.evidence import Evidence, Majority
+from p2pclust.peer.core.job_messages import AskEvidence, ShowEvidence
 from p2pclust.peer.core.spread.facts import JOB, SERIES
+from p2pclust.peer.core.spread.series import census_of
+from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.workspace import digest_of
 
 pytestmark = pytest.mark.slow
 
@@ -24,10 +30,10 @@ _EVERY_S = 4.0
 class _Trial:
     """Five peers, the last of which lies, and one series."""
 
-    def __init__(self, *, every_s=_EVERY_S, max_rounds=3):
+    def __init__(self, *, n=5, liar=_LIAR, every_s=_EVERY_S, max_rounds=3):
         rng = np.random.default_rng(5)
-        rows = [rng.normal(20 * (k % 3), 5, (40, 2)) for k in range(5)]
-        self.world, self.ears = fleet(rows, me=_LIAR, timing="fast")
+        rows = [rng.normal(20 * (k % 3), 5, (40, 2)) for k in range(n)]
+        self.world, self.ears = fleet(rows, me=liar, timing="fast")
         job = cluster_job("llf-cm", n_clusters=3, init="uniform", tol=0.0, max_rounds=max_rounds)
         submit(self.world, job, at="p1", every_s=every_s, collect="star")
         (self.series,) = {turn.series for turn in self.turns("p1")}
@@ -55,6 +61,10 @@ class _Trial:
         self.world.peers[_LIAR].core.facts.publish(key or SERIES + self.series, data)
         self.world.run_until(self.world.now + wait_s)
 
+    def complaints(self):
+        """What honest peers report about documents and evidence."""
+        return [(verb, fields) for _, _, verb, fields in self.ears.reports if verb in ("bad-evidence", "bad-document")]
+
     def running(self, job):
         jobs = [self.world.peers[name].core.jobs.jobs.get(job) for name in _HONEST]
         return all(job is not None and job.ledger.register.round >= 2 for job in jobs)
@@ -78,7 +88,8 @@ def _made_up(of: Document, number: int, roster=None, **changed) -> Document:
 def test_a_turn_that_no_census_agreed_on_replaces_nothing(roster, steps):
     trial = _Trial()
     trial.until_ended(0)
-    made = _made_up(trial.newest(), steps, roster, treatment=replace(trial.newest().treatment, aggregator=_LIAR))
+    last = trial.newest()
+    made = _made_up(last, steps, roster, treatment=replace(last.treatment, aggregator=_LIAR))
     trial.publish(made.encode())
     assert made.id not in trial.begun()
     trial.until_ended(1)
@@ -126,3 +137,89 @@ def test_a_peer_that_was_away_takes_part_again(missed, lost):
     trial.until_ended(missed + 2, *others)
     assert trial.newest("p2").number >= missed + 1
     trial.until_ended(trial.newest("p0").number, *_HONEST)
+
+
+def test_two_of_three_peers_agree_and_one_of_them_shows_it_alone():
+    trial = _Trial(n=3, liar="", every_s=20.0)
+    trial.until_ended(0, "p0", "p1", "p2")
+    trial.world.crash("p1")
+    assert trial.world.run_until(trial.world.now + 60.0, lambda: trial.ended("p0", 1) and trial.ended("p2", 1))
+    trial.world.crash("p2")
+    trial.world.start("p1")
+    trial.until_ended(1, "p0", "p1")
+
+
+# -- evidence ---------------------------------------------------------------------------------------------------------
+
+
+class _Shown:
+    """A next turn that the liar has made up, and what it shows for it when it is asked."""
+
+    def __init__(self, flaw: str) -> None:
+        self.trial = trial = _Trial(every_s=60.0)
+        trial.until_ended(0)
+        last = trial.newest()
+        census = census_of(last)
+        if flaw == "another roster":
+            census = replace(census, roster=(_LIAR,), store_ids=(last.store_ids[last.roster.index(_LIAR)],))
+        self.made = _made_up(last, 1, nonce=census.id)
+        agreed = last if flaw == "another document" else self.made
+        at = (3, 0, digest_of(agreed.encode()), True)
+        end = Majority.of([signed(census, name, 3, _LIAR, at) for name in census.roster], census.majority)
+        if flaw == "another's signature":
+            end = Majority(end.statement, {**end.signatures, 0: end.signatures[1]})
+        elif flaw == "too few":
+            end = Majority(end.statement, dict(list(end.signatures.items())[:2]))
+        votes = Evidence.decode(certificate(census, _LIAR, 3).evidence[0]).votes
+        if flaw == "another census":
+            census = replace(census, nonce=f"{last.id}/0/other")
+        frames = (Evidence(votes, end).encode(), b"x" if flaw == "no census" else census.encode())
+        self.message = ShowEvidence(self.made.nonce, 3, frames)
+
+    def tell(self, names=_HONEST):
+        for name in names:
+            inject(self.trial.world, _LIAR, name, self.message)
+        self.trial.world.run_until(self.trial.world.now + 0.3)
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    ["another document", "another's signature", "too few", "another roster", "another census", "no census"],
+)
+def test_a_turn_needs_the_signatures_of_a_majority_of_the_roster_before(flaw):
+    shown = _Shown(flaw)
+    shown.trial.publish(shown.made.encode())
+    asked = [message for _, message in shown.trial.ears.heard if isinstance(message, AskEvidence)]
+    assert {message.job for message in asked} == {shown.made.nonce}
+    shown.tell()
+    assert shown.made.id not in shown.trial.begun()
+    blamed = {tuple(fields.get(key, "") for key in ("peer", "owner")) for verb, fields in shown.trial.complaints()}
+    assert blamed == {("", _LIAR) if flaw == "another roster" else (_LIAR, "")}
+
+
+def test_a_turn_with_evidence_is_believed_from_any_peer_that_was_asked():
+    shown = _Shown("")
+    shown.tell()
+    assert shown.made.id not in shown.trial.begun(), "no peer has asked for it"
+    shown.trial.publish(shown.made.encode())
+    shown.tell()
+    assert shown.made.id in shown.trial.begun()
+
+
+def test_what_an_elected_liar_proposes_is_a_turn_or_nothing():
+    """A document without a submitter, for example: its round and parent cannot be read."""
+    trial = _Trial(every_s=60.0)
+    trial.until_ended(0)
+    series, last = trial.world.peers["p0"].core.jobs.series, trial.newest()
+    census = census_of(last)
+    right = _made_up(last, 1, nonce=census.id)
+    wrong = [
+        replace(right, nonce="n"), replace(right, submitter="", nonce="n"), _made_up(last, 2, nonce=census.id),
+        replace(right, turn=replace(right.turn, series="another")),
+    ]  # fmt: skip
+    for document in (right, *wrong):
+        data = document.encode()
+        trial.world.peers["p0"].core.jobs.table.ledgers[census.id] = SimpleNamespace(
+            register=SimpleNamespace(ref=Ref(digest_of(data), len(data), data))
+        )
+        assert (series.decided(census) == right) is (document is right)

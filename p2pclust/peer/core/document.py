@@ -14,6 +14,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core.evidence import Signers
 from p2pclust.peer.core.fleet_roster import HeldRosters, RosterName
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
@@ -101,10 +102,7 @@ class Document:
         self.treatment.check()
         if self.treatment.aggregator and self.treatment.aggregator not in self.roster:
             raise UsageError(f"aggregator = {self.treatment.aggregator!r} is not on the roster")
-        if (self.turn is None) != (self.treatment.every_s == 0):
-            raise UsageError("every_s: for a job that is repeated, and for no other")
-        if self.census and (self.turn is None or self.submitter):
-            raise UsageError("a census follows from a turn of a series, and no peer submits it")
+        self._check_turn()
         if self.treatment.secure:
             self.treatment.secure_sums.check(len(self.roster))
         named = self.fleet_roster
@@ -128,6 +126,12 @@ class Document:
 
         if flaw := problem_with_tolerance(self.treatment.gossip_tolerance, self.peers_links.hops):
             raise UsageError(flaw)
+
+    def _check_turn(self) -> None:
+        if (self.turn is None) != (self.treatment.every_s == 0):
+            raise UsageError("every_s: for a job that is repeated, and for no other")
+        if self.census and (self.turn is None or self.submitter):
+            raise UsageError("a census follows from a turn of a series, and no peer submits it")
 
     @cached_property
     def peers_links(self) -> GossipLinks:
@@ -195,6 +199,13 @@ class Document:
             tuple(devices[name] for name in self.roster),
             bool(treatment.verify), as_mask(self.index(name) for name in barred),
         )  # fmt: skip
+
+    def signers(self, rosters: HeldRosters) -> Signers:
+        """Return whose signatures count as votes in the job, and for its end."""
+        assert self.fleet_roster is not None, "a fleet without keys"
+        named = self.treatment.aggregator
+        keys = rosters.keys_of(self.fleet_roster, self.roster)
+        return Signers(self.id, self.store_ids, keys, self.index(named) if named else -1)
 
     @cached_property
     def majority(self) -> int:

@@ -24,9 +24,6 @@ from p2pclust.protocols.engine.workspace import digest_of
 
 #: The table of the evidence of each job.
 TABLE: Final = "evidence"
-#: Evidence has at most this size: two statements, and two signatures of each peer.
-_FEW_BYTES: Final = 1024
-_BYTES_OF_A_PEER: Final = 2 * 72
 
 
 class Certificates(JobPart):
@@ -127,16 +124,11 @@ class Certificates(JobPart):
 
     @property
     def signers(self) -> Signers:
-        """Whose signatures count: with the keys of the fleet roster that the job names, or of the one in force."""
-        document, in_force = self.document, self._ctx.rosters.in_force
-        assert document.fleet_roster is not None
+        """Whose signatures count, with the fleet roster in force."""
+        in_force = self._ctx.rosters.in_force
         assert in_force is not None
         if self._signers is None or self._signers[0] != in_force.name:
-            then, now = self._ctx.rosters.held[document.fleet_roster.digest].devices, in_force.devices
-            keys = tuple(tuple(dict.fromkeys(d[name] for d in (then, now) if name in d)) for name in document.roster)
-            named = document.treatment.aggregator
-            signers = Signers(document.id, document.store_ids, keys, document.index(named) if named else -1)
-            self._signers = (in_force.name, signers)
+            self._signers = (in_force.name, self.document.signers(self._ctx.rosters))
         return self._signers[1]
 
     # -- what is known ----------------------------------------------------------------------------------------------
@@ -223,13 +215,11 @@ class Certificates(JobPart):
         ignored_until, _ = self._wrong.get(source, (0.0, 0.0))
         # One at a time of each peer: it shows the others again.
         busy = self._ctx.now < ignored_until or any(shows == source for shows, _ in self._checking.values())
-        if busy or not self.signed or self.end is not None or len(message.evidence) != 1:
+        if busy or not self.signed or self.end is not None or not message.evidence:
             return
         data = message.evidence[0]
         try:
-            if len(data) > _FEW_BYTES + _BYTES_OF_A_PEER * len(self.document.roster):
-                raise WireError("it is too large")
-            evidence = Evidence.decode(data)
+            evidence = Evidence.decode(data, len(self.document.roster))
         except WireError as error:
             self._refute(source, message.term, str(error))
             return
