@@ -40,7 +40,11 @@ class _Trial:
         """The job within, and the peers that run it, of the first that has a state and not ended."""
         for job in [job for name in self.names if name != _LIAR for job in self.children(name)]:
             here = [n for n in job.document.roster if n != _LIAR and any(c.id == job.id for c in self.children(n))]
-            if job.ledger.register.ref is not None and not job.ledger.finished and all(n in job.document for n in with_):
+            if (
+                job.ledger.register.ref is not None
+                and not job.ledger.finished
+                and all(n in job.document for n in with_)
+            ):
                 return job, here
         return None
 

@@ -165,6 +165,23 @@ def test_a_restarted_peer_that_missed_the_end_gets_it_with_its_evidence():
     assert len(end.end.signatures) == 3
 
 
+def test_messages_that_wait_for_evidence_take_little_memory_and_none_after_the_end():
+    trial = _Trial(max_rounds=10)
+    trial.until_a_round(2)
+    frames, term = (bytes(2**20),) * 8, trial.jobs["p0"].ledger.term
+    for message in (
+        Open(trial.id, term + 1, 9, bytes(32), 2**23, False, -1, frames),
+        Close(trial.id, term + 1, 9, bytes(32), 2**23, frames),
+        Heartbeat(trial.id, term + 1, 9),
+    ):
+        trial.tell(message)
+    held = [job.certificates._held for job in trial.jobs.values()]
+    assert all(Heartbeat in [kind for kind, _ in messages] for messages in held)
+    assert sum(len(frame) for messages in held for one in messages.values() for frame in one.frames) < 2**20
+    assert trial.world.run_until(trial.world.now + 90.0, trial.all_ended)
+    assert not any(job.certificates._held for job in trial.jobs.values())
+
+
 # -- terms and registers --------------------------------------------------------------------------------------------
 
 

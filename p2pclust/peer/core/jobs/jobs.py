@@ -403,7 +403,7 @@ class Jobs:
         others = [name for name in roster if self._membership.present(name) and name != self._ctx.me]
         left = [name for name in roster if name not in said and name not in self._ctx.barred]
         # Where votes and ends are signed, fewer than a majority may lie about this, too.
-        enough = not job.certificates.signed or has_majority(said, roster)
+        enough = not job.statements.signed or has_majority(said, roster)
         if enough and (all(name in said for name in others) or not has_majority(left, roster)):
             self._ctx.report(reports.JobGone(job=job_id, peers=list(said)))
             self.forget(job_id)

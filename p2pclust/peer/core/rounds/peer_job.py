@@ -11,6 +11,7 @@ from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
 from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.rounds.statements import Statements
 from p2pclust.peer.core.rounds.states import States
 from p2pclust.peer.core.tasks import CheckToken, Outcome, Ref
 
@@ -28,7 +29,8 @@ class PeerJob(JobPart, ABC):
         self.id = job.document.id
         self.terms: Mapping[int, str] = {}  #: by term: the aggregators that this life of the peer has heard of
         self.states = States(job, leave)
-        self.certificates = Certificates(job, evidence, self.receive)
+        self.statements = Statements(job)
+        self.certificates = Certificates(job, self.statements, evidence, self.receive)
 
     @abstractmethod
     def receive(self, source: str, message: Message) -> None:
@@ -108,6 +110,7 @@ class PeerJob(JobPart, ABC):
     def _finish(self, term: int, round_: int, ref: Ref) -> None:
         self.ledger.finish(term, round_, ref)
         self.states.waiting.clear()
+        self.certificates.finish()
         self._stop()
         self._report(JobFinished, term=term, round=round_, digest=ref.digest.hex())
         self._job.children.ended(self.id)
