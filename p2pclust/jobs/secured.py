@@ -72,6 +72,8 @@ def readers(protocol: str, n_peers: int) -> str:
     >>> readers("llf-cm", 2)
     '2 peers: each can compute what the other contributes from the total, which no secure sums can prevent'
     """
+    if n_peers == 1:
+        return "1 peer: no other peer receives its contributions"
     if n_peers == 2:
         return "2 peers: each can compute what the other contributes from the total, which no secure sums can prevent"
     return (

@@ -27,7 +27,7 @@ from p2pclust.peer.core.job_messages import Close, PreVoteReply, VoteReply
 from p2pclust.peer.core.jobs import announcements, submission, turns
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
-from p2pclust.peer.core.jobs.turns import Turns
+from p2pclust.peer.core.jobs.turns import BelievedTurns
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
@@ -512,7 +512,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "pause-without-end": ((Elapsed, "begin", _without_timer),),
     },
     "turns": {
-        "turn-without-a-census": ((Turns, "follows", _always),),
+        "turn-without-a-census": ((BelievedTurns, "follows", _always),),
         "census-of-any-roster": ((turns, "has_majority", _always),),
     },
     "lasting": {

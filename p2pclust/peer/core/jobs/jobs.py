@@ -15,7 +15,7 @@ from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
 from p2pclust.peer.core.jobs.submission import Submissions, Submitted
 from p2pclust.peer.core.jobs.turns import TABLE as TURNS
-from p2pclust.peer.core.jobs.turns import Turns
+from p2pclust.peer.core.jobs.turns import BelievedTurns
 from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
@@ -65,7 +65,7 @@ class Jobs:
         self._tombstones = Tombstones(context, stored)
         pauses = stored.get(PAUSES, {})
         self.series = Series(context, membership, facts, self.table, self.cancels, self._tombstones, pauses)
-        self._turns = Turns(context, stored.get(TURNS, {}))
+        self._turns = BelievedTurns(context, stored.get(TURNS, {}))
         self._announcements = Announcements(context, facts, self._tombstones, self.table, stored.get(TOLD, {}))
         #: In the order in which this peer learnt of them; those whose number a crash lost come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}

@@ -64,7 +64,7 @@ class _Waiting:
     silent: dict[str, None] = field(default_factory=dict)  # those of them that have not answered
 
 
-class Turns:
+class BelievedTurns:
     """Keeps the newest turn of each series that this peer believes. `stored` holds the rows of its table."""
 
     def __init__(self, context: Context, stored: Mapping[str, bytes]) -> None:
