@@ -388,7 +388,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "rounds-after-the-last": ((Follower, "_is_second", _never),),
         "end-not-read": ((tasks, "check_end", lambda original, *of: StateChecked(True)),),
         "term-without-a-certificate": ((Certificates, "knows", _always),),
-        "end-without-acknowledgements": ((Certificates, "closes", _always),),
+        "end-without-acknowledgements": ((Certificates, "ended_at", lambda original, of, close: (close.term, close.round)),),
         "cancel-not-checked": ((endings, "check_cancel", _nothing),),
     },
     "secure": {

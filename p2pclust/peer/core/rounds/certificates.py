@@ -91,14 +91,15 @@ class Certificates(JobPart):
             return same
         return message.round > voted.round or (message.round == voted.round and same)
 
-    def closes(self, message: Close) -> bool:
-        """Return whether a majority has acknowledged that state as the last one."""
+    def ended_at(self, message: Close) -> tuple[int, int] | None:
+        """Return the term and round in which a majority has acknowledged that state as the last one, if that is known here.
+
+        The sender may have ended the job in another term, with the same state.
+        """
         if not self._statements.signed:
-            return True
-        if self.end is None or self.end.end is None:
-            return False
-        end = self.end.end.statement
-        return (end.term, end.round, end.digest) == (message.term, message.round, message.digest)
+            return (message.term, message.round)
+        end = None if self.end is None or self.end.end is None else self.end.end.statement
+        return (end.term, end.round) if end is not None and end.digest == message.digest else None
 
     # -- messages that need evidence --------------------------------------------------------------------------------
 

@@ -81,7 +81,8 @@ class PeerJob(JobPart, ABC):
 
     def _on_close(self, source: str, message: Close) -> None:
         if not self.ledger.finished:
-            if not self.certificates.closes(message):
+            position = self.certificates.ended_at(message)
+            if position is None:
                 self.certificates.await_(source, message, message.term)
                 return
             held = self.ledger.register
@@ -93,7 +94,7 @@ class PeerJob(JobPart, ABC):
                 elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))
                 return
-            self._finish(message.term, message.round, ref)
+            self._finish(*position, ref)
         self._ctx.send(source, CloseReply(self.id, False))
 
     def close_confirmed(self, source: str, message: CloseReply) -> None:
