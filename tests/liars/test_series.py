@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from tests.liars.lab import certificate, fleet, inject, signed, submit
 
+from p2pclust.lab.simulation.world.network import Conditions
+from p2pclust.lab.simulation.world.world import Observer
 from p2pclust.peer.core.document import CENSUS, Document, Turn
+from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.evidence import Evidence, Majority
-from p2pclust.peer.core.job_messages import AskEvidence, ShowEvidence
+from p2pclust.peer.core.job_messages import AskEvidence, Heartbeat, ShowEvidence
 from p2pclust.peer.core.spread.facts import JOB, SERIES
 from p2pclust.peer.core.spread.series import census_of
 from p2pclust.peer.core.tasks import Ref
@@ -25,6 +28,18 @@ pytestmark = pytest.mark.slow
 _LIAR = "p4"
 _HONEST = ("p0", "p1", "p2", "p3")
 _EVERY_S = 4.0
+
+
+class _Asked(Observer):
+    """Counts the questions for evidence of honest peers to each other."""
+
+    watches = (Send,)
+
+    def __init__(self):
+        self.n = 0
+
+    def effect(self, world, peer, effect):
+        self.n += isinstance(effect.message, AskEvidence) and effect.to != _LIAR
 
 
 class _Trial:
@@ -195,6 +210,37 @@ def test_a_turn_needs_the_signatures_of_a_majority_of_the_roster_before(flaw):
     assert shown.made.id not in shown.trial.begun()
     blamed = {tuple(fields.get(key, "") for key in ("peer", "owner")) for verb, fields in shown.trial.complaints()}
     assert blamed == {("", _LIAR) if flaw == "another roster" else (_LIAR, "")}
+
+
+def test_documents_that_wait_cause_no_exchange_between_honest_peers():
+    trial = _Trial(every_s=60.0)
+    trial.until_ended(0)
+    asked = _Asked()
+    trial.world.watch(asked)
+    trial.world.network.conditions = Conditions(
+        delay_s=(0.4, 0.4)
+    )  # longer than the pause after which a peer asks again
+    for number in range(1, 9):
+        made = _made_up(trial.newest(), number, nonce="job-" + 32 * str(number))
+        trial.publish(made.encode(), wait_s=0.3)
+    for name in _HONEST:  # of a job that no other peer knows: each is asked once about each document
+        for other in _HONEST:
+            inject(trial.world, name, other, Heartbeat("job-" + 32 * "0", 1, 1))
+    before = asked.n
+    trial.world.run_until(trial.world.now + 20.0)
+    assert asked.n - before <= len(_HONEST) ** 2 * 8
+
+
+def test_a_true_turn_does_not_make_room_for_those_of_a_liar_that_published_it_first():
+    trial = _Trial(every_s=60.0)
+    trial.until_ended(0)
+    last, turns = trial.newest(), trial.world.peers["p0"].core.jobs._turns
+    made = [_made_up(last, number, nonce=census_of(last).id) for number in range(1, 30)]
+    for owner in (_LIAR, "p1"):
+        assert not turns.follows(owner, made[0])
+    assert not any(turns.follows(_LIAR, one) for one in made[1:])
+    assert made[0].id in turns._waiting
+    assert len(turns._waiting) == 1 + 16
 
 
 def test_a_turn_with_evidence_is_believed_from_any_peer_that_was_asked():

@@ -376,7 +376,9 @@ class Jobs:
         if isinstance(message, Ended):
             self._on_ended(source, job_id)
             return
-        if isinstance(message, AskEvidence | ShowEvidence) and self._turns.receive(source, message):
+        if isinstance(message, AskEvidence | ShowEvidence) and (
+            self._turns.receive(source, message) or job_id not in self.jobs
+        ):  # two peers that know neither job would ask each other again and again
             return
         if self._tombstones.ended(job_id) or job_id in self._refused:
             # They come from a peer that was away, or that has a job which the others refuse.

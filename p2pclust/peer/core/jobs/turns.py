@@ -30,7 +30,7 @@ from p2pclust.protocols.engine.workspace import digest_of
 
 #: The table of the newest turn that is believed, by series.
 TABLE: Final = "turn"
-#: The documents of one peer that wait; of more the oldest is dropped.
+#: The documents that one peer alone has published, and that wait; of more the oldest is dropped.
 _MOST_WAITING: Final = 16
 _JOB_ID: Final = re.compile(r"job-[0-9a-f]{32}")
 
@@ -58,7 +58,7 @@ class _Waiting:
     """A document without evidence."""
 
     document: Document
-    owner: str  # the peer that published it
+    owners: dict[str, None] = field(default_factory=dict)  # the peers that published it
     #: When each peer was asked; infinity: what it showed is not enough.
     asked: dict[str, float] = field(default_factory=dict)
     silent: dict[str, None] = field(default_factory=dict)  # those of them that have not answered
@@ -113,10 +113,11 @@ class BelievedTurns:
             self._refuse(owner, document, "it names no census")
             return False
         if document.id not in self._waiting:
-            mine = [job_id for job_id, one in self._waiting.items() if one.owner == owner]
+            mine = [job_id for job_id, one in self._waiting.items() if list(one.owners) == [owner]]
             for oldest in mine[: max(0, len(mine) + 1 - _MOST_WAITING)]:
                 del self._waiting[oldest]
-            self._waiting[document.id] = _Waiting(document, owner)
+            self._waiting[document.id] = _Waiting(document)
+        self._waiting[document.id].owners[owner] = None
         self._ask(owner, self._waiting[document.id])
         return False
 
@@ -170,7 +171,7 @@ class BelievedTurns:
         if known is not None and not has_majority([name for name in signed if name in known.roster], known.roster):
             waiting.asked[source] = float("inf")
             why = f"no majority of the roster of turn {known.number} has signed in the census before it"
-            self._refuse(waiting.owner, document, why)
+            self._refuse(source, document, why)
             return
         token = CheckToken(document.id, CheckEvidence.kind, digest_of(shown[0]))
         if token not in self._checking:
@@ -187,7 +188,7 @@ class BelievedTurns:
         return token in self._checking
 
     def checked(self, token: CheckToken, outcome: Outcome) -> tuple[str, Document] | None:
-        """Take the worker's answer; return a turn that is believed now, with the peer that published it."""
+        """Take the worker's answer; return a turn that is believed now, with the peer that has shown its evidence."""
         source, waiting, shown = self._checking.pop(token)
         problem = outcome.problem if isinstance(outcome, EvidenceChecked) else "it cannot be read"
         if problem:
@@ -195,4 +196,4 @@ class BelievedTurns:
         if problem or waiting.document.id not in self._waiting:
             return None
         self._believe(waiting.document, shown)
-        return waiting.owner, waiting.document
+        return source, waiting.document
