@@ -269,3 +269,24 @@ def test_what_an_elected_liar_proposes_is_a_turn_or_nothing():
             register=SimpleNamespace(ref=Ref(digest_of(data), len(data), data))
         )
         assert (series.decided(census) == right) is (document is right)
+
+
+def test_no_bytes_that_are_shown_end_a_peer():
+    """Frames of true evidence with some bytes changed, cut off or repeated: seed 7."""
+    shown, rng = _Shown(""), np.random.default_rng(7)
+    turns = shown.trial.world.peers["p0"].core.jobs._turns
+    for _ in range(300):
+        frames = [bytearray(frame) for frame in shown.message.evidence]
+        frame = frames[int(rng.integers(2))]
+        at, kind = int(rng.integers(len(frame))), int(rng.integers(3))
+        if kind == 0:
+            frame[at] ^= int(rng.integers(1, 256))
+        else:
+            frame[at:] = b"" if kind == 1 else frame[: int(rng.integers(len(frame)))]
+        turns._waiting.clear()
+        assert not turns.follows(_LIAR, shown.made)
+        message = replace(shown.message, evidence=tuple(map(bytes, frames)))
+        inject(shown.trial.world, _LIAR, "p0", message)
+    shown.trial.world.run_until(shown.trial.world.now + 1.0)
+    assert shown.trial.world.peers["p0"].core is not None
+    assert len(shown.trial.complaints()) > 100
