@@ -154,6 +154,32 @@ def test_a_peer_that_was_away_takes_part_again(missed, lost):
     trial.until_ended(trial.newest("p0").number, *_HONEST)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_peer_that_lost_its_store_is_not_deceived_about_the_first_turn(number):
+    trial = _Trial(every_s=60.0)
+    trial.until_ended(0)
+    last, world = trial.newest(), trial.world
+    world.crash("p2")
+    world.wipe("p2")
+    world.start("p2")
+    world.run_until(world.now + 0.01)
+    core = world.peers["p2"].core
+    assert not trial.turns("p2")
+    made = _made_up(last, 0, (_LIAR, "p2"))
+    shown = made.encode()
+    if number:
+        bare = replace(census_of(made), roster=(_LIAR,), store_ids=(last.store_ids[last.roster.index(_LIAR)],))
+        at = (3, 0, digest_of((later := _made_up(last, 1, (_LIAR, "p2"), nonce=bare.id)).encode()), True)
+        end = Majority.of([signed(bare, _LIAR, 3, _LIAR, at)], 1)
+        evidence = Evidence(Evidence.decode(certificate(bare, _LIAR, 3).evidence[0]).votes, end)
+        assert not core.jobs._turns.follows(_LIAR, later)
+        inject(world, _LIAR, "p2", ShowEvidence(bare.id, 3, (evidence.encode(), bare.encode(), shown)))
+    else:
+        assert not core.jobs._turns.follows(_LIAR, made)
+    world.run_until(world.now + 5.0)
+    assert [turn.id for turn in trial.turns("p2")] == [last.id]
+
+
 def test_two_of_three_peers_agree_and_one_of_them_shows_it_alone():
     trial = _Trial(n=3, liar="", every_s=20.0)
     trial.until_ended(0, "p0", "p1", "p2")
@@ -188,7 +214,7 @@ class _Shown:
         votes = Evidence.decode(certificate(census, _LIAR, 3).evidence[0]).votes
         if flaw == "another census":
             census = replace(census, nonce=f"{last.id}/0/other")
-        frames = (Evidence(votes, end).encode(), b"x" if flaw == "no census" else census.encode())
+        frames = (Evidence(votes, end).encode(), b"x" if flaw == "no census" else census.encode(), last.encode())
         self.message = ShowEvidence(self.made.nonce, 3, frames)
 
     def tell(self, names=_HONEST):
@@ -277,7 +303,7 @@ def test_no_bytes_that_are_shown_end_a_peer():
     turns = shown.trial.world.peers["p0"].core.jobs._turns
     for _ in range(300):
         frames = [bytearray(frame) for frame in shown.message.evidence]
-        frame = frames[int(rng.integers(2))]
+        frame = frames[int(rng.integers(3))]
         at, kind = int(rng.integers(len(frame))), int(rng.integers(3))
         if kind == 0:
             frame[at] ^= int(rng.integers(1, 256))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -276,6 +276,17 @@ class Document:
 
 #: The documents that some peer of this process uses, by their bytes: simulated peers share what they read.
 _read: WeakValueDictionary[bytes, Document] = WeakValueDictionary()
+
+
+def series_of(first: Document) -> str:
+    """Return the name of the series that begins with a document: a digest of all else in it, and the client's request id.
+
+    So no peer can make up another first turn of a series.
+    """
+    assert first.turn is not None
+    rest = replace(first, turn=replace(first.turn, series="-")).encode()
+    _, colon, request = first.nonce.partition(":")
+    return f"series-{hashlib.blake2b(rest, digest_size=8).hexdigest()}{colon}{request}"
 
 
 def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) -> bytes:

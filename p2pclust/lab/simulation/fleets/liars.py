@@ -153,7 +153,9 @@ class Ghosts:
         shown = Evidence(*(
             Majority(bare, dict.fromkeys(range(census.majority), sign(bare.statement(census.id)))) for bare in (one, other)
         ))  # fmt: skip
-        message = decode(encode(ShowEvidence(census.id, 1, (shown.encode(), census.encode()))))
+        believed = core.jobs._turns._believed.get(turn.series)
+        first = newest.encode() if believed is None else believed.shown[-1]
+        message = decode(encode(ShowEvidence(census.id, 1, (shown.encode(), census.encode(), first))))
 
         def show() -> None:
             for peer in fleet.world.peers.values():

@@ -5,7 +5,8 @@ its end. A peer that missed the census reads the document as a fact of another p
 evidence. It believes the turn if a majority of the roster of the newest turn that it believes has signed in that
 census: one of these peers is honest, and an honest peer takes part only in the census after a turn that it believes.
 
-A peer that knows no turn of a series takes the first one that it hears of, as it takes any new job.
+A peer that knows no turn of a series, because it is new or lost its store, is shown the first document, too: the series has
+its name from it, so it cannot be made up. Peers that are no longer on the fleet roster count in no such majority.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgpack
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, has_majority
+from p2pclust.peer.core.document import Document, has_majority, series_of
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.evidence import Evidence
 from p2pclust.peer.core.job_messages import AskEvidence, ShowEvidence
@@ -32,6 +33,7 @@ from p2pclust.protocols.engine.workspace import digest_of
 TABLE: Final = "turn"
 #: The documents that one peer alone has published, and that wait; of more the oldest is dropped.
 _MOST_WAITING: Final = 16
+_FRAMES: Final = 3
 _JOB_ID: Final = re.compile(r"job-[0-9a-f]{32}")
 
 
@@ -40,8 +42,9 @@ class _Believed:
     id: str
     number: int
     roster: tuple[str, ...]
-    census: str = ""  # the job that agreed on it; empty for the first turn, as the next one
-    #: The evidence of the end of this census, and its document, as other peers are shown them.
+    census: str = ""  # the job that agreed on it; empty for the first turn
+    #: As other peers are shown it: the evidence of the end of this census, its document, and the first one of the series; of
+    #: the first turn the latter alone.
     shown: tuple[bytes, ...] = ()
 
     def encode(self) -> bytes:
@@ -81,15 +84,15 @@ class BelievedTurns:
     def begins(self, document: Document) -> None:
         """Note the first turn of a series."""
         if self._ctx.sign is not None and document.turn is not None and document.series not in self._believed:
-            self._believe(document)
+            self._believe(document, (document.encode(),))
 
     def agreed(self, census: Document, document: Document, evidence: Evidence | None) -> None:
         """Note the turn that a census has agreed on in which this peer took part."""
         known = self._believed.get(document.series or "")
-        if self._ctx.sign is not None and (known is None or document.number > known.number):
-            self._believe(document, () if evidence is None else (evidence.encode(), census.encode()))
+        if known is not None and evidence is not None and document.number > known.number:
+            self._believe(document, (evidence.encode(), census.encode(), known.shown[-1]))
 
-    def _believe(self, document: Document, shown: tuple[bytes, ...] = ()) -> None:
+    def _believe(self, document: Document, shown: tuple[bytes, ...]) -> None:
         series, number = document.series or "", document.number
         census = document.nonce if number else ""
         believed = self._believed[series] = _Believed(document.id, number, document.roster, census, shown)
@@ -102,15 +105,15 @@ class BelievedTurns:
         if self._ctx.sign is None:
             return True
         known, number = self._believed.get(document.series or ""), document.number
-        if known is None and number == 0:
-            self._believe(document)
+        if known is None and number == 0 and document.series == series_of(document):
+            self._believe(document, (document.encode(),))
             return True
         if known is not None and number <= known.number:
             if number == known.number and document.id != known.id:
                 self._refuse(owner, document, f"it is {known.id}")
             return document.id == known.id
-        if not _JOB_ID.fullmatch(document.nonce):
-            self._refuse(owner, document, "it names no census")
+        if number == 0 or not _JOB_ID.fullmatch(document.nonce):
+            self._refuse(owner, document, "it names no census" if number else "the series has not its name from it")
             return False
         if document.id not in self._waiting:
             mine = [job_id for job_id, one in self._waiting.items() if list(one.owners) == [owner]]
@@ -140,14 +143,14 @@ class BelievedTurns:
     def receive(self, source: str, message: AskEvidence | ShowEvidence) -> bool:
         """Answer a question about the census before a turn, or take an answer; return whether it was one of these."""
         if isinstance(message, AskEvidence):
-            known = next((one for one in self._believed.values() if one.shown and one.census == message.job), None)
+            known = next((one for one in self._believed.values() if one.census == message.job), None)
             if known is not None:
                 bulk = sum(map(len, known.shown)) > self._ctx.limits.inline_bytes
                 self._ctx.send(source, ShowEvidence(message.job, message.term, known.shown), bulk=bulk)
             return known is not None
         asked = (one for one in self._waiting.values() if one.document.nonce == message.job and source in one.silent)
         waiting = next(asked, None)
-        if waiting is None or len(message.evidence) != 2:
+        if waiting is None or len(message.evidence) != _FRAMES:
             return False
         del waiting.silent[source]
         self._read(source, waiting, message.evidence)
@@ -155,23 +158,27 @@ class BelievedTurns:
 
     def _read(self, source: str, waiting: _Waiting, shown: tuple[bytes, ...]) -> None:
         """Let the worker check what a peer shows, if it is evidence for this turn."""
-        document = waiting.document
+        document, known = waiting.document, self._believed.get(waiting.document.series or "")
         try:
-            census = Document.decode(shown[1])
+            census, first = map(Document.decode, shown[1:])
             evidence = Evidence.decode(shown[0], len(census.roster))
         except WireError as error:
             self._refute(source, waiting, str(error))
             return
-        known, end = self._believed.get(document.series or ""), evidence.end
-        right = census.census and (census.id, census.turn) == (document.nonce, document.turn)
+        right, end = census.census and (census.id, census.turn) == (document.nonce, document.turn), evidence.end
         if not right or end is None or end.statement.digest != digest_of(document.encode()):
             self._refute(source, waiting, "it is not the end of the census before that turn")
             return
-        signed = [name for index, name in enumerate(census.roster) if evidence.signed_by(index)]
-        if known is not None and not has_majority([name for name in signed if name in known.roster], known.roster):
+        named = first.number == 0 and document.series == first.series == series_of(first)
+        if known is None and not named:
+            self._refute(source, waiting, "the series has not its name from that document")
+            return
+        number, roster = (0, first.roster) if known is None else (known.number, known.roster)
+        counted = tuple(name for name in roster if self._ctx.rosters.enrolled(name))
+        signed = [name for index, name in enumerate(census.roster) if evidence.signed_by(index) and name in counted]
+        if counted and not has_majority(signed, counted):
             waiting.asked[source] = float("inf")
-            why = f"no majority of the roster of turn {known.number} has signed in the census before it"
-            self._refuse(source, document, why)
+            self._refuse(source, document, f"no majority of the roster of turn {number} has signed in its census")
             return
         token = CheckToken(document.id, CheckEvidence.kind, digest_of(shown[0]))
         if token not in self._checking:
