@@ -20,7 +20,7 @@ from p2pclust.lab.simulation.world.peer import Peer, signer_of
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.events import Arrived
+from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.evidence import Evidence, Majority, Statement
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import ShowEvidence
@@ -116,7 +116,11 @@ class Ghosts:
             core = fleet.world.peers[name].core
             documents = [] if core is None or fleet.healed else list(core.jobs.table.documents.values())
             honest = next((one for one in documents if one.submitter and one.turn is None), None)
-            turns = [one for one in documents if one.turn is not None and not one.census and name in one]
+            # A peer that submitted a turn may be the only one that publishes it.
+            turns = [
+                one for one in documents
+                if one.turn is not None and not one.census and name in one and name != one.submitter
+            ]  # fmt: skip
             if core is not None and honest is not None:
                 made = self._changed(fleet, honest, name)
                 core.facts.publish(JOB + made.id, made.encode())
@@ -132,6 +136,8 @@ class Ghosts:
         """Publish a later turn, and show what the liar alone has signed: in the census after the newest, or in its own."""
         liar, turn = core.identity.name, newest.turn
         assert turn is not None
+        if fleet.world.now < fleet.world.peers[liar].frozen_until or fleet.world.peers[liar].asleep:
+            return
         turn = replace(turn, number=turn.number + int(self._rng.choice([0, 1, 1, 2, 1000])))
         index, census = newest.index(liar), replace(census_of(newest), turn=turn)
         if self._rng.random() < 0.5:
@@ -144,6 +150,7 @@ class Ghosts:
             treatment=replace(newest.treatment, aggregator=liar, collect="star", gossip_tolerance=0.0, mixing=""),
         )  # fmt: skip
         core.facts.publish(SERIES + turn.series, made.encode())
+        fleet.world.step(fleet.world.peers[liar], Woken())  # it leaves at once: its links may change
         fleet.marks.counts["turn of a liar"] += 1
         digest, me = digest_of(made.encode()), census.index(liar)
         sign = signer_of(liar, core.identity.keys.get(liar, ""))
