@@ -65,7 +65,17 @@ def too_few(protocol: str, asked: Any, n_peers: int) -> bool:
 
 
 def readers(protocol: str, n_peers: int) -> str:
-    """Return the line that says who can read what in such a job."""
+    """Return the line that says who can read what in such a job.
+
+    Examples
+    --------
+    >>> readers("llf-cm", 2)
+    '2 peers: each can compute what the other contributes from the total, which no secure sums can prevent'
+    """
+    if n_peers == 1:
+        return "1 peer: no other peer receives its contributions"
+    if n_peers == 2:
+        return "2 peers: each can compute what the other contributes from the total, which no secure sums can prevent"
     return (
         f"{counted(n_peers, 'peers')}: {protocol} runs without secure sums, which need {LEAST_PEERS}: the peer that adds up "
         "a round can read what each other peer contributes to it"

@@ -242,7 +242,7 @@ class Peer:
             ballot = self.disk.read("ballot", self.document.id)
             if not finished and not (self._learns and ballot and term < msgpack.unpackb(ballot)[0]):
                 self.happened.append(("adopted", term, round_, digest, self.name))
-                if self.job.certificates.signed:
+                if self.job.statements.signed:
                     self.happened.append(
                         ("followed", term, _majority(self.job.certificates._of_term.get(term), "votes"))
                     )
@@ -263,7 +263,7 @@ class Peer:
             self.happened.append(("elected", report.fields["term"], self.name))
         elif report.verb == "finished":
             self.happened.append(("ended", bytes.fromhex(report.fields["digest"]), self.name))
-            if self.job.certificates.signed:
+            if self.job.statements.signed:
                 self.happened.append(("closed", self.name, _majority(self.job.certificates.end, "end")))
         elif report.verb == "catches-up":
             self._learns = True

@@ -58,11 +58,11 @@ class Ears(Observer):
             self.reports.append((round(world.now, 2), peer.name, effect.verb, dict(effect.fields)))
 
 
-def fleet(rows: list[np.ndarray], me: str = "p0", seed: int = 1, timing: str = "default") -> tuple[World, Ears]:
+def fleet(rows: list[Any], me: str = "p0", seed: int = 1, timing: str = "default") -> tuple[World, Ears]:
     """A keyed fleet p0, p1, ... over these rows, linked; the attacker's own core is silent about jobs."""
     ears = Ears(me)
     rng = np.random.default_rng(seed)
-    locals_ = {f"p{i}": Local(x) for i, x in enumerate(rows)}
+    locals_ = {f"p{i}": x if isinstance(x, Local) else Local(x) for i, x in enumerate(rows)}
     world = World(
         locals_,
         Network(Conditions(), np.random.default_rng(seed + 1)),
@@ -84,9 +84,9 @@ def fleet(rows: list[np.ndarray], me: str = "p0", seed: int = 1, timing: str = "
     return world, ears
 
 
-def submit(world: World, job: Job, at: str = "p1", **treatment: Any) -> str:
+def submit(world: World, job: Job, at: str = "p1", roster: tuple[str, ...] = (), **treatment: Any) -> str:
     """Submit a job at a peer; return the job's id."""
-    world.step(world.peers[at], Submit(msgpack.packb(job.to_dict()), treatment=Treatment(**treatment)))
+    world.step(world.peers[at], Submit(msgpack.packb(job.to_dict()), roster, Treatment(**treatment)))
     world.run_until(world.now + 0.2)
     (job_id,) = world.peers[at].core.jobs.jobs
     return job_id

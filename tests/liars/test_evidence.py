@@ -150,6 +150,19 @@ def test_an_end_that_a_majority_has_signed_is_believed_from_any_peer():
     assert trial.all_ended()
 
 
+def test_peers_that_ended_a_job_in_different_terms_can_all_close_it():
+    """An aggregator shows its evidence and dies; another peer, which was cut off, has the end of an earlier term."""
+    trial = _Trial()
+    trial.until_a_round(2)
+    data, register = trial.made_up()
+    term = register.term + 5
+    trial.tell(trial.end([_LIAR, "p0", "p1"], data, term + 1, 9))
+    trial.tell(trial.end([_LIAR, "p0", "p1"], data, term, 9))
+    trial.tell(Close(trial.id, term, 9, digest_of(data), len(data), (data,)), wait_s=0.3)
+    assert trial.all_ended()
+    assert {job.ledger.register.position for job in trial.jobs.values()} == {(term + 1, 9)}
+
+
 def test_a_restarted_peer_that_missed_the_end_gets_it_with_its_evidence():
     trial = _Trial(max_rounds=5)
     trial.until_a_round(2)
@@ -163,6 +176,23 @@ def test_a_restarted_peer_that_missed_the_end_gets_it_with_its_evidence():
     end = trial.world.peers[away].core.jobs.jobs[trial.id].certificates.end
     assert end is not None
     assert len(end.end.signatures) == 3
+
+
+def test_messages_that_wait_for_evidence_take_little_memory_and_none_after_the_end():
+    trial = _Trial(max_rounds=10)
+    trial.until_a_round(2)
+    frames, term = (bytes(2**20),) * 8, trial.jobs["p0"].ledger.term
+    for message in (
+        Open(trial.id, term + 1, 9, bytes(32), 2**23, False, -1, frames),
+        Close(trial.id, term + 1, 9, bytes(32), 2**23, frames),
+        Heartbeat(trial.id, term + 1, 9),
+    ):
+        trial.tell(message)
+    held = [job.certificates._held for job in trial.jobs.values()]
+    assert all(Heartbeat in [kind for kind, _ in messages] for messages in held)
+    assert sum(len(frame) for messages in held for one in messages.values() for frame in one.frames) < 2**20
+    assert trial.world.run_until(trial.world.now + 90.0, trial.all_ended)
+    assert not any(job.certificates._held for job in trial.jobs.values())
 
 
 # -- terms and registers --------------------------------------------------------------------------------------------

@@ -98,5 +98,24 @@ def test_the_exposed_peer_itself_warns() -> None:
 
 
 def test_a_plain_job_says_who_received_the_sums() -> None:
-    plain = {"secured": {}, "exposed": [], "exposed_by": [], "verify": "", "scaling": "none"}
-    assert list(secrecy_of(plain)) == ["secured: no; other peers received the contributions of single peers"]
+    plain = {"secured": {}, "exposed": [], "exposed_by": [], "verify": "", "scaling": "none", "protocol": "llf-cm"}
+    (many,) = secrecy_of({**plain, "roster": ["a", "b", "c", "d"]})
+    assert many == "secured: no; other peers received the contributions of single peers"
+    (three,) = secrecy_of({**plain, "roster": ["a", "b", "c"]})
+    assert three.endswith(": the peer that adds up a round can read what each other peer contributes to it")
+    (two,) = secrecy_of({**plain, "roster": ["a", "b"]})
+    assert two.startswith("secured: no; 2 peers: each can compute what the other contributes")
+
+
+@pytest.mark.parametrize(
+    ("colluders", "line"),
+    [
+        (1, "no single peer that follows"),
+        (2, "no two peers together that follow"),
+        (3, "no 3 peers together that follow"),
+    ],
+)
+def test_a_secured_job_says_how_many_together_could_read_nothing(colluders: int, line: str) -> None:
+    secured = {"keepers": 4, "cohort": 5, "colluders": colluders}
+    job = {"secured": secured, "exposed": [], "exposed_by": [], "verify": "", "scaling": "none"}
+    assert f"{line} the protocol could read another peer's sums" in list(secrecy_of(job))

@@ -88,6 +88,8 @@ FOUND_BY = {
     "jobs-within-kept": (0, "L6: "),
     "jobs-within-dropped-at-once": (0, "S9: "),
     "newest-turn-in-memory-only": (0, "S9: "),
+    "turn-without-a-census": (4, "E3: "),
+    "census-of-any-roster": (5, "E3: "),
     "never-hands-over": (35, "L3: "),
     "busy-for-ever": (2, "L3: "),
     "elections-never-wait-longer": (15, "L3: "),

@@ -227,15 +227,22 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
 
 def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
     """Yield, line by line, who could read another peer's sums: whether the job was secured, and the exposed peers."""
+    from p2pclust.jobs.secured import readers, too_few  # noqa: PLC0415 - imports the protocols
+
     if not job["secured"]:
-        yield "secured: no; other peers received the contributions of single peers"
+        protocol, n_peers = job["protocol"], len(job["roster"])
+        few = too_few(protocol, None, n_peers)
+        received = "other peers received the contributions of single peers"
+        yield f"secured: no; {readers(protocol, n_peers) if few else received}"
         return
     named = {name: value for name, value in job["secured"].items() if value not in (0, "")}
     parameters = ", ".join(f"{name} {value}" for name, value in named.items())
     yield f"secured: {parameters}; verify {job['verify'] or 'no'}; scaling {job['scaling'] or 'of its own'}"
     cohort = job["secured"]["cohort"]
     but = ", except of those that are listed as exposed" if job["exposed"] else ""
-    yield f"no single peer that follows the protocol could read another peer's sums{but}"
+    together = {1: "no single peer that follows", 2: "no two peers together that follow"}
+    peers = together.get(job["secured"]["colluders"], f"no {job['secured']['colluders']} peers together that follow")
+    yield f"{peers} the protocol could read another peer's sums{but}"
     yield (
         f"exposed: {', '.join(job['exposed'])}: sums of fewer than {cohort} peers with each of them can be computed"
         if job["exposed"] else "exposed: no peer"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core.evidence import Signers
 from p2pclust.peer.core.fleet_roster import HeldRosters, RosterName
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
@@ -101,8 +102,7 @@ class Document:
         self.treatment.check()
         if self.treatment.aggregator and self.treatment.aggregator not in self.roster:
             raise UsageError(f"aggregator = {self.treatment.aggregator!r} is not on the roster")
-        if (self.turn is None) != (self.treatment.every_s == 0):
-            raise UsageError("every_s: for a job that is repeated, and for no other")
+        self._check_turn()
         if self.treatment.secure:
             self.treatment.secure_sums.check(len(self.roster))
         named = self.fleet_roster
@@ -126,6 +126,12 @@ class Document:
 
         if problem := problem_with_tolerance(self.treatment.gossip_tolerance, self.peers_links.hops):
             raise UsageError(problem)
+
+    def _check_turn(self) -> None:
+        if (self.turn is None) != (self.treatment.every_s == 0):
+            raise UsageError("every_s: for a job that is repeated, and for no other")
+        if self.census and (self.turn is None or self.submitter):
+            raise UsageError("a census follows from a turn of a series, and no peer submits it")
 
     @cached_property
     def peers_links(self) -> GossipLinks:
@@ -193,6 +199,13 @@ class Document:
             tuple(devices[name] for name in self.roster),
             bool(treatment.verify), as_mask(self.index(name) for name in barred),
         )  # fmt: skip
+
+    def signers(self, rosters: HeldRosters) -> Signers:
+        """Return whose signatures count as votes in the job, and for its end."""
+        assert self.fleet_roster is not None, "a fleet without keys"
+        named = self.treatment.aggregator
+        keys = rosters.keys_of(self.fleet_roster, self.roster)
+        return Signers(self.id, self.store_ids, keys, self.index(named) if named else -1)
 
     @cached_property
     def majority(self) -> int:
@@ -263,6 +276,17 @@ class Document:
 
 #: The documents that some peer of this process uses, by their bytes: simulated peers share what they read.
 _read: WeakValueDictionary[bytes, Document] = WeakValueDictionary()
+
+
+def series_of(first: Document) -> str:
+    """Return the name of the series that begins with a document: a digest of all else in it, and the client's request id.
+
+    So no peer can make up another first turn of a series.
+    """
+    assert first.turn is not None
+    rest = replace(first, turn=replace(first.turn, series="-")).encode()
+    _, colon, request = first.nonce.partition(":")
+    return f"series-{hashlib.blake2b(rest, digest_size=8).hexdigest()}{colon}{request}"
 
 
 def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) -> bytes:

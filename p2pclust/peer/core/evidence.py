@@ -24,6 +24,9 @@ _MOST_COUNT: Final = 2**62
 _MOST_STORE: Final = 80
 _DIGEST_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
+#: Evidence has at most this size: two statements, and two signatures of each peer.
+_FEW_BYTES: Final = 1024
+_BYTES_OF_A_PEER: Final = 2 * 72
 
 #: Whether a signature of a statement is right: of the public key, the signature and the statement.
 Verified = Callable[[bytes, bytes, bytes], bool]
@@ -161,6 +164,10 @@ class Evidence:
         one = self.votes or self.end
         return -1 if one is None else one.statement.aggregator
 
+    def signed_by(self, index: int) -> bool:
+        """Return whether a peer has signed a vote or the end that is shown here, if the signatures are right."""
+        return any(one is not None and index in one.signatures for one in (self.votes, self.end))
+
     def problem_with(self, signers: Signers, verified: Verified) -> str:
         """Return why this does not prove anything in a job, or an empty string."""
         if not 0 <= self.aggregator < len(signers.stores):
@@ -192,8 +199,13 @@ class Evidence:
         return bytes(msgpack.packb(list(parts)))
 
     @classmethod
-    def decode(cls, data: bytes) -> Evidence:
-        """Read what :meth:`encode` returned, which may be hostile; raise WireError for anything else."""
+    def decode(cls, data: bytes, n_peers: int = _MOST_PEERS) -> Evidence:
+        """Read what :meth:`encode` returned, which may be hostile; raise WireError for anything else.
+
+        `n_peers`: of the job's roster, so that nothing larger than its evidence can be is looked at.
+        """
+        if len(data) > _FEW_BYTES + _BYTES_OF_A_PEER * n_peers:
+            raise WireError("evidence: too large")
         try:
             votes, end = msgpack.unpackb(data, raw=False, max_ext_len=0)
         except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:

@@ -83,6 +83,15 @@ class HeldRosters:
             return False
         return self.held[named.digest].devices[name] != self.in_force.devices.get(name)
 
+    def enrolled(self, name: str) -> bool:
+        """Return whether the roster in force has a peer."""
+        return self.in_force is not None and name in self.in_force.devices
+
+    def keys_of(self, named: RosterName, names: Iterable[str]) -> tuple[tuple[bytes, ...], ...]:
+        """Return the keys that the device of each peer of a job may sign with: on the roster that it names, and in force."""
+        rosters = [r for r in (self.held.get(named.digest), self.in_force) if r is not None]
+        return tuple(tuple(dict.fromkeys(r.devices[name] for r in rosters if name in r.devices)) for name in names)
+
     def keep_only(self, digests: Iterable[bytes]) -> None:
         """Forget all other rosters."""
         kept = frozenset(digests)

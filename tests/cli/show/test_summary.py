@@ -9,7 +9,7 @@ import pytest
 from p2pclust.lab.scenario.outcome.lines import job_lines
 
 
-def facts(**job: Any) -> dict[str, str]:
+def facts(peers: dict[str, Any] | None = None, /, **job: Any) -> dict[str, str]:
     whole = {
         "protocol": "fedcref", "parameters": {"mode": "refined"}, "failure": "", "rounds": 16, "converged": False,
         "stops": "rows keep their clusters", "terms": [], "abstained": [], "warnings": {}, "suppressed": 0, "coarse": 0,
@@ -17,7 +17,7 @@ def facts(**job: Any) -> dict[str, str]:
         "damaged": [], "harm": None, "drift": [], "tolerance": None, "reached": None, "ticks": [], "metrics": {},
         "pooled": None, "gap": None, "digests": {}, "communities": [], "isolated": [], "declared": {},
     }  # fmt: skip
-    return {fact.name: fact.words for fact in job_lines(whole | job, 1, 1, {})}
+    return {fact.name: fact.words for fact in job_lines(whole | job, 1, 1, peers or {})}
 
 
 @pytest.mark.parametrize("limit", ["max_refinements", "max_iterations", "max_rounds"])
@@ -30,6 +30,23 @@ def test_a_peer_that_was_left_out_did_not_abstain() -> None:
     found = facts(abstained=[{"a": "left out: dead"}, {"b": "no data"}, {"a": "left out: dead", "c": "left out: dead"}])
     assert found["left out"] == "a, c (dead)"
     assert found["abstained"] == "b: no data"
+
+
+@pytest.mark.parametrize(
+    ("n_peers", "protocol", "begins"),
+    [
+        (2, "llf-cm", "no; 2 peers: each can compute"), (3, "llf-cm", "no; 3 peers: llf-cm runs without secure sums"),
+        (4, "llf-cm", ""), (3, "fkm", ""),
+    ],
+)  # fmt: skip
+def test_a_small_fleet_says_who_can_read_what(n_peers: int, protocol: str, begins: str) -> None:
+    names = [f"p{number}" for number in range(n_peers)]
+    job = {"protocol": protocol, "contributors": [names[1:]], "abstained": [{"p0": "no data"}]}
+    sent = {name: {"lost": False, "messages_sent": 7} for name in names}
+    assert facts(sent, **job).get("secured", "").startswith(begins)
+    assert bool(facts(sent, **job).get("secured")) == bool(begins)
+    in_one_process = {name: {"lost": False, "messages_sent": 0} for name in names}
+    assert "secured" not in facts(in_one_process, **job)
 
 
 def test_communities() -> None:

@@ -89,3 +89,13 @@ def test_only_what_is_needed_is_held() -> None:
     assert rosters.wanted == {}
     rosters.keep_only([roster(3).name.digest, roster(1).name.digest])
     assert [rosters.has(roster(serial).name) for serial in range(4)] == [False, True, False, True]
+
+
+def test_a_device_signs_with_the_key_that_the_job_names_or_with_that_in_force() -> None:
+    old, new = roster(6, "abc"), roster(7, "abd", version="2")
+    rosters = HeldRosters(new, old.name.digest, [old])
+    keys = rosters.keys_of(old.name, ("a", "c", "d", "e"))
+    assert keys == (
+        (old.devices["a"], new.devices["a"]), (old.devices["c"],), (new.devices["d"],), (),
+    )  # fmt: skip
+    assert rosters.keys_of(roster(5).name, ("a", "c")) == ((new.devices["a"],), ()), "a roster that is not here"

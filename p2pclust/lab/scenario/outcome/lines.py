@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from p2pclust.jobs.secured import readers, too_few
 from p2pclust.lab.testbed.peer.lies import LIES
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
@@ -39,7 +40,8 @@ def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed
     yield from _course(job, peers)
     yield from _warnings(job)
     yield from _found(job)
-    yield from _compared(job, most_exposed)
+    yield from _compared(job)
+    yield from _secrecy(job, peers, most_exposed)
     if job["digests"]:
         distinct = len(set(job["digests"].values()))
         bits = "the same bits" if distinct == 1 else f"{distinct} different results"
@@ -115,7 +117,7 @@ def _found(job: Result) -> Iterator[JobLine]:
         yield JobLine("accuracy", f"{metrics['accuracy']:.3f} (mean over peers), {wrong}")
 
 
-def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
+def _compared(job: Result) -> Iterator[JobLine]:
     """Say how near the result is to what pooling all rows would have found, and what is suspect about it."""
     if job["pooled"]:
         relative = job["pooled"]["relative_difference"]
@@ -125,16 +127,24 @@ def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         yield JobLine("objective", own + job["best_pooled"]["words"])
-    exposed = job.get("exposed") or {}
-    if job.get("secure"):
-        but = ", except those of devices that are listed as exposed" if exposed else ""
-        yield JobLine("secured", f"no single peer that follows the protocol could read another peer's sums{but}")
-    for name, why in list(exposed.items())[:most_exposed]:
-        yield JobLine("exposed", f"{name}: {why}")
-    if len(exposed) > most_exposed:
-        yield JobLine("exposed", f"and {len(exposed) - most_exposed} more devices")
     for doubt in job["doubts"]:
         yield JobLine("doubt", doubt, "yellow")
     if gap := job["gap"]:
         words = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
         yield JobLine("gap", f"the centers end {words}; no equality is promised")
+
+
+def _secrecy(job: Result, peers: Result, most_exposed: int) -> Iterator[JobLine]:
+    """Say who could read another peer's sums, where peers sent any."""
+    exposed = job.get("exposed") or {}
+    if job.get("secure"):
+        but = ", except those of devices that are listed as exposed" if exposed else ""
+        yield JobLine("secured", f"no single peer that follows the protocol could read another peer's sums{but}")
+    elif any(peer["messages_sent"] for peer in peers.values()):
+        took_part = {name for names in (*job["contributors"], *job["abstained"]) for name in names}
+        if too_few(job["protocol"], None, len(took_part)):
+            yield JobLine("secured", f"no; {readers(job['protocol'], len(took_part))}")
+    for name, why in list(exposed.items())[:most_exposed]:
+        yield JobLine("exposed", f"{name}: {why}")
+    if len(exposed) > most_exposed:
+        yield JobLine("exposed", f"and {len(exposed) - most_exposed} more devices")

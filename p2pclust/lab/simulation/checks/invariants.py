@@ -202,14 +202,11 @@ class Invariants(Observer):
     def _ended(self, peer: Peer, job: str, digest: bytes) -> None:
         """E2: a peer that finishes shows the signatures of a majority, in a fleet with keys."""
         assert peer.core is not None
-        certificates = peer.core.jobs.jobs[job].certificates
-        if certificates.signed:
-            end = None if certificates.end is None else certificates.end.end
-            shown = (
-                end is not None
-                and end.statement.digest == digest
-                and not end.problem_with(certificates.signers, stands)
-            )
+        ended = peer.core.jobs.jobs[job]
+        if ended.statements.signed:
+            end = None if ended.certificates.end is None else ended.certificates.end.end
+            signers = ended.statements.signers
+            shown = end is not None and end.statement.digest == digest and not end.problem_with(signers, stands)
             self._assert(shown, "E2", f"{peer.name} finishes without the signatures of a majority")
 
     # -- what the world did -----------------------------------------------------------------------------------------

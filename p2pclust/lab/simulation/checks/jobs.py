@@ -1,4 +1,4 @@
-"""What jobs and series promise, and what peers wait for: S9, S13, S14, L5 and L7 (docs/peer/simulator.md).
+"""What jobs and series promise, and what peers wait for: S9, S13, S14, E3, L5 and L7 (docs/peer/simulator.md).
 
 All is seen from outside, and remembered across restarts and lost stores. Each turn of a series is one job, has one result,
 and begins where the one before ended.
@@ -187,20 +187,31 @@ class SeriesSeen:
 
 
 class Turns(Observer):
-    """Remembers the documents and the ends of all turns of all series."""
+    """Remembers the documents and the ends of all turns of all series.
+
+    In a fleet with keys a later turn begins only if a census has agreed on its document (E3).
+    """
 
     watches = (Report,)
 
-    def __init__(self) -> None:
+    def __init__(self, *, keyed: bool = False) -> None:
         self.series: dict[str, SeriesSeen] = {}
+        self._keyed = keyed
+        self._agreed: dict[bytes, None] = {}  # the final states of all censuses
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         if not isinstance(effect, Report) or effect.verb not in ("job", "finished") or peer.core is None:
             return
         job = peer.core.jobs.jobs.get(str(effect.fields["job"]))
-        if job is None or job.document.turn is None or job.document.census:
+        if job is None or job.document.turn is None:
+            return
+        if job.document.census:
+            if effect.verb == "finished":
+                self._agreed[peer.state_of(job.id)] = None
             return
         turn = job.document.turn
+        agreed = not self._keyed or not turn.number or job.document.encode() in self._agreed
+        assert agreed, f"E3: {peer.name} begins turn {turn.number} of {turn.series}, which no census has agreed on"
         seen = self.series.setdefault(turn.series, SeriesSeen(turn.series))
         known = seen.documents.setdefault(turn.number, job.document)
         assert known.id == job.id, f"turn {turn.number} is two jobs: {known.id} and {job.id}"

@@ -24,9 +24,10 @@ from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import Close, PreVoteReply, VoteReply
-from p2pclust.peer.core.jobs import submission
+from p2pclust.peer.core.jobs import submission, turns
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
+from p2pclust.peer.core.jobs.turns import BelievedTurns
 from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
@@ -391,7 +392,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "rounds-after-the-last": ((Follower, "_is_second", _never),),
         "end-not-read": ((tasks, "check_end", lambda original, *of: StateChecked(True)),),
         "term-without-a-certificate": ((Certificates, "knows", _always),),
-        "end-without-acknowledgements": ((Certificates, "closes", _always),),
+        "end-without-acknowledgements": ((Certificates, "ended_at", lambda original, of, close: (close.term, close.round)),),
         "cancel-not-checked": ((states, "check_cancel", _nothing),),
     },
     "secure": {
@@ -516,6 +517,10 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     "series": {
         "newest-turn-in-memory-only": ((Tombstones, "advance", _newest_in_memory_only),),
         "pause-without-end": ((Elapsed, "begin", _without_timer),),
+    },
+    "turns": {
+        "turn-without-a-census": ((BelievedTurns, "follows", _always),),
+        "census-of-any-roster": ((turns, "has_majority", _always),),
     },
     "lasting": {
         "never-hands-over": ((AggregatorTerm, "_stands_still", _never),),

@@ -64,7 +64,7 @@ class RandomFleet:
         self.plan = plan
         width = len(str(plan.n_peers - 1))
         self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
-        turns = Turns()
+        turns = Turns(keyed=plan.keyed)
         self.jobs: list[DrawnJob] = []
         for number, planned in enumerate(plan.jobs):
             job, repeated = job_of(planned, plan.seed + number), KINDS[planned.kind].repeated

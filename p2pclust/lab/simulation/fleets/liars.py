@@ -16,13 +16,18 @@ from p2pclust.lab.simulation.fleets.out_of_turn import shifted
 from p2pclust.lab.simulation.fleets.plan import REPEATED, WRONG_WORD
 from p2pclust.lab.simulation.world.device import signature_of
 from p2pclust.lab.simulation.world.network import decoded, encoded
-from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.peer import Peer, signer_of
+from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Arrived, Woken
+from p2pclust.peer.core.evidence import Evidence, Majority, Statement
 from p2pclust.peer.core.fleet_roster import RosterName
+from p2pclust.peer.core.job_messages import ShowEvidence
 from p2pclust.peer.core.messages import FactDelta, FactDigest
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.spread.facts import JOB, Fact, facts_of
+from p2pclust.peer.core.spread.facts import JOB, SERIES, Fact, facts_of
+from p2pclust.peer.core.spread.series import census_of
 from p2pclust.peer.core.tasks import Contributed, JobKeys, Outcome, StateInfo, StateMade
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import SecureRound
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 0.7
 _REPEATS: Final = 0.5
+_SHOWN_AFTER_S: Final = 0.3  # when others have asked for what shows that a turn follows
 
 
 class Forger:
@@ -110,14 +116,61 @@ class Ghosts:
             core = fleet.world.peers[name].core
             documents = [] if core is None or fleet.healed else list(core.jobs.table.documents.values())
             honest = next((one for one in documents if one.submitter and one.turn is None), None)
+            # A peer that submitted a turn may be the only one that publishes it.
+            turns = [
+                one for one in documents
+                if one.turn is not None and not one.census and name in one and name != one.submitter
+            ]  # fmt: skip
             if core is not None and honest is not None:
                 made = self._changed(fleet, honest, name)
                 core.facts.publish(JOB + made.id, made.encode())
                 fleet.marks.counts["document of a liar"] += 1
+            elif core is not None and turns:
+                self._make_up_a_turn(fleet, core, max(turns, key=lambda one: one.number))
             if fleet.world.now < until and not fleet.healed:
                 fleet.world.at(fleet.world.now + _EVERY_S, publish)
 
         fleet.world.at(fleet.world.now, publish)
+
+    def _make_up_a_turn(self, fleet: RandomFleet, core: Core, newest: Document) -> None:
+        """Publish a later turn, and show what the liar alone has signed: in the census after the newest, or in its own."""
+        liar, turn = core.identity.name, newest.turn
+        assert turn is not None
+        if fleet.world.now < fleet.world.peers[liar].frozen_until or fleet.world.peers[liar].asleep:
+            return
+        turn = replace(turn, number=turn.number + int(self._rng.choice([0, 1, 1, 2, 1000])))
+        index, census = newest.index(liar), replace(census_of(newest), turn=turn)
+        if self._rng.random() < 0.5:
+            census = replace(census, roster=(liar,), store_ids=(newest.store_ids[index],))
+        alone = self._rng.random() < 0.5
+        made = replace(
+            newest, turn=turn, submitter=liar, nonce=census.id, links=b"",
+            roster=(liar,) if alone else newest.roster,
+            store_ids=(newest.store_ids[index],) if alone else newest.store_ids,
+            treatment=replace(newest.treatment, aggregator=liar, collect="star", gossip_tolerance=0.0, mixing=""),
+        )  # fmt: skip
+        core.facts.publish(SERIES + turn.series, made.encode())
+        fleet.world.step(fleet.world.peers[liar], Woken())  # it leaves at once: its links may change
+        fleet.marks.counts["turn of a liar"] += 1
+        digest, me = digest_of(made.encode()), census.index(liar)
+        sign = signer_of(liar, core.identity.keys.get(liar, ""))
+        one, other = (
+            Statement(1, me, me, newest.store_ids[index], *at) for at in ((0, 0, b"", False), (1, 0, digest, True))
+        )
+        shown = Evidence(*(
+            Majority(bare, dict.fromkeys(range(census.majority), sign(bare.statement(census.id)))) for bare in (one, other)
+        ))  # fmt: skip
+        believed = core.jobs._turns._believed.get(turn.series)
+        first = newest.encode() if believed is None else believed.shown[-1]
+        message = decode(encode(ShowEvidence(census.id, 1, (shown.encode(), census.encode(), first))))
+
+        def show() -> None:
+            for peer in fleet.world.peers.values():
+                via = "" if peer.core is None else peer.core.routing.hop(liar)
+                if via and peer.name != liar and fleet.world.now >= peer.frozen_until and not peer.asleep:
+                    fleet.world.step(peer, Arrived(liar, message, "" if via == liar else via))
+
+        fleet.world.at(fleet.world.now + _SHOWN_AFTER_S, show)
 
     def _changed(self, fleet: RandomFleet, honest: Document, liar: str) -> Document:
         """Name peers that never were; or no fleet roster, one that never was, or one that is too old."""

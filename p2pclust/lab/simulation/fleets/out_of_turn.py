@@ -104,7 +104,7 @@ class _Moment:
         data, round_, final = state.encode(), self.register.round + 1, state.status != "running"
         term, digest = self.job.ledger.term, digest_of(data)
         own = b""
-        if final and self.job.certificates.signed:
+        if final and self.job.statements.signed:
             own = self.signed(term, term, round_, digest, final=True).encode()
         message = Open(
             self.document.id, term, round_, digest, len(data), final, -1, (data,), aggregator, acknowledgement=own
@@ -223,7 +223,7 @@ def _after_the_last(at: _Moment) -> _Lie | None:
 
 def _made_up_end(at: _Moment) -> _Lie | None:
     """End a job with a made-up result, as if a majority had it."""
-    if at.register.ref is None or not at.job.certificates.signed:
+    if at.register.ref is None or not at.job.statements.signed:
         return None
     made = shifted(at.state)
     if made == at.state:  # without numbers so far
@@ -236,7 +236,7 @@ def _made_up_end(at: _Moment) -> _Lie | None:
 
 def _made_up_term(at: _Moment) -> _Lie | None:
     """Open a state in a term that no election has reached."""
-    if at.register.ref is None or not at.job.certificates.signed:
+    if at.register.ref is None or not at.job.statements.signed:
         return None
     state = shifted(at.state)
     if state == at.state:  # without numbers so far
@@ -248,7 +248,7 @@ def _made_up_term(at: _Moment) -> _Lie | None:
 
 def _made_up_evidence(at: _Moment) -> _Lie | None:
     """Show a certificate that liars alone have signed: some in the names of others."""
-    if not at.job.certificates.signed:
+    if not at.job.statements.signed:
         return None
     vote = at.vote(at.job.ledger.term + _FAR, 0)
     own = {at.document.index(one.name): at.vote(vote.term, 0, one).signature for one in at.liars}
@@ -260,7 +260,7 @@ def _made_up_evidence(at: _Moment) -> _Lie | None:
 
 def _claimed_register(at: _Moment) -> _Lie | None:
     """Ask for a vote with a register of a term that no election has reached."""
-    if not at.job.certificates.signed:
+    if not at.job.statements.signed:
         return None
     vote = at.vote(2**40 + 1, 2**40)
     return RequestVote(at.document.id, vote.term, vote.register_term, vote.round, vote.encode()), b""
@@ -268,7 +268,7 @@ def _claimed_register(at: _Moment) -> _Lie | None:
 
 def _stale_term(at: _Moment) -> _Lie | None:
     """Depose an aggregator: as if there were a newer term, or with a vote of the liar's own."""
-    if at.job.election.role is not Role.AGGREGATOR or not at.job.certificates.signed:
+    if at.job.election.role is not Role.AGGREGATOR or not at.job.statements.signed:
         return None
     vote = at.vote(at.job.ledger.term + 1, 0).encode() if at.rng.random() < 0.5 else b""
     return StaleTerm(at.document.id, at.job.ledger.term + 1, vote), b""

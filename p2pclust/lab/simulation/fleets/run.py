@@ -32,6 +32,10 @@ OF_ONE_KIND: Final[dict[str, Bounds]] = {
     "series": replace(
         _ONE_JOB, jobs=("series", "gossip-series"), faults=(*_MISFORTUNES, "leave", "looks-in"), shares=(), dense=True
     ),
+    "turns": replace(
+        _ONE_JOB, jobs=("series", "gossip-series"), keyed=True, liars=True,
+        faults=(*_MISFORTUNES, "leave", "looks-in", "ghosts", "ghosts"), shares=(), dense=True,
+    ),
     "lasting": replace(
         _ONE_JOB, faults=(
             "crash", "cut", "cut-out", "cut-in", "flapping", "hung-worker", "large-lost", "slow-worker", "pause",

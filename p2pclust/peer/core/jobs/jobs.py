@@ -10,9 +10,11 @@ from p2pclust.peer.core import reports
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document, has_majority
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
+from p2pclust.peer.core.job_messages import AskEvidence, Ended, Join, PreVote, ShowEvidence, Synced
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
 from p2pclust.peer.core.jobs.submission import TOLD, Announcements, Submissions, Submitted
+from p2pclust.peer.core.jobs.turns import TABLE as TURNS
+from p2pclust.peer.core.jobs.turns import BelievedTurns
 from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
@@ -26,7 +28,7 @@ from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
-from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
+from p2pclust.peer.core.tasks import CheckToken, Contribute, JobToken, NoResult, Offered, Outcome
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Jobs:
         self._tombstones = Tombstones(context, stored)
         pauses = stored.get(PAUSES, {})
         self.series = Series(context, membership, facts, self.table, self.cancels, self._tombstones, pauses)
+        self._turns = BelievedTurns(context, stored.get(TURNS, {}))
         self._announcements = Announcements(context, facts, self._tombstones, self.table, stored.get(TOLD, {}))
         #: In the order in which this peer learnt of them; those whose number a crash lost come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
@@ -195,6 +198,8 @@ class Jobs:
 
     def _admit(self, owner: str, document: Document, *, agreed: bool = False) -> bool:
         """Keep a document that a peer published, if its fleet roster is right; return whether it is."""
+        if document.turn is not None and not self._turns.concerns(document):
+            return False
         concerns = self._ctx.me in document or document.submitter == self._ctx.me or document.turn is not None
         new = document.id not in self.table.documents and concerns
         if new and not self._held.admits(owner, document, agreed=agreed):
@@ -203,6 +208,8 @@ class Jobs:
             return False
         if document.turn is None:
             self._keep(document)
+        elif not self._turns.follows(owner, document):
+            return False
         elif document.id in self.table.documents or not self._too_large(document):
             older = self.series.advance(document)
             if older is not None:
@@ -222,8 +229,10 @@ class Jobs:
             self.series.ended(document)
             return
         following = self.series.decided(document)
-        if following is not None and self._admit(document.parent, following, agreed=True):
-            self.series.publish_first(following)
+        if following is not None:
+            self._turns.agreed(document, following, self.jobs[document.id].certificates.end)
+            if self._admit(document.parent, following, agreed=True):
+                self.series.publish_first(following)
 
     def _keep(self, document: Document) -> None:
         job_id = document.id
@@ -263,6 +272,7 @@ class Jobs:
             self._refused.pop(job_id, None)  # it has more memory now, or a majority has agreed on the document
             self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
             self._ctx.persist("order", job_id, str(self._numbers[job_id]).encode(), sync=False)
+            self._turns.begins(document)
             self._ctx.persist("job", job_id, document.encode())
 
     def _begin(self, document: Document) -> None:
@@ -364,6 +374,10 @@ class Jobs:
         if isinstance(message, Ended):
             self._on_ended(source, job_id)
             return
+        if isinstance(message, AskEvidence | ShowEvidence) and (
+            self._turns.receive(source, message) or job_id not in self.jobs
+        ):  # two peers that know neither job would ask each other again and again
+            return
         if self._tombstones.ended(job_id) or job_id in self._refused:
             # They come from a peer that was away, or that has a job which the others refuse.
             if isinstance(message, PreVote | Join):
@@ -373,6 +387,7 @@ class Jobs:
             self.run(census)
         job = self.jobs.get(job_id)
         if job is None:
+            self._turns.heard(source)
             if job_id not in self._held:
                 self._facts.greet(source)  # the document of that job has not come yet
             self._early.keep(job_id, source, message)
@@ -388,7 +403,7 @@ class Jobs:
         others = [name for name in roster if self._membership.present(name) and name != self._ctx.me]
         left = [name for name in roster if name not in said and name not in self._ctx.barred]
         # Where votes and ends are signed, fewer than a majority may lie about this, too.
-        enough = not job.certificates.signed or has_majority(said, roster)
+        enough = not job.statements.signed or has_majority(said, roster)
         if enough and (all(name in said for name in others) or not has_majority(left, roster)):
             self._ctx.report(reports.JobGone(job=job_id, peers=list(said)))
             self.forget(job_id)
@@ -410,6 +425,10 @@ class Jobs:
         return any(not job.ledger.finished for job in self.jobs.values())
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
+        if isinstance(token, CheckToken) and self._turns.checks(token):
+            if (proved := self._turns.checked(token, outcome)) is not None:
+                self._admit(*proved)
+            return
         if token.job_id not in self.jobs:
             return  # it was forgotten meanwhile
         document = self.table.documents[token.job_id]

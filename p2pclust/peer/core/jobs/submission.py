@@ -11,7 +11,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, Elapsed
-from p2pclust.peer.core.document import Document, Turn, has_majority, links_of, majority, roster_for
+from p2pclust.peer.core.document import Document, Turn, has_majority, links_of, majority, roster_for, series_of
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.ledger import JobTable, Tombstones
 from p2pclust.peer.core.members.membership import Membership
@@ -104,11 +104,13 @@ class Submissions:
         treatment = treatment.secured_for(len(roster)) if treatment.secure else treatment
         stores = tuple(self._membership.store_id(name) for name in roster)
         nonce = f"{int(ctx.rng.integers(2**62)):x}" + (f":{event.request}" if event.request else "")
-        turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
+        turn = Turn("-", 0, bool(event.roster)) if treatment.every_s else None
         document = Document(
             event.mathematics, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
             roster_for(ctx.rosters, treatment, roster),
         )  # fmt: skip
+        if turn is not None:
+            document = replace(document, turn=replace(turn, series=series_of(document)))
         document.encode()
         return document
 

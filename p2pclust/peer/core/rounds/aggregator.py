@@ -19,7 +19,6 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.evidence import Statement
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Pads, Partial
-from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
@@ -27,6 +26,7 @@ from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.round import ANSWERED_TWICE, AskedPeer, Round
+from p2pclust.peer.core.rounds.statements import Statements
 from p2pclust.peer.core.rounds.tree_sums import Branches, Part, tree_of
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, NOT_ASKED, REVOKED
@@ -53,10 +53,10 @@ class AggregatorTerm(JobPart):
 
     def __init__(
         self, job: JobContext, follows: Follows, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper,
-        certificates: Certificates,
+        statements: Statements,
     ) -> None:  # fmt: skip
         super().__init__(job)
-        self._certificates = certificates
+        self._statements = statements
         self._follows = follows
         self._election = election
         self._headway = headway
@@ -173,7 +173,7 @@ class AggregatorTerm(JobPart):
     def _open(self, ref: tasks.Ref, number: int, info: tasks.StateInfo) -> None:
         now, me, roster = self._ctx.now, self._me, self.document.roster
         # Each peer acknowledges the last state itself where ends are signed.
-        hands_on = info.additive and not (info.final and self._certificates.signed)
+        hands_on = info.additive and not (info.final and self._statements.signed)
         branches = self._branches(along_tree=self.document.treatment.collect == "tree" and hands_on)
         busy_since = float("inf") if me in info.asked and not info.one else now
         peers = {index: AskedPeer(name) for index, name in enumerate(roster)}
@@ -183,9 +183,9 @@ class AggregatorTerm(JobPart):
         self._patience.begin()
         opened.proposer = self._proposer(opened)
         self._phase_begins("closing" if info.final else "opening", self.term, number)
-        if info.final and self._certificates.signed:  # what this peer signs must be on its disk
+        if info.final and self._statements.signed:  # what this peer signs must be on its disk
             self._follows.adopt_own(opened)
-            opened.acknowledgement = self._certificates.acknowledgement(self._ctx.me)
+            opened.acknowledgement = self._statements.acknowledgement(self._ctx.me)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
         message, below = opened.message(), branches.tree.below[me]  # one for all: it is encoded once
         for index, name in enumerate(roster):
@@ -230,7 +230,7 @@ class AggregatorTerm(JobPart):
         """Count this peer: its register holds the opened state."""
         opened = self._round
         assert opened is not None
-        signed = self._certificates.acknowledgement(self._ctx.me)
+        signed = self._statements.acknowledgement(self._ctx.me)
         if signed:
             opened.acknowledged[self._me] = Statement.decode(signed)
         opened.adopted[self._me] = None
@@ -256,8 +256,8 @@ class AggregatorTerm(JobPart):
             return
         index, ref, abstains = self.document.index(source), None, message.abstains
         if self.document.counts(source, message.store_id):
-            if opened.info.final and self._certificates.signed:
-                statement = self._certificates.read(source, message.acknowledgement, self.term)
+            if opened.info.final and self._statements.signed:
+                statement = self._statements.read(source, message.acknowledgement, self.term)
                 at = (self.term, opened.number, opened.ref.digest)
                 if statement is None or not statement.ends(aggregator=self._me, at=at):
                     return
@@ -293,7 +293,7 @@ class AggregatorTerm(JobPart):
         opened = self._round
         if opened is None or (message.register_term, message.register_round) != (self.term, opened.number):
             return
-        signed = opened.info.final and self._certificates.signed
+        signed = opened.info.final and self._statements.signed
         if self.document.counts(source, message.store_id) and not signed:
             opened.adopted[self.document.index(source)] = None
             self.look()

@@ -22,6 +22,7 @@ from p2pclust.peer.core.round_reports import Deposed, Elected, WaitsForMajority
 from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.rounds.statements import Statements
 from p2pclust.peer.core.spread.facts import FITNESS, Facts
 
 _NEVER: Final = float("-inf")
@@ -120,9 +121,11 @@ class Election(JobPart):
     """
 
     def __init__(
-        self, job: JobContext, elects: Elects, fitness: Fitness, headway: Headway, certificates: Certificates
+        self, job: JobContext, elects: Elects, fitness: Fitness, headway: Headway, statements: Statements,
+        certificates: Certificates,
     ) -> None:  # fmt: skip
         super().__init__(job)
+        self._statements = statements
         self._certificates = certificates
         self._elects = elects
         self._fitness = fitness
@@ -179,14 +182,14 @@ class Election(JobPart):
 
     def _stalls(self) -> bool:
         """Return whether the aggregator, although it is heard, has brought no state for so long that another should try."""
-        return self._certificates.signed and self._headway.stalls()
+        return self._statements.signed and self._headway.stalls()
 
     def hear_of(self, term: int, *, shown: bool = False) -> None:
         """Note a term that a peer has named: where votes are signed, that moves this peer to no term.
 
         It stands with a higher one next time; unless that peer has `shown` its vote, with a few more than before.
         """
-        if not self._certificates.signed:
+        if not self._statements.signed:
             self.step_down(term)
         most = term if shown else self.next_term + _MOST_HEARSAY
         self._heard_of = max(self._heard_of, min(term, most))
@@ -194,7 +197,7 @@ class Election(JobPart):
     @property
     def next_term(self) -> int:
         """The term that this peer stands with next."""
-        return max(self.ledger.term, self._heard_of if self._certificates.signed else 0) + 1
+        return max(self.ledger.term, self._heard_of if self._statements.signed else 0) + 1
 
     def renew(self, above: int) -> None:
         """Ask for votes above a term that a follower has voted in: it can no longer follow this peer in a lower one."""
@@ -341,7 +344,7 @@ class Election(JobPart):
             self._certificates.refuse(source)
             return
         # A peer that was away must not depose an aggregator that works (Raft, 4.2.3); that one itself may need a new term.
-        signed = self._certificates.signed
+        signed = self._statements.signed
         if term > self.ledger.term and self._sticks() and not (signed and source == self.aggregator):
             return
         if signed:
@@ -358,13 +361,13 @@ class Election(JobPart):
 
     def _on_signed_request(self, source: str, message: RequestVote) -> None:
         term, own = message.term, self.ledger.register
-        candidate = self._certificates.candidate(source, message)
+        candidate = self._statements.candidate(source, message)
         if candidate is None:
             return
         if not self._certificates.knows(candidate.register_term):
             self._certificates.await_(source, message, candidate.register_term)
             return
-        vote, is_new = self._certificates.vote(term, source, candidate), term > self.ledger.term
+        vote, is_new = self._statements.vote(term, source, candidate), term > self.ledger.term
         # If it is too far, others have heard of it too when it asks again, and can follow.
         free = term <= self.next_term + _MOST_STEP and (
             is_new or not self.ledger.voted_for or self.ledger.vote_cast == vote
@@ -382,7 +385,7 @@ class Election(JobPart):
     def _on_vote(self, source: str, message: VoteReply) -> None:
         own = self._votes[self._ctx.me]
         if own is not None:
-            vote = self._certificates.read(source, message.vote, message.term)
+            vote = self._statements.read(source, message.vote, message.term)
             if vote is None or not vote.is_same_vote(own):
                 return
             self._votes[source] = vote
@@ -410,7 +413,7 @@ class Election(JobPart):
     def _stand(self, term: int) -> None:
         """Vote for this peer in a term, and ask the others to."""
         self.role = Role.CANDIDATE
-        signed = self._certificates.vote(term, self._ctx.me) if self._certificates.signed else b""
+        signed = self._statements.vote(term, self._ctx.me) if self._statements.signed else b""
         self.ledger.vote(term, self._ctx.me, signed)
         self._votes = {self._ctx.me: Statement.decode(signed) if signed else None}
         self._arm()
@@ -419,7 +422,7 @@ class Election(JobPart):
 
     def _count_votes(self) -> None:
         if has_majority(self._votes, self.document.roster):
-            if self._certificates.signed:
+            if self._statements.signed:
                 self._certificates.elected([vote for vote in self._votes.values() if vote is not None])
             self._become_aggregator()
 

@@ -21,6 +21,7 @@ from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.round import Round
+from p2pclust.peer.core.rounds.statements import Statements
 from p2pclust.peer.core.rounds.states import States
 from p2pclust.peer.core.rounds.tree_sums import TreeSum
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
@@ -32,7 +33,8 @@ class Follower(JobPart):
 
     def __init__(
         self, job: JobContext, election: Election, headway: Headway, workspace: JobWorkspace, notes: PadNotes,
-        states: States, certificates: Certificates, aggregates: Callable[[], AggregatorTerm | None],
+        states: States, statements: Statements, certificates: Certificates,
+        aggregates: Callable[[], AggregatorTerm | None],
     ) -> None:  # fmt: skip
         super().__init__(job)
         self._election = election
@@ -42,10 +44,13 @@ class Follower(JobPart):
         self._aggregates = aggregates
         self.keeper = Keeper(job, election, notes)
         self._states = states
+        self._statements = statements
         self._certificates = certificates
         self._hashed: tuple[bytes, float] | None = None  # the pending state that the worker hashes, and since when
         self._answers: dict[tuple[bytes, int], tuple[tasks.Ref | None, str]] = {}  # of the state in the register
         self._proposer = -1
+        #: Of a final state in the register: the acknowledgement of the aggregator that opened it, if this life has seen it.
+        self.opened_as_last = b""
         self.place: TreeSum | None = None  # this peer's place in the round's tree
         self._direct = (0, 0)  # the round in which the aggregator asked this peer directly
 
@@ -120,7 +125,7 @@ class Follower(JobPart):
         held = register.ref is not None and register.ref.digest == message.digest
         same = register.position == (message.term, message.round)
         at = (message.term, message.round, message.digest)
-        shown = not message.final or self._certificates.ends(source, at, message.acknowledgement)
+        shown = not message.final or self._statements.ends(source, at, message.acknowledgement)
         if not shown or self._contradicts(source, message, held=held):
             return
         self._proposer = message.proposer
@@ -133,7 +138,7 @@ class Follower(JobPart):
             return
         self._states.waiting.pop(Open, None)
         self._states.adopted(message.term, source)
-        self._certificates.last = message.acknowledgement
+        self.opened_as_last = message.acknowledgement
         self._adopt(message.term, message.round, ref, final=message.final)
 
     def _contradicts(self, source: str, message: Open, *, held: bool) -> bool:
@@ -173,7 +178,7 @@ class Follower(JobPart):
         self._answers.clear()
         self._workspace.abandon()
         self.ledger.learn(term, round_, ref, final=final)
-        self._certificates.last = b""
+        self.opened_as_last = b""
 
     def _adopt(self, term: int, round_: int, ref: tasks.Ref, *, final: bool) -> None:
         before = self.ledger.register.ref
@@ -253,7 +258,7 @@ class Follower(JobPart):
         ref = contribution or tasks.NOTHING
         message = Adopted(
             self.document.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
-            ref.digest, ref.size_bytes, ref.frames, self._certificates.acknowledgement(self._election.aggregator),
+            ref.digest, ref.size_bytes, ref.frames, self._statements.acknowledgement(self._election.aggregator),
         )  # fmt: skip
         self._ctx.send(self._election.aggregator, message)
 

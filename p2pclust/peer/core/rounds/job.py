@@ -67,13 +67,14 @@ class AggregatedJob(PeerJob):
         super().__init__(job, self._leave, evidence)
         self._began_at = job.context.now
         self.headway = Headway(job)
-        self.election = Election(job, self, fitness, self.headway, self.certificates)
+        self.election = Election(job, self, fitness, self.headway, self.statements, self.certificates)
         self.terms = self.election.terms
         self.workspace = JobWorkspace(job, note)
         self.term: AggregatorTerm | None = None  # while this peer aggregates
         self.notes = PadNotes(job, pads)
         self.follower = Follower(
-            job, self.election, self.headway, self.workspace, self.notes, self.states, self.certificates, self.own_term
+            job, self.election, self.headway, self.workspace, self.notes, self.states, self.statements, self.certificates,
+            self.own_term,
         )  # fmt: skip
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
@@ -103,7 +104,7 @@ class AggregatedJob(PeerJob):
         match message:  # the most frequent first
             case Adopted() | HeartbeatReply():
                 self._from_follower(source, message)
-            case Heartbeat() | Open() if not self.certificates.bars(source, message.term):
+            case Heartbeat() | Open() if not self.statements.bars(source, message.term):
                 self._from_aggregator(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
@@ -123,7 +124,7 @@ class AggregatedJob(PeerJob):
         match message:
             case StaleTerm() if self.term is not None and self.certificates.fences(source, message):
                 self.election.renew(message.term)
-            case RequestVote() | VoteReply() if self.certificates.bars(source, message.term):
+            case RequestVote() | VoteReply() if self.statements.bars(source, message.term):
                 pass
             case _:
                 self.election.receive(source, message)
@@ -243,13 +244,13 @@ class AggregatedJob(PeerJob):
             self.certificates.await_(source, message, message.entry_epoch)
             return
         at, opener = (*position, message.digest), self.certificates.aggregator(position[0])
-        if message.final and not self.certificates.ends(opener, at, message.acknowledgement):
+        if message.final and not self.statements.ends(opener, at, message.acknowledgement):
             return
         ref = self.states.resolve(source, message)
         if ref is not None:
             self._report(round_reports.CatchesUp, peer=source, term=position[0], round=position[1])
             # The votes that this candidate has are of an older term; signed ones name the register that it has now.
-            signed = self.certificates.signed and self.election.role is Role.CANDIDATE
+            signed = self.statements.signed and self.election.role is Role.CANDIDATE
             if position[0] > self.ledger.term or signed:
                 self.election.step_down(max(position[0], self.ledger.term))
             self.follower.learn(*position, ref, final=message.final)
@@ -384,7 +385,7 @@ class AggregatedJob(PeerJob):
         self._job.series.publish(self.document)
         self.follower.leave_place()
         self.term = AggregatorTerm(
-            self._job, self, self.election, self.headway, self.notes, self.follower.keeper, self.certificates
+            self._job, self, self.election, self.headway, self.notes, self.follower.keeper, self.statements
         )  # fmt: skip
         self.term.begin()
 
@@ -394,7 +395,7 @@ class AggregatedJob(PeerJob):
         if ref is not None:
             held = HeldState(
                 self.id, self.ledger.term, register.term, register.round, ref.digest, ref.size_bytes, ref.frames,
-                register.final, self.certificates.last if register.final else b"",
+                register.final, self.follower.opened_as_last if register.final else b"",
             )  # fmt: skip
             self._ctx.send(candidate, held)
 
@@ -421,7 +422,7 @@ class AggregatedJob(PeerJob):
         """Finish the job, and send `Close` to the other peers: a majority adopted the final state."""
         assert self.election.role is Role.AGGREGATOR
         self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
-        if self.certificates.signed:
+        if self.statements.signed:
             self.certificates.ended([opened.acknowledged[index] for index in opened.adopted])
         self._finish(opened.term, opened.number, opened.ref)
         self.certificates.show_all(self._unconfirmed)

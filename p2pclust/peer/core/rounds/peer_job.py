@@ -11,6 +11,7 @@ from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
 from p2pclust.peer.core.rounds.certificates import Certificates
 from p2pclust.peer.core.rounds.job_context import JobContext, JobPart
+from p2pclust.peer.core.rounds.statements import Statements
 from p2pclust.peer.core.rounds.states import States
 from p2pclust.peer.core.tasks import CheckToken, Outcome, Ref
 
@@ -28,7 +29,8 @@ class PeerJob(JobPart, ABC):
         self.id = job.document.id
         self.terms: Mapping[int, str] = {}  #: by term: the aggregators that this life of the peer has heard of
         self.states = States(job, leave)
-        self.certificates = Certificates(job, evidence, self.receive)
+        self.statements = Statements(job)
+        self.certificates = Certificates(job, self.statements, evidence, self.receive)
 
     @abstractmethod
     def receive(self, source: str, message: Message) -> None:
@@ -79,7 +81,8 @@ class PeerJob(JobPart, ABC):
 
     def _on_close(self, source: str, message: Close) -> None:
         if not self.ledger.finished:
-            if not self.certificates.closes(message):
+            position = self.certificates.ended_at(message)
+            if position is None:
                 self.certificates.await_(source, message, message.term)
                 return
             held = self.ledger.register
@@ -91,7 +94,7 @@ class PeerJob(JobPart, ABC):
                 elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))
                 return
-            self._finish(message.term, message.round, ref)
+            self._finish(*position, ref)
         self._ctx.send(source, CloseReply(self.id, False))
 
     def close_confirmed(self, source: str, message: CloseReply) -> None:
@@ -108,6 +111,7 @@ class PeerJob(JobPart, ABC):
     def _finish(self, term: int, round_: int, ref: Ref) -> None:
         self.ledger.finish(term, round_, ref)
         self.states.waiting.clear()
+        self.certificates.finish()
         self._stop()
         self._report(JobFinished, term=term, round=round_, digest=ref.digest.hex())
         self._job.children.ended(self.id)

@@ -180,7 +180,13 @@ class Series:
             self._ctx.report(BadDocument(owner=census.parent, reason=str(error)))
             return None
         self._complained.pop(census.id, None)
-        return document if document.turn == census.turn else None
+        follows = (document.turn, document.nonce) == (census.turn, census.id) and bool(document.submitter)
+        if not follows or document.encode() != data:
+            self._ctx.report(
+                BadDocument(owner=census.parent, reason=f"it is not turn {census.number} of {census.series}")
+            )
+            return None
+        return document
 
     # -- spreading --------------------------------------------------------------------------------------------------------
 
