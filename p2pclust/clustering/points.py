@@ -229,8 +229,9 @@ class GappedRows(Points):
         self._moved, self._whole = bool(subtracted.any()), None
         self._filled: tuple[Floats, Floats] | None = None
         self._squares = np.empty(self.n_samples)
-        for block in super().blocks():
-            self._squares[block.start : block.stop] = np.nansum(np.square(block.rows), axis=1)
+        with np.errstate(over="ignore"):
+            for block in super().blocks():
+                self._squares[block.start : block.stop] = np.nansum(np.square(block.rows), axis=1)
         if not (self._squares <= _LARGEST_SQUARE).all():
             raise DataError("the numbers in a row with missing cells are so large that squares overflow; scale them")
 
