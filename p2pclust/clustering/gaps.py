@@ -91,6 +91,11 @@ class GappedPoints:
             subtracted = own if origin is None else np.asarray(origin, dtype=np.float64)
             self.gapped = GappedRows(rows[self._gapped], shift=own, subtracted=subtracted, kernel=self.kernel)
 
+    def filled(self) -> Points:
+        """Return the rows that have a number, with the shift in their gaps: something to draw first centers from."""
+        rows = np.concatenate([np.where(np.isnan(part.source), part.shift, part.source) for part, _ in self.parts()])
+        return Points(rows, shift=next(self.parts())[0].shift, kernel=self.kernel)
+
     def parts(self) -> Iterator[tuple[Points, npt.NDArray[np.intp]]]:
         """Yield the rows without gaps and those with gaps, each with their numbers in `X`."""
         if self.complete is not None:

@@ -219,6 +219,10 @@ def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
     """
     if (scale == 1.0).all():
         return Points(X, origin=origin)
+    return Points(_scaled(X, origin, scale), shift=np.zeros(X.shape[1]))
+
+
+def _scaled(X: Floats, origin: Floats, scale: Floats) -> Floats:
     height, rows = max(1, _IN_CACHE // X.shape[1]), np.empty(X.shape)
     # As long as a block: broadcasting over rows would start a new loop of a few steps for every row.
     origins, scales = np.tile(origin, height), np.tile(scale, height)
@@ -226,7 +230,7 @@ def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
         ours = rows[start : start + height].reshape(-1)
         np.subtract(X[start : start + height].reshape(-1), origins[: ours.size], out=ours)
         np.divide(ours, scales[: ours.size], out=ours)
-    return Points(rows, shift=np.zeros(X.shape[1]))
+    return rows
 
 
 def with_gaps_in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> GappedPoints:
@@ -238,7 +242,7 @@ def with_gaps_in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -
     """
     if (scale == 1.0).all():
         return GappedPoints(X, origin=origin)
-    return GappedPoints((X - origin) / scale, shift=np.zeros(X.shape[1]))
+    return GappedPoints(_scaled(X, origin, scale), shift=np.zeros(X.shape[1]))
 
 
 def first_bad_value(X: Floats) -> str:
