@@ -45,6 +45,8 @@ class GappedPoints:
         The rows with some numbers and some gaps.
     n_empty : int
         How many rows have no number at all.
+    working : float64 array, shape (n_samples, n_features)
+        The rows that distances are counted between, with their gaps: `X`, or what is left of it without the origin.
 
     Raises
     ------
@@ -91,9 +93,16 @@ class GappedPoints:
             subtracted = own if origin is None else np.asarray(origin, dtype=np.float64)
             self.gapped = GappedRows(rows[self._gapped], shift=own, subtracted=subtracted, kernel=self.kernel)
 
+    @property
+    def working(self) -> Floats:
+        rows = np.full((self.n_samples, self.n_features), np.nan)
+        for part, where in self.parts():
+            rows[where] = part.X
+        return rows
+
     def filled(self) -> Points:
         """Return the rows that have a number, with the shift in their gaps: something to draw first centers from."""
-        rows = np.concatenate([np.where(np.isnan(part.source), part.shift, part.source) for part, _ in self.parts()])
+        rows = np.concatenate([np.where(np.isnan(part.X), part.shift, part.X) for part, _ in self.parts()])
         return Points(rows, shift=next(self.parts())[0].shift, kernel=self.kernel)
 
     def parts(self) -> Iterator[tuple[Points, npt.NDArray[np.intp]]]:
