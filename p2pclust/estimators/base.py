@@ -25,7 +25,7 @@ from p2pclust.estimators.pictures import Pictures
 from p2pclust.estimators.running import has_links, run_job
 from p2pclust.jobs.secured import decided, secured_fields
 from p2pclust.protocols.centers.robust import limited_peers
-from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.base import ByColumns, Clustering
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class
 from p2pclust.protocols.engine.exclusions import refuse
@@ -135,7 +135,8 @@ class LabellingEstimator(
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""
-        keeps_gaps = self._options().get("missing_values") == "keep"
+        asked = self._options().get("missing_values", "error")
+        keeps_gaps = checks.one_of("missing_values", asked, ("error", "keep")) == "keep"
         if inputs.is_list_of_peers(X):
             self._refuse_partition(X)
             arrays = inputs.matrices(X, self.n_peers, keeps_gaps=keeps_gaps)

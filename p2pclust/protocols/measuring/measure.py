@@ -70,8 +70,8 @@ class Measure(Evaluation, WithGaps):
     def expects(self, state: State) -> Mapping[str, Slot]:
         per_cluster = Slot((len(state["centers"]),))
         slots = {"rows": Slot(()), "hidden": Slot(())} | dict.fromkeys(_TOTALS, Slot(()))
-        slots |= {"cells": Slot(())} if self.keeps_gaps else {}
-        return slots | dict.fromkeys(("counts", "weights", "spreads"), per_cluster)
+        slots |= dict.fromkeys(("counts", "weights", "spreads"), per_cluster)
+        return slots | ({"cells": Slot(())} if self.keeps_gaps else {})
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         C = len(state["centers"])
