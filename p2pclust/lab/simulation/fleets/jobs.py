@@ -69,6 +69,8 @@ def job_of(plan: JobPlan, seed: int) -> Job:
     """Return the mathematics of a job."""
     options: dict[str, Any] = {"n_clusters": 3, "tol": 0.0, "max_rounds": 4, "seed": seed}
     options["init"] = ("uniform", "split-merge")[seed % 2]
+    if plan.gaps:
+        options["missing_values"] = "keep"
     off: dict[str, Any] = {{"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]: False}
     match plan.kind:
         case "secured" | "verified-secured":
