@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from p2pclust.clustering import fcm, kmeans
 from p2pclust.clustering.kernels import GappedFuzzySums, GappedSums, Kernel, in_force
-from p2pclust.clustering.points import Floats, GappedRows, Labels, Points
+from p2pclust.clustering.points import Floats, GappedRows, Labels, Points, less_shift
 from p2pclust.errors import DataError
 
 
@@ -51,7 +51,7 @@ class GappedPoints:
     Raises
     ------
     DataError
-        If `X` is not a matrix of real numbers, no row has a number, or one is infinite or has a square that overflows.
+        If `X` is not a matrix of real numbers, or one is infinite or has a square that overflows.
 
     Examples
     --------
@@ -74,24 +74,21 @@ class GappedPoints:
         self._complete = np.flatnonzero(observed == self.n_features)
         self._gapped = np.flatnonzero((observed > 0) & (observed < self.n_features))
         self.n_empty = self.n_samples - self._complete.size - self._gapped.size
-        if self.n_empty == self.n_samples:
-            raise DataError(f"none of the {self.n_samples} rows has a number")
         if np.isinf(rows).any():
             row, column = np.argwhere(np.isinf(rows))[0]
             raise DataError(f"row {row}, column {column} of the data is infinite; remove it before clustering")
         if shift is None and origin is None:
             n = there.sum(axis=0)
             shift = np.where(there, rows, 0.0).sum(axis=0) / np.where(n > 0, n, 1)
+        self.shift: Floats = np.zeros(self.n_features) if shift is None else np.array(shift, dtype=np.float64)
         self.complete: Points | None = None
         if self._complete.size:
             whole = rows if self._complete.size == self.n_samples else rows[self._complete]
             self.complete = Points(whole, shift=shift, origin=origin, kernel=self.kernel)
         self.gapped: GappedRows | None = None
         if self._gapped.size:
-            zero = np.zeros(self.n_features)
-            own = zero if shift is None else np.asarray(shift, dtype=np.float64)
-            subtracted = own if origin is None else np.asarray(origin, dtype=np.float64)
-            self.gapped = GappedRows(rows[self._gapped], shift=own, subtracted=subtracted, kernel=self.kernel)
+            away = self.shift if origin is None else np.asarray(origin, dtype=np.float64)
+            self.gapped = GappedRows(rows[self._gapped], shift=self.shift, subtracted=away, kernel=self.kernel)
 
     @property
     def working(self) -> Floats:
@@ -103,7 +100,7 @@ class GappedPoints:
     def filled(self) -> Points:
         """Return the rows that have a number, with the shift in their gaps: something to draw first centers from."""
         rows = np.concatenate([np.where(np.isnan(part.X), part.shift, part.X) for part, _ in self.parts()])
-        return Points(rows, shift=next(self.parts())[0].shift, kernel=self.kernel)
+        return Points(rows, shift=self.shift, kernel=self.kernel)
 
     def parts(self) -> Iterator[tuple[Points, npt.NDArray[np.intp]]]:
         """Yield the rows without gaps and those with gaps, each with their numbers in `X`."""
@@ -114,12 +111,11 @@ class GappedPoints:
 
     def centred(self, centers: npt.ArrayLike) -> Floats:
         """Check centers (C, F) as :meth:`.Points.centred` does, and return them minus the shift."""
-        return next(self.parts())[0].centred(centers)
+        return less_shift(centers, self.shift)
 
     def means(self, sums: Floats, weights: npt.NDArray[np.float64], centers: Floats) -> Floats:
         """Return sums (C, F) over weights (C, F), in the units of `X`; without weight in a column centers stay there."""
-        shift = next(self.parts())[0].shift
-        return np.where(weights > 0, shift + sums / np.where(weights > 0, weights, 1.0), centers)
+        return np.where(weights > 0, self.shift + sums / np.where(weights > 0, weights, 1.0), centers)
 
 
 def nearest(points: GappedPoints, centers: npt.ArrayLike) -> Labels:

@@ -182,19 +182,7 @@ class Points:
         Raises UsageError if `centers` is empty, the number of columns differs from that of the data, or a number is not
         finite.
         """
-        given = np.asarray(centers, dtype=np.float64)
-        if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != self.n_features:
-            raise UsageError(
-                f"centers must have one row per cluster and {self.n_features} columns as the data; "
-                f"they have shape {given.shape}"
-            )
-        if not np.isfinite(given).all():
-            row, column = np.argwhere(~np.isfinite(given))[0]
-            raise UsageError(f"center {row} has {given[row, column]} in column {column}; give finite numbers")
-        moved: Floats = given - self.shift
-        if np.maximum.reduce(np.abs(moved), axis=None) > math.sqrt(_LARGEST_SQUARE / self.n_features):
-            raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
-        return moved
+        return less_shift(centers, self.shift)
 
     def means(self, sums: Floats, totals: npt.NDArray[Any], centers: Floats) -> Floats:
         """Return sums (C, F) of shifted rows over their weights (C,), in the units of `X`; without weight centers stay."""
@@ -211,6 +199,22 @@ class Points:
                 f"it has shape {vector.shape}"
             )
         return vector
+
+
+def less_shift(centers: npt.ArrayLike, shift: Floats) -> Floats:
+    """Check centers (n_clusters, n_features) as :meth:`Points.centred` does, and return them minus the shift."""
+    given = np.asarray(centers, dtype=np.float64)
+    if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != shift.size:
+        raise UsageError(
+            f"centers must have one row per cluster and {shift.size} columns as the data; they have shape {given.shape}"
+        )
+    if not np.isfinite(given).all():
+        row, column = np.argwhere(~np.isfinite(given))[0]
+        raise UsageError(f"center {row} has {given[row, column]} in column {column}; give finite numbers")
+    moved: Floats = given - shift
+    if np.maximum.reduce(np.abs(moved), axis=None) > math.sqrt(_LARGEST_SQUARE / shift.size):
+        raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
+    return moved
 
 
 class GappedRows(Points):

@@ -61,7 +61,7 @@ def test_sums_and_steps_are_those_of_the_formulas(
     X = X[(squared[:, 1:2] - squared[:, :1] > 1e-9).all(axis=1)]
     assume(len(X))
     points = GappedPoints(X, kernel=kernel)
-    shift = next(points.parts())[0].shift
+    shift = points.shift
     for fuzzifier in (None, 1.5, 1.7, 2.0, 3.0):
         wanted, total = oracle.sums(X, centers, fuzzifier)
         if fuzzifier is None:
@@ -172,9 +172,14 @@ def test_a_column_that_no_row_has_keeps_its_value() -> None:
     assert gaps.fuzzy_step(points, np.array([[1.0, 7.0]]), 2.0).tolist() == [[2.0, 7.0]]
 
 
+def test_rows_without_any_number_have_no_label() -> None:
+    points = GappedPoints([[NAN, NAN], [NAN, NAN]])
+    assert gaps.nearest(points, [[0.0, 1.0]]).tolist() == [-1, -1]
+    assert gaps.memberships(points, [[0.0, 1.0]], 2.0).tolist() == [[0.0], [0.0]]
+    assert gaps.lloyd_step(points, np.array([[0.0, 1.0]])).tolist() == [[0.0, 1.0]]
+
+
 def test_rows_that_cannot_be_used_are_refused() -> None:
-    with pytest.raises(DataError, match="none of the 2 rows has a number"):
-        GappedPoints([[NAN], [NAN]])
     with pytest.raises(DataError, match="row 1, column 0 of the data is infinite"):
         GappedPoints([[NAN, 0.0], [np.inf, NAN]])
     with pytest.raises(DataError, match="matrix"):
