@@ -117,12 +117,10 @@ class Local:
         for found in (low, high):
             found.setflags(write=False)
         self._range = low, high
-        if self.n_observed == 0:
-            self.problem = NO_DATA
-        elif (low >= -LARGEST).all() and (high <= LARGEST).all():
-            self.gap = self.problem
-        else:
+        if not ((low >= -LARGEST).all() and (high <= LARGEST).all()):
             self.problem = first_bad_value(np.where(there, self.X, 0.0))
+        elif self.n_observed:
+            self.gap = self.problem
 
     def with_rows(self, X: ArrayLike) -> Local:
         """Return other rows in the place of these, everything else being the same."""
