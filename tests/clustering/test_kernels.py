@@ -258,7 +258,7 @@ def _digests_of(folder: Path, compiler: str, *runner: str) -> dict[str, tuple[st
 
 
 _ARM = [("aarch64-linux-gnu-gcc", "qemu-aarch64"), ("arm-linux-gnueabihf-gcc", "qemu-arm")]  # of 64 bits and of 32
-# Printed by this program on AVX-512, AVX2 and SSE2, the first also on ARM. Other bits need another name of the kernel.
+# Printed by this program on AVX-512, AVX2, SSE2 and ARM. Other bits need another name of the kernel.
 _C1_DIGESTS = ("5df34f6cb5486e85", "1ea30a15b9cafc18")  # of rows without gaps, and of rows with gaps
 
 

@@ -60,6 +60,16 @@ def test_simulated_fleets_have_the_same_bits(kind: type) -> None:
     assert here.cluster_centers_.tobytes() == there.cluster_centers_.tobytes()
 
 
+@pytest.mark.processes
+def test_real_peers_have_the_same_bits() -> None:
+    here, there = (
+        LosslessCMeans(3, missing_values="keep", random_state=1, fleet=fleet).fit(peers())
+        for fleet in (None, "processes")
+    )
+    assert here.cluster_centers_.tobytes() == there.cluster_centers_.tobytes()
+    assert [own.tolist() for own in here.labels_] == [own.tolist() for own in there.labels_]
+
+
 def test_weights_count_rows_that_often() -> None:
     X = peers()[0]
     options = {"init": X[:3].copy(), "missing_values": "keep", "suppress_singletons": False, "random_state": 0}
