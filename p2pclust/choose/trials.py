@@ -148,7 +148,7 @@ def choose_clusters(
     from p2pclust.estimators.inputs import matrices  # noqa: PLC0415 - imports all estimators
     from p2pclust.estimators.running import has_links  # noqa: PLC0415
 
-    arrays = matrices(X, None)
+    arrays = matrices(X, None, keeps_gaps=options.get("missing_values") == "keep")
     wanted = numbers_of_clusters(clusters, sum(len(rows) for rows in arrays))
     if not isinstance(options.get("init") or "", str):
         raise UsageError("init: first centers cannot be given for several numbers of clusters: name a way to draw them")

@@ -51,7 +51,7 @@ def memberships(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> Flo
     centred = points.centred(centers)
     shares = np.empty((points.n_samples, centred.shape[0]))
     with np.errstate(under="ignore"):
-        for block in _ratio_blocks(points, centred, fuzzifier):
+        for block in ratio_blocks(points, centred, fuzzifier):
             powers = _powers(block, fuzzifier)
             np.divide(powers.T, _column_sums(powers)[:, np.newaxis], out=shares[block.start : block.stop])
     return shares
@@ -64,7 +64,7 @@ def membership_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iter
     ``points.centred`` returns.
     """
     check_fuzzifier(fuzzifier)
-    for block in _ratio_blocks(points, centred, fuzzifier):
+    for block in ratio_blocks(points, centred, fuzzifier):
         powers = _powers(block, fuzzifier)
         shares = np.multiply(powers, np.reciprocal(_column_sums(powers)), out=powers)
         yield block.start, block.stop, block.rows, shares
@@ -90,15 +90,8 @@ def fuzzy_sums(
     weights = np.zeros(centred.shape[0])
     sums = np.zeros(centred.shape)
     with np.errstate(under="ignore"):
-        for block in _ratio_blocks(points, centred, fuzzifier):
-            ratios = block.squared
-            if fuzzifier == 2.0:
-                np.multiply(ratios, np.reciprocal(_column_sums(ratios)), out=ratios)
-                raised = np.multiply(ratios, ratios, out=ratios)
-            else:
-                powers = np.power(ratios, 1.0 / (fuzzifier - 1.0), out=block.spare)
-                np.multiply(ratios, powers, out=ratios)
-                raised = np.multiply(ratios, _column_sums(powers) ** -fuzzifier, out=ratios)
+        for block in ratio_blocks(points, centred, fuzzifier):
+            raised = raised_memberships(block, fuzzifier)
             if row_weights is not None:
                 np.multiply(raised, row_weights[block.start : block.stop], out=raised)
             weights += raised @ np.ones(block.stop - block.start)
@@ -123,9 +116,14 @@ def objective(
         return crisp_objective(points, points.centred(centers), row_weights)
     if (found := _by_kernel(points, centers, fuzzifier, row_weights)) is not None:
         return found[2]
+    return objective_by_blocks(points, points.centred(centers), fuzzifier, row_weights)
+
+
+def objective_by_blocks(points: Points, centred: Floats, fuzzifier: float, row_weights: Floats | None) -> float:
+    """Return :func:`objective` as NumPy computes it; `centred` is what ``points.centred`` returns."""
     total = 0.0
     with np.errstate(under="ignore"):
-        for block in _ratio_blocks(points, points.centred(centers), fuzzifier):
+        for block in ratio_blocks(points, centred, fuzzifier):
             divisors = _column_sums(_powers(block, fuzzifier))
             cost = block.closest * divisors ** (1.0 - fuzzifier)
             if row_weights is not None:
@@ -161,6 +159,17 @@ def _by_kernel(
     return points.kernel.fuzzy_sums(points, points.centred(centers), fuzzifier, near(fuzzifier), row_weights)
 
 
+def raised_memberships(block: DistanceBlock, fuzzifier: float) -> Floats:
+    """Return memberships to the power of the fuzzifier (C, rows), in the place of a block's ratios."""
+    ratios = block.squared
+    if fuzzifier == 2.0:
+        np.multiply(ratios, np.reciprocal(_column_sums(ratios)), out=ratios)
+        return np.multiply(ratios, ratios, out=ratios)
+    powers = np.power(ratios, 1.0 / (fuzzifier - 1.0), out=block.spare)
+    np.multiply(ratios, powers, out=ratios)
+    return np.multiply(ratios, _column_sums(powers) ** -fuzzifier, out=ratios)
+
+
 def _powers(block: DistanceBlock, fuzzifier: float) -> Floats:
     if fuzzifier == 2.0:
         return block.squared
@@ -173,7 +182,7 @@ def _column_sums(matrix: Floats) -> Floats:
     return summed
 
 
-def _ratio_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator[DistanceBlock]:
+def ratio_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator[DistanceBlock]:
     """Yield blocks whose `squared` holds the row's smallest squared distance over each of its own: in [0, 1].
 
     A row on a center has 1 there and 0 elsewhere: the limit of the formula, without its 0 / 0.

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.clustering.points import Floats, Labels, Points
+    from p2pclust.clustering.points import Floats, GappedRows, Labels, Points
 
 
 NUMPY: Final = "numpy"
@@ -34,6 +34,7 @@ MAX_THREADS: Final = 256
 _PART_ROWS = 8192  # part of the bits of c1, as are the numbers in c/kernels.h
 _FUZZIFIERS = {2.0: 0, 1.5: 1, 3.0: 2}  # and what the extension calls them
 _TASKS_PER_THREAD = 4
+_NOTHING = np.empty(0)
 
 
 @functools.lru_cache(maxsize=1)
@@ -63,6 +64,26 @@ def named(asked: str) -> str:
 def instruction_sets() -> tuple[str, ...]:
     """Return the instruction sets of this CPU that the extension can use, the fastest last; all give the same bits."""
     return () if _extension() is None else tuple(_extension().instruction_sets())
+
+
+class GappedSums(NamedTuple):
+    """What rows with missing cells add up to at their nearest centers: per center and column, over cells that are there."""
+
+    counts: Floats  # shape (C, F), as are the next three
+    masses: Floats  # sums of the rows' weights
+    sums: Floats  # of the differences from an offset for each center
+    squares: Floats  # of the squares of these; empty where they were not asked for
+    labels: Labels  # shape (n,)
+    closest: Floats  # shape (n,): squared distances to the nearest center
+
+
+class GappedFuzzySums(NamedTuple):
+    """What rows with missing cells add up to in fuzzy c-means."""
+
+    weights: Floats  # shape (C, F): of ``u^m`` of the rows that have the column
+    sums: Floats  # shape (C, F)
+    row_weights: Floats  # shape (C,): of ``u^m`` of all rows
+    objective: float  # NaN where NumPy does not compute it in the same pass
 
 
 @dataclass(frozen=True)
@@ -110,11 +131,55 @@ class Kernel:
             rows = slice(first * _PART_ROWS, last * _PART_ROWS)
             _extension().fuzzy(
                 points.source[rows], points.subtracted, centred, given[rows], _PART_ROWS, last - first,
-                _FUZZIFIERS[fuzzifier], share, self._set, weights[first:last], sums[first:last], costs[first:last],
+                _FUZZIFIERS[fuzzifier], share, self._set, weights[first:last], sums[first:last], costs[first:last], _NOTHING,
             )  # fmt: skip
 
         self._share_out(work, n_parts)
         return _in_order(weights), _in_order(sums), float(_in_order(costs))
+
+    def gapped_fuzzy_sums(
+        self, rows: GappedRows, centred: Floats, fuzzifier: float, row_weights: Floats | None
+    ) -> GappedFuzzySums:
+        """Return the sums of :func:`fuzzy_sums` of rows with missing cells, whose distances are all direct differences."""
+        n_parts, given = _n_parts(rows), _weights(rows, row_weights)
+        weights, sums = np.empty((2, n_parts, *centred.shape))
+        of_rows, costs = np.empty((n_parts, len(centred))), np.empty(n_parts)
+
+        def work(first: int, last: int) -> None:
+            here = slice(first * _PART_ROWS, last * _PART_ROWS)
+            _extension().fuzzy(
+                rows.source[here], rows.subtracted, centred, given[here], _PART_ROWS, last - first, _FUZZIFIERS[fuzzifier],
+                0.0, self._set, of_rows[first:last], sums[first:last], costs[first:last], weights[first:last],
+            )  # fmt: skip
+
+        self._share_out(work, n_parts)
+        return GappedFuzzySums(_in_order(weights), _in_order(sums), _in_order(of_rows), float(_in_order(costs)))
+
+    def gapped_sums(
+        self, rows: GappedRows, centred: Floats, offsets: Floats | None, row_weights: Floats | None
+    ) -> GappedSums:
+        """Assign rows with missing cells to their nearest centers, and add up differences from the `offsets` (C, F).
+
+        Without offsets the rows themselves are added up, and no squares.
+        """
+        n_parts, given = _n_parts(rows), _weights(rows, row_weights)
+        counts, sums = np.zeros((2, n_parts, *centred.shape))
+        squares = np.zeros((n_parts, *centred.shape) if offsets is not None else (n_parts, 0))
+        origin = np.zeros(centred.shape) if offsets is None else offsets
+        masses = np.zeros((n_parts, *centred.shape)) if row_weights is not None else np.zeros((n_parts, 0))
+        labels, closest = np.empty(rows.n_samples, dtype=np.int64), np.empty(rows.n_samples)
+
+        def work(first: int, last: int) -> None:
+            here, parts = slice(first * _PART_ROWS, last * _PART_ROWS), slice(first, last)
+            _extension().gapped(
+                rows.source[here], rows.subtracted, centred, origin, given[here], _PART_ROWS, last - first, self._set,
+                counts[parts], masses[parts], sums[parts], squares[parts], labels[here], closest[here],
+            )  # fmt: skip
+
+        self._share_out(work, n_parts)
+        counted = _in_order(counts)
+        massed = counted if row_weights is None else _in_order(masses)
+        return GappedSums(counted, massed, _in_order(sums), _in_order(squares), labels, closest)
 
     def crisp_sums(
         self, points: Points, centred: Floats, noise: float, row_weights: Floats | None = None

@@ -41,7 +41,7 @@ def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
         return points.kernel.crisp_sums(points, centred, _noise(points))[3]
     order = np.arange(centred.shape[0], dtype=np.float64)
     labels = np.empty(points.n_samples, dtype=np.int64)
-    for block, chosen in _assignments(points, centred):
+    for block, chosen in assignments(points, centred):
         # One product with the indices reads the labels off the one-hot columns; small integers are exact in floats.
         labels[block.start : block.stop] = order @ chosen
     return labels
@@ -79,7 +79,7 @@ def weighted_sums_and_counts(
     sums = np.zeros(centred.shape)
     counts = np.zeros(centred.shape[0])
     masses = counts if row_weights is None else np.zeros(centred.shape[0])
-    for block, chosen in _assignments(points, centred):
+    for block, chosen in assignments(points, centred):
         counts += chosen @ np.ones(block.stop - block.start)
         if row_weights is not None:  # each row's weight takes the place of its 1.0
             np.multiply(chosen, row_weights[block.start : block.stop], out=chosen)
@@ -109,7 +109,7 @@ def cell_moments(
     counts = np.zeros(centred.shape[0])
     masses = counts if row_weights is None else np.zeros(centred.shape[0])
     sums, squares = np.zeros(centred.shape), np.zeros(centred.shape)
-    for block, chosen in _assignments(points, centred):
+    for block, chosen in assignments(points, centred):
         apart = block.rows - centred[np.argmax(chosen, axis=0)]
         counts += chosen @ np.ones(block.stop - block.start)
         if row_weights is not None:
@@ -172,16 +172,16 @@ def crisp_objective(points: Points, centred: Floats, row_weights: Floats | None 
         points.kernel.lower(points, centred, closest)
         return float((closest if row_weights is None else closest * row_weights).sum())
     total = 0.0
-    for block, chosen in _assignments(points, centred):
+    for block, chosen in assignments(points, centred):
         labels = np.argmax(chosen, axis=0)
-        squared = direct(block.rows, centred[labels])
+        squared = block.direct(None, centred[labels])
         if row_weights is not None:
             squared = squared * row_weights[block.start : block.stop]
         total += float(squared.sum())
     return total
 
 
-def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBlock, Floats]]:
+def assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBlock, Floats]]:
     """Yield each block with a one-hot matrix (n_clusters, rows): 1.0 where the row belongs to the cluster."""
     noise = _noise(points)
     for block in distance_blocks(points, centred):
@@ -197,7 +197,7 @@ def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBloc
             # Direct differences settle what is nearly equal; exact ties go to the lowest index.
             cluster, which = np.nonzero(candidates[:, tied])
             squared = np.full((chosen.shape[0], tied.size), np.inf)
-            squared[cluster, which] = direct(block.rows[tied[which]], centred[cluster])
+            squared[cluster, which] = block.direct(tied[which], centred[cluster])
             chosen[:, tied] = np.argmin(squared, axis=0) == np.arange(chosen.shape[0])[:, np.newaxis]
         yield block, chosen
 

@@ -49,6 +49,8 @@ class Block:
     stop: int
     rows: Floats
     squares: Floats
+    #: Of rows with gaps, in the shape of `rows`: 1 where there is a number, and 0 where it is missing; `rows` are 0 there.
+    present: Floats | None = None
 
 
 class Points:
@@ -180,19 +182,7 @@ class Points:
         Raises UsageError if `centers` is empty, the number of columns differs from that of the data, or a number is not
         finite.
         """
-        given = np.asarray(centers, dtype=np.float64)
-        if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != self.n_features:
-            raise UsageError(
-                f"centers must have one row per cluster and {self.n_features} columns as the data; "
-                f"they have shape {given.shape}"
-            )
-        if not np.isfinite(given).all():
-            row, column = np.argwhere(~np.isfinite(given))[0]
-            raise UsageError(f"center {row} has {given[row, column]} in column {column}; give finite numbers")
-        moved: Floats = given - self.shift
-        if np.maximum.reduce(np.abs(moved), axis=None) > math.sqrt(_LARGEST_SQUARE / self.n_features):
-            raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
-        return moved
+        return less_shift(centers, self.shift)
 
     def means(self, sums: Floats, totals: npt.NDArray[Any], centers: Floats) -> Floats:
         """Return sums (C, F) of shifted rows over their weights (C,), in the units of `X`; without weight centers stay."""
@@ -209,6 +199,56 @@ class Points:
                 f"it has shape {vector.shape}"
             )
         return vector
+
+
+def less_shift(centers: npt.ArrayLike, shift: Floats) -> Floats:
+    """Check centers (n_clusters, n_features) as :meth:`Points.centred` does, and return them minus the shift."""
+    given = np.asarray(centers, dtype=np.float64)
+    if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != shift.size:
+        raise UsageError(
+            f"centers must have one row per cluster and {shift.size} columns as the data; they have shape {given.shape}"
+        )
+    if not np.isfinite(given).all():
+        row, column = np.argwhere(~np.isfinite(given))[0]
+        raise UsageError(f"center {row} has {given[row, column]} in column {column}; give finite numbers")
+    moved: Floats = given - shift
+    if np.maximum.reduce(np.abs(moved), axis=None) > math.sqrt(_LARGEST_SQUARE / shift.size):
+        raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
+    return moved
+
+
+class GappedRows(Points):
+    """Rows in which NaN is a missing cell, prepared as `Points` are; each has a number.
+
+    Distances are over the cells that are there. Squared norms too: what is missing counts as the shift does. Only functions
+    that are given blocks, and those of :mod:`p2pclust.clustering.gaps`, can use such rows.
+    """
+
+    __slots__ = ("_filled",)
+
+    def __init__(self, X: Floats, *, shift: Floats, subtracted: Floats, kernel: Kernel) -> None:
+        self.kernel, self.source, self.shift, self.subtracted = kernel, X, shift, subtracted
+        self.n_samples, self.n_features = X.shape
+        self.block_rows = rows_per_block(self.n_features)
+        self._moved, self._whole = bool(subtracted.any()), None
+        self._filled: tuple[Floats, Floats] | None = None
+        self._squares = np.empty(self.n_samples)
+        with np.errstate(over="ignore"):
+            for block in super().blocks():
+                self._squares[block.start : block.stop] = np.nansum(np.square(block.rows), axis=1)
+        if not (self._squares <= _LARGEST_SQUARE).all():
+            raise DataError("the numbers in a row with missing cells are so large that squares overflow; scale them")
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
+        # Kept, for other passes: to look for NaN takes as long as the products of a pass. The compiled passes do not ask.
+        if self._filled is None:
+            moved = self.source - self.subtracted
+            self._filled = np.nan_to_num(moved, copy=False, nan=0.0), (~np.isnan(self.source)).astype(np.float64)
+        filled, present = self._filled
+        height = min(self.block_rows if rows is None else rows, self.n_samples)
+        for start in range(0, self.n_samples, height):
+            here = slice(start, min(start + height, self.n_samples))
+            yield Block(here.start, here.stop, filled[here], self._squares[here], present[here])
 
 
 @lru_cache(maxsize=1)
@@ -244,6 +284,14 @@ class DistanceBlock:
     closest: Floats  # shape (stop - start,): the smallest squared distance of each row
     magnitude: Floats  # shape (stop - start,): an upper bound of ``|x|^2 + |v|^2``
     spare: Floats  # a scratch of the same shape as `squared`, for the user of the block
+    present: Floats | None = None  # as of a `Block`
+
+    def direct(self, chosen: npt.NDArray[np.intp] | None, centers: Floats) -> Floats:
+        """Return squared distances by direct differences, of chosen rows (None: all) each to its own center."""
+        rows, present = self.rows, self.present
+        if chosen is not None:
+            rows, present = rows.take(chosen, axis=0), None if present is None else present.take(chosen, axis=0)
+        return direct(rows, centers, present)
 
 
 def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:
@@ -260,17 +308,25 @@ def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:
         n = block.stop - block.start
         squared = scratch[: n_clusters * n].reshape(n_clusters, n)
         np.matmul(doubled, block.rows.T, out=squared)
-        np.add(squared, squares, out=squared)
+        here = spare[: n_clusters * n].reshape(n_clusters, n)
+        if block.present is not None:
+            np.matmul(centers * centers, block.present.T, out=here)
+        np.add(squared, squares if block.present is None else here, out=squared)
         np.add(squared, block.squares, out=squared)
         yield DistanceBlock(
             block.start, block.stop, block.rows, squared, np.minimum.reduce(squared, axis=0, out=closest[:n]),
-            np.add(block.squares, largest, out=magnitude[:n]), spare[: n_clusters * n].reshape(n_clusters, n),
+            np.add(block.squares, largest, out=magnitude[:n]), here, block.present,
         )  # fmt: skip
 
 
-def direct(rows: Floats, centers: Floats) -> Floats:
-    """Squared distances by direct differences: of each row to one center, or of paired rows and centers."""
+def direct(rows: Floats, centers: Floats, present: Floats | None = None) -> Floats:
+    """Squared distances by direct differences: of each row to one center, or of paired rows and centers.
+
+    With `present`, as of a `Block`, only over the cells that are there.
+    """
     difference = rows - centers
+    if present is not None:
+        difference *= present
     return np.asarray(np.einsum("ij,ij->i", difference, difference))
 
 
@@ -290,8 +346,8 @@ def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:
     exact, step = np.empty(found.size), max(1, _GATHERED // block.rows.shape[1])
     for start in range(0, found.size, step):
         some = slice(start, start + step)
-        rows = block.rows.take(near.take(columns[some]), axis=0)
-        exact[some] = direct(rows, centers.take(clusters[some], axis=0))
+        rows = near.take(columns[some])
+        exact[some] = block.direct(rows, centers.take(clusters[some], axis=0))
     few.reshape(-1)[found] = exact
     block.squared.reshape(-1)[clusters * block.rows.shape[0] + near.take(columns)] = exact
     block.closest[near] = np.minimum.reduce(few, axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from p2pclust.clustering.fcm import fuzzy_sums, membership_blocks
 from p2pclust.clustering.kmeans import sums_and_counts
 from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import UsageError
+
+P = TypeVar("P")  # rows: `Points`, or `GappedPoints`
 
 # Memberships of the last iteration are kept up to so many numbers (16 MiB), and computed again beyond: the same bits.
 _KEPT = 2**21
@@ -54,7 +57,7 @@ def fuzzy_step(points: Points, centers: Floats, fuzzifier: float) -> Floats:
 
 
 def run_steps(
-    step: Callable[[Points, Floats], Floats], points: Points, centers: Floats, *, tol: float, max_rounds: int
+    step: Callable[[P, Floats], Floats], points: P, centers: Floats, *, tol: float, max_rounds: int
 ) -> ClusteringResult:
     """Repeat a step until the centers move by less than `tol` (Frobenius norm), at most `max_rounds` times.
 

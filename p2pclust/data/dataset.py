@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
 
+_MANY = 0.1  # of all rows
 _BY_ROW = ("y", "group", "id", "row", "file")  # arrays with one value for each row
 
 
@@ -32,7 +33,8 @@ class DataSet:
     """
 
     name: str  # how error messages call it: a registered name or a file
-    X: NDArray[np.float64]  # shape (n_rows, n_features): finite numbers; at least one row and one feature
+    #: Shape (n_rows, n_features): finite numbers, and NaN where missing values are kept; at least one row and one feature
+    X: NDArray[np.float64]
     #: Shape (n_rows,): labels, used to split rows among peers and to score a result, never by a protocol
     y: NDArray[Any] | None = None
     group: NDArray[Any] | None = None  # shape (n_rows,): the device or person that each row came from
@@ -49,6 +51,7 @@ class DataSet:
     reading: str = ""  # how the columns of a text file were read, in words; empty for other files
     #: Shape (n_rows, n_features): where a reader filled in a value that was missing; None: nowhere
     filled: NDArray[np.bool_] | None = None
+    keeps_gaps: bool = False  # whether NaN in X is a missing value that was kept
 
     def __post_init__(self) -> None:
         name, X = self.name, self.X
@@ -62,7 +65,7 @@ class DataSet:
             raise DataError(f"{name}: no features: expected at least one column")
         with np.errstate(over="ignore"):  # what only a wider type can hold becomes infinite, and is refused below
             rows = np.ascontiguousarray(X, dtype=np.float64)
-        finite = np.isfinite(rows)
+        finite = ~np.isinf(rows) if self.keeps_gaps else np.isfinite(rows)
         if not finite.all():
             row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))
             value = rows[row - 1, column - 1]
@@ -155,5 +158,23 @@ def fills_outside(shares: Sequence[DataSet]) -> list[str]:
             f"{name}: {n} value{'s are' if n > 1 else ' is'} the fill {fill:g}, outside the range of the others, "
             f"{others.min():g} to {others.max():g}: they form a cluster of their own; fill in a value within the range, or "
             "drop these rows"
+        )
+    return found
+
+
+def doubtful(shares: Sequence[DataSet]) -> list[str]:
+    """Return why rows are probably not as meant: :func:`fills_outside`, or more than a tenth of them was left out.
+
+    >>> print(doubtful([DataSet("rows", np.zeros((8, 1)), dropped=2)])[0].partition(":")[0])
+    2 of 10 rows were left out, because a value is missing
+    >>> doubtful([DataSet("rows", np.zeros((18, 1)), dropped=2)])
+    []
+    """
+    found = fills_outside(shares)
+    dropped, kept = sum(share.dropped for share in shares), sum(share.n_rows for share in shares)
+    if dropped > _MANY * (dropped + kept) and not any(share.keeps_gaps for share in shares):
+        found.append(
+            f"{dropped} of {dropped + kept} rows were left out, because a value is missing: missing_values = 'keep' uses "
+            "their other values, in jobs of llf-cm and llf-fcm"
         )
     return found

@@ -32,10 +32,10 @@ from p2pclust.tools.spelling import did_you_mean, first_few
 Column = str | int
 
 ByRow = Mapping[str, NDArray[Any]]  # by their names in a `DataSet`: one value for each row
-#: What is done where a value is missing: "error", "drop", or ``{"fill": value or {column: value}}``.
+#: What is done where a value is missing: "error", "drop", "keep", or ``{"fill": value or {column: value}}``.
 Missing = str | Mapping[str, Any]
-MISSING = ("error", "drop")  # the rules that are one word
-_RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one for each column"
+MISSING = ("error", "drop", "keep")  # the rules that are one word
+_RULES = "expected 'error', 'drop', 'keep', or { fill = VALUE } with one number, or one for each column"
 _NAMED = 8  # columns, of those that are read in one way
 _LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
 
@@ -55,7 +55,7 @@ class Choice:
         if self.missing_values == "mean":
             raise DataError(
                 "missing_values = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
-                "pooling: expected 'error' or 'drop', or { fill = VALUE } with a value that is the same on all devices"
+                "pooling: expected 'error', 'drop', 'keep', or { fill = VALUE } with a value that is the same everywhere"
             )
         if self.missing_values not in MISSING:
             shown: Any = dict(self.missing_values) if isinstance(self.missing_values, Mapping) else self.missing_values
@@ -66,6 +66,11 @@ class Choice:
                 raise DataError(f"missing_values = {shown!r}: {_RULES}")
         if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether a value may be missing in any column."""
+        return self.missing_values in ("drop", "keep")
 
     @property
     def names(self) -> set[str]:
@@ -235,7 +240,7 @@ class TextRows:
             if problem := self.column(i).problem:
                 raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
         X = np.column_stack([self.column(i).values for i in features])
-        self._check(X, features, choice.missing_values == "drop", fills)
+        self._check(X, features, choice.may_be_missing, fills)
         by_row = self.titles.by_row(named, lambda i: self.columns[i], self.lines, text.ABSENT)
         return replace(finished(self.file, X, choice, by_row, titles), reading=self.reading(features))
 
@@ -257,11 +262,11 @@ class TextRows:
         first = ", ".join(map(printable, self.rows[0][:3])) + ", ..." * (len(self.rows[0]) > 3)
         return "" if self.names else f"no header: row {self.lines[0]} ({first}) has values"
 
-    def _check(self, X: NDArray[np.float64], features: Sequence[int], drop: bool, fills: NDArray[np.float64]) -> None:
+    def _check(self, X: NDArray[np.float64], features: Sequence[int], may: bool, fills: NDArray[np.float64]) -> None:
         """Refuse the first cell that is not a finite number, unless it is missing and may be."""
         bad: list[tuple[int, int]] = []
         for place in np.flatnonzero(np.isnan(X).any(axis=0)).tolist():
-            column, may_lack = self.column(features[place]), drop or not np.isnan(fills[place])
+            column, may_lack = self.column(features[place]), may or not np.isnan(fills[place])
             rows = ((row, column.cells[row]) for row in np.flatnonzero(np.isnan(X[:, place])).tolist())
             if may_lack:
                 rows = ((row, cell) for row, cell in rows if cell.lower() not in text.ABSENT)
@@ -290,7 +295,9 @@ class TextRows:
 def finished(
     file: Path, X: NDArray[Any], choice: Choice, by_row: ByRow | None = None, titles: tuple[str, ...] = ()
 ) -> DataSet:
-    """Return the data set: where a value is missing (NaN), its row left out or the declared value in its place.
+    """Return the data set: where a value is missing (NaN), its row left out, the declared value in its place, or kept.
+
+    A row in which every value is missing is left out also where missing values are kept.
 
     `by_row` has the label, group and id of each row, as far as they are known.
     """
@@ -303,11 +310,13 @@ def finished(
         fills = choice.fills(file, titles or [f"x{i}" for i in range(1, X.shape[1] + 1)])
         if X.dtype.kind == "f" and (absent := np.isnan(X)).any():
             X, filled = np.where(absent, fills, X), absent
-    if choice.missing_values == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
-        kept = ~np.isnan(X).any(axis=1)
+    keeps = choice.missing_values == "keep"
+    if choice.may_be_missing and X.ndim == 2 and X.dtype.kind == "f" and X.size:
+        kept = ~(np.isnan(X).all(axis=1) if keeps else np.isnan(X).any(axis=1))
         dropped = int((~kept).sum())
         if dropped == len(X):
-            raise DataError(f"{file}: a value is missing in every one of its {dropped} rows: choose other columns")
+            what = "every value" if keeps else "a value"
+            raise DataError(f"{file}: {what} is missing in every one of its {dropped} rows: choose other columns")
         if dropped:
             X = X[kept]
             for what, values in found.items():
@@ -317,7 +326,9 @@ def finished(
                     )
                 found[what] = values[kept]
             row = np.flatnonzero(kept).astype(np.int64)
-    return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, **found)
+    return DataSet(
+        str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, keeps_gaps=keeps, **found
+    )  # fmt: skip
 
 
 def unreadable(file: Path, error: OSError) -> str:

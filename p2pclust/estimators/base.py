@@ -15,7 +15,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p2pclust.clustering import Points, memberships, nearest, objective
+from p2pclust.clustering import Points, gaps, memberships, nearest, objective
+from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.kernels import AUTO, Kernel, named
 from p2pclust.errors import DataError, LeftOutWarning, SuspectResultWarning, UsageError
 from p2pclust.estimators import inputs
@@ -24,12 +25,12 @@ from p2pclust.estimators.pictures import Pictures
 from p2pclust.estimators.running import has_links, run_job
 from p2pclust.jobs.secured import decided, secured_fields
 from p2pclust.protocols.centers.robust import limited_peers
-from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.base import ByColumns, Clustering
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class
 from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.local import Local, in_working_coordinates
+from p2pclust.protocols.engine.local import Local, in_working_coordinates, with_gaps_in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
 from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
@@ -132,14 +133,16 @@ class LabellingEstimator(
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""
+        asked = self._options().get("missing_values", "error")
+        keeps_gaps = checks.one_of("missing_values", asked, ("error", "keep")) == "keep"
         if inputs.is_list_of_peers(X):
             self._refuse_partition(X)
-            arrays = inputs.matrices(X, self.n_peers)
+            arrays = inputs.matrices(X, self.n_peers, keeps_gaps=keeps_gaps)
             named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
             validate_data(self, inputs.without_fields(named), skip_check_array=True)  # names and number of the columns
             self._named = inputs.column_names(named)
             return arrays, None
-        together = inputs.matrix(X, "X")
+        together = inputs.matrix(X, "X", keeps_gaps=keeps_gaps)
         if isinstance(X, list | tuple) and self.n_peers is None:
             _warn(inputs.ONE_ARRAY, UserWarning)
         validate_data(self, inputs.without_fields(X), skip_check_array=True)  # names and number of the columns
@@ -168,6 +171,8 @@ class LabellingEstimator(
         nothing = np.zeros(0, dtype=np.int64)  # of a peer without rows, where there may be one
         labels = [np.array(kept.get("labels", nothing)) for kept in conclude(job, state, locals)]
         self.labels_: list[Rows] | Rows = labels if parts is None else in_order(parts, labels)
+        if empty := sum(local.n_samples - local.n_observed for local in locals):
+            _warn(f"{empty} row{'s have' if empty > 1 else ' has'} no value, and the label -1", LeftOutWarning)
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
         protocol, rounds = job.protocols[job.main], [record for record in state.log if record.stage == job.main]
@@ -176,6 +181,7 @@ class LabellingEstimator(
         self._tol = float(getattr(protocol, "tol", 0.0) or 0.0)
         self._moves = str(getattr(protocol, "moves", "centers"))
         self._fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
+        self._keeps_gaps = protocol.keeps_gaps
         self.seed_ = job.seed
         self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
@@ -217,7 +223,7 @@ class LabellingEstimator(
         """Return rows of the columns that the estimator was fitted on."""
         if isinstance(X, list | tuple) and X and all(len(getattr(item, "shape", ())) == 2 for item in X):
             raise DataError(f"X is a list of {len(X)} arrays: give one at a time, or np.concatenate(X)")
-        rows = inputs.matrix(X, "X")
+        rows = inputs.matrix(X, "X", keeps_gaps=self._keeps_gaps)
         if rows.shape[1] != self.n_features_in_:
             wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise DataError(f"X has {rows.shape[1]} features, but {wanted}: give the columns that it was fitted on")
@@ -238,17 +244,27 @@ class FederatedEstimator(
     scaling: str = "none"
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the nearest center of each row, shape (n,)."""
-        return nearest(self._points(X), self._centers)
+        """Return the nearest center of each row, shape (n,); -1 for a row without any value."""
+        points = self._points(X)
+        if isinstance(points, GappedPoints):
+            return gaps.nearest(points, self._centers)
+        return nearest(points, self._centers)
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Return each row's distance to each center in working coordinates, shape (n, C)."""
+        """Return each row's distance to each center in working coordinates, shape (n, C).
+
+        Where missing values are kept, over the values that are there.
+        """
         points = self._points(X)
-        return np.column_stack([np.sqrt(((points.X - center) ** 2).sum(axis=1)) for center in self._centers])
+        rows = points.working if isinstance(points, GappedPoints) else points.X
+        return np.column_stack([np.sqrt(np.nansum((rows - center) ** 2, axis=1)) for center in self._centers])
 
     def objective(self, X: ArrayLike) -> float:
         """Return the objective of the algorithm on these rows, in working coordinates."""
-        return float(objective(self._points(X), self._centers, self._fuzzifier))
+        points = self._points(X)
+        if isinstance(points, GappedPoints):
+            return gaps.objective_and_weights(points, self._centers, self._fuzzifier)[0]
+        return float(objective(points, self._centers, self._fuzzifier))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Return the negative :meth:`objective`: greater is better."""
@@ -267,9 +283,11 @@ class FederatedEstimator(
     def _learn_objective(self, value: float | None) -> None:
         """Store the objective that the peers added up, if the protocol has one."""
 
-    def _points(self, X: ArrayLike) -> Points:
+    def _points(self, X: ArrayLike) -> Points | GappedPoints:
         check_is_fitted(self)
-        return in_working_coordinates(np.ascontiguousarray(self._fitting(X)), self.origin_, self.scale_)
+        rows = np.ascontiguousarray(self._fitting(X))
+        prepare = with_gaps_in_working_coordinates if self._keeps_gaps else in_working_coordinates
+        return prepare(rows, self.origin_, self.scale_)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -288,9 +306,11 @@ class FuzzyEstimator(FederatedEstimator):
     fuzzifier: float = 2.0
 
     def memberships(self, X: ArrayLike) -> Floats:
-        """Return the membership of each row in each cluster, shape (n, C); rows sum to 1."""
+        """Return the membership of each row in each cluster, shape (n, C); rows sum to 1, and to 0 without any value."""
         points = self._points(X)
         assert self._fuzzifier is not None, "every fuzzy protocol has one"
+        if isinstance(points, GappedPoints):
+            return gaps.memberships(points, self._centers, self._fuzzifier)
         return memberships(points, self._centers, self._fuzzifier)
 
     def predict_proba(self, X: ArrayLike) -> Floats:

@@ -87,15 +87,18 @@ def is_list_of_peers(X: Any) -> bool:
     return any(_depth(item) > 1 for item in X)
 
 
-def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False) -> list[Floats]:
+def matrices(
+    X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False, keeps_gaps: bool = False
+) -> list[Floats]:  # fmt: skip
     """Return the checked matrices of a list of peers, which hold the same columns, or, if not `same_columns`, rows.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns.
+    columns. With `keeps_gaps`, NaN is a missing value.
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
-    arrays = {peer: matrix(rows, f"peer {peer}") for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
+    there = [(peer, rows) for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))]
+    arrays = {peer: matrix(rows, f"peer {peer}", keeps_gaps=keeps_gaps) for peer, rows in there}
     if not arrays:
         raise DataError(f"none of the {len(X)} peers has a row: expected at least one array with rows")
     axis, what = (1, "columns") if same_columns else (0, "rows")
@@ -141,6 +144,8 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
             hint = did_you_mean(option, _OPTIONS, f" (known: {', '.join(_OPTIONS)})")
             raise UsageError(f"partition {scheme!r}: unknown option {str(option)[:60]!r}{hint}")
     if scheme == "distance":
+        if np.isnan(X).any():
+            raise UsageError("partition 'distance': rows with missing values have no place: choose another scheme")
         options["points"] = X
     try:
         labels = None if y is None else np.asarray(y)
@@ -156,10 +161,11 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
     return list(split(labels, len(X), count, scheme, random_streams.splitting(seed), **options))
 
 
-def matrix(rows: Any, where: str) -> Floats:
+def matrix(rows: Any, where: str, *, keeps_gaps: bool = False) -> Floats:
     """Return rows as a matrix of float64; `where` names them in errors.
 
     Raise DataError if it is empty or not a matrix of finite numbers, and, as scikit-learn does, TypeError if it is sparse.
+    With `keeps_gaps`, NaN is a missing value.
     """
     if hasattr(rows, "toarray") and hasattr(rows, "nnz"):
         raise TypeError(f"{where} is sparse: sparse data are not supported, pass X.toarray()")
@@ -180,7 +186,7 @@ def matrix(rows: Any, where: str) -> Floats:
         raise DataError(f"{where} is empty: 0 sample(s) (shape={converted.shape}) while a minimum of 1 is required")
     if n_columns == 0:
         raise DataError(f"{where} is empty: 0 feature(s) (shape={converted.shape}) while a minimum of 1 is required.")
-    problem = first_bad_value(converted)
+    problem = first_bad_value(np.where(np.isnan(converted), 0.0, converted) if keeps_gaps else converted)
     if problem:
         spelled = with_columns(problem, column_names(rows)).replace("is nan", "is NaN")
         raise DataError(f"{where}: {spelled}: mend or leave out that row")

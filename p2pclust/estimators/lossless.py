@@ -30,6 +30,7 @@ class _LosslessEstimator(RowsEstimator):
     accelerate: bool = False
     max_weight: float = 0.0
     robust: str = ""
+    missing_values: str = "error"
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run the federated job.
@@ -107,6 +108,9 @@ class LosslessCMeans(_LosslessEstimator):
     robust : {"", "trim", "median"}, default ""
         Against a peer that lies: a center is the trimmed mean, or the median, of the peers' means of its cluster. Such
         rounds are not those of the pooled algorithm.
+    missing_values : {"error", "keep"}, default "error"
+        With "keep", NaN is a missing value: distances are over the values that are there, and each column of a center is the
+        mean over the rows of its cluster that have a value in it. A row without any value has the label -1.
     n_peers : int, optional
         Over how many peers one array is split. None: one peer holds it.
     partition : str or mapping, default "iid"

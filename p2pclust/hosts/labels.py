@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import memberships
+from p2pclust.clustering import gaps, memberships
+from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data.columns import HowRead
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.delimited import read_csv_table
@@ -22,7 +23,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.local import Local, in_working_coordinates
+from p2pclust.protocols.engine.local import Local, in_working_coordinates, with_gaps_in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
 
 Floats = NDArray[np.float64]
@@ -120,7 +121,8 @@ def labelled(
     are; -1 for other rows.
     """
     job, state = found.job, found.state
-    if problem := local.problem:
+    keeps_gaps = job.protocols[job.main].keeps_gaps
+    if problem := local.problem_if(keeps_gaps=keeps_gaps):
         raise DataError(problem)
     if job.has_workspace and own < 0:
         return _by_models(found, local), None, {}
@@ -133,16 +135,23 @@ def labelled(
     fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None, more
-    points = in_working_coordinates(local.X, state.arrays["origin"], state.arrays["scale"])
-    return kept["labels"], memberships(points, state.arrays["centers"], fuzzifier), more
+    where, centers = (local.X, state.arrays["origin"], state.arrays["scale"]), state.arrays["centers"]
+    if keeps_gaps:
+        return kept["labels"], gaps.memberships(with_gaps_in_working_coordinates(*where), centers, fuzzifier), more
+    return kept["labels"], memberships(in_working_coordinates(*where), centers, fuzzifier), more
 
 
 def _distances(found: FinishedJob, data: DataSet, labels: NDArray[np.int64]) -> Floats | None:
-    """Return how far each row is from the center of its cluster; None where the job has no centers of complete rows."""
+    """Return how far each row is from the center of its cluster, over the values that are there.
+
+    None where the job has no centers of complete rows.
+    """
     arrays = found.state.arrays
     if found.job.by_columns or "centers" not in arrays or np.ndim(arrays["centers"]) != 2 or (labels < 0).any():
         return None
-    away = in_working_coordinates(data.X, arrays["origin"], arrays["scale"]).X - arrays["centers"][labels]
+    prepare = with_gaps_in_working_coordinates if data.keeps_gaps else in_working_coordinates
+    points = prepare(data.X, arrays["origin"], arrays["scale"])
+    away = np.nan_to_num((points.working if isinstance(points, GappedPoints) else points.X) - arrays["centers"][labels])
     distances: Floats = np.sqrt(np.einsum("ij,ij->i", away, away))
     return distances
 

@@ -147,6 +147,11 @@ class JobSpec(TomlTable):
         """The protocol's own parameters that are given."""
         return dict(self.model_extra or {})
 
+    def keep_gaps(self) -> None:
+        """Set `missing_values` of the protocol to keep, as the data of the job do."""
+        assert self.model_extra is not None, "other keys are allowed"
+        self.model_extra["missing_values"] = "keep"
+
     @property
     def by_columns(self) -> bool:
         """Whether the protocol is for peers that hold different columns of the same rows."""

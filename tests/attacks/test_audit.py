@@ -243,3 +243,50 @@ def test_labels_and_weights_lose_the_row_that_is_left_out() -> None:
     peers = [Local(rows, weights=np.full(len(rows), 2.0)) for rows in blobs(6, 20, 20)]
     job = cluster_job("llf-cm", n_clusters=2, init=[[0.0, 0.0], [1.0, 0.0]], scaling="none")
     assert audit_job(Audit(job, peers, run_in_process(job, peers).log))
+
+
+def one_cell_alone(seed: int) -> Floats:
+    """Return two clusters of 20 rows, in which one row each has the second and the third column."""
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([rng.normal(0.0, 1.0, (20, 3)), rng.normal(8.0, 1.0, (20, 3))])
+    rows[1:20, 2], rows[21:40, 1] = np.nan, np.nan
+    return rows
+
+
+@pytest.mark.slow
+def test_a_column_that_one_row_of_a_cluster_has_gives_its_cell_with_the_rules_off_only() -> None:
+    peers = [one_cell_alone(seed) for seed in range(3)]
+    what = {"n_clusters": 2, "missing_values": "keep", "init": [[0.0] * 3, [8.0] * 3], "tol": 0.0, "max_rounds": 4}
+    alone = "aggregator", "clusters of one row"
+    open_ = audited(cluster_job("llf-cm", suppress_singletons=False, **what), peers)
+    assert open_[alone].by_peer == {0: 2, 1: 2, 2: 2}
+    closed = audited(cluster_job("llf-cm", **what), peers)
+    assert [one.recovered for (observer, _), one in closed.items() if observer != "two turns"] == [0] * 6
+
+
+@pytest.mark.slow
+def test_a_column_that_one_row_of_a_fuzzy_peer_has_gives_its_cell_with_the_gate_off_only() -> None:
+    peers = [one_cell_alone(seed) for seed in range(3)]
+    for rows in peers:
+        rows[20:, 2] = np.nan
+    what = {"n_clusters": 2, "missing_values": "keep", "init": [[0.0] * 3, [8.0] * 3], "tol": 0.0, "max_rounds": 4}
+    open_ = audited(cluster_job("llf-fcm", privacy_gate=False, **what), peers, patience_s=0.1)
+    assert open_["aggregator", "clusters of one row"].by_peer == {0: 1, 1: 1, 2: 1}
+    with pytest.raises(AssertionError, match="privacy gate: some column has a number in 4 rows or fewer"):
+        audited(cluster_job("llf-fcm", **what), peers)
+    third = np.random.default_rng(9).normal(size=(40, 1))
+    enough = [np.concatenate([one_cell_alone(seed)[:, :2], third], axis=1) for seed in range(3)]
+    closed = audited(cluster_job("llf-fcm", **what), enough, patience_s=0.1)
+    assert closed["aggregator", "clusters of one row"].recovered == 0
+
+
+@pytest.mark.slow
+def test_a_cell_that_moves_alone_comes_back() -> None:
+    # As above, with a second column that only the row at 4.9 and some of the other cluster have.
+    first = np.array([[0.0, np.nan], [0.0, np.nan], [0.0, np.nan], [0.0, np.nan], [4.9, 3.0]])
+    peers = [first, np.array([[6.0, 1.0], [8.0, 2.0], [10.0, 2.0], [0.0, np.nan], [0.0, np.nan]])]
+    job = cluster_job(
+        "llf-cm", n_clusters=2, init=[[0.0, 2.0], [10.0, 2.0]], tol=0.0, max_rounds=6, suppress_singletons=False,
+        missing_values="keep",
+    )  # fmt: skip
+    assert audited(job, peers)["aggregator", "rows that move alone"].by_peer == {0: 1}

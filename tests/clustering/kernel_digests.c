@@ -1,4 +1,5 @@
-/* Prints a digest of what the passes of kernels.h return on made-up rows, for each instruction set of this CPU. */
+/* Prints digests of what the passes of kernels.h return on made-up rows, for each instruction set of this CPU: of rows
+ * without gaps, and of rows with gaps. */
 
 #include <stdio.h>
 
@@ -41,7 +42,7 @@ static uint64_t passes_over(const struct passes *passes, uint64_t before, size_t
     for (int weighted = 0; weighted < 2; weighted++) {
         struct pass pass;
         for (int fuzzifier = TWO; fuzzifier <= THREE; fuzzifier++) {
-            if (prepare(&pass, F, C, subtracted, centers, 1e-3))
+            if (prepare(&pass, F, C, subtracted, centers, 1e-3, 0))
                 exit(1);
             passes->fuzzy(&pass, X, weighted ? weights : NULL, n, fuzzifier);
             folded(pass.weight_sums, C, passes->width, weight_sums);
@@ -52,7 +53,7 @@ static uint64_t passes_over(const struct passes *passes, uint64_t before, size_t
             before = digest(digest(before, weight_sums, C * sizeof(double)), sums, C * F * sizeof(double));
             before = digest(before, &cost, sizeof cost);
         }
-        if (prepare(&pass, F, C, subtracted, centers, 1e-14))
+        if (prepare(&pass, F, C, subtracted, centers, 1e-14, 0))
             exit(1);
         double *counts = calloc(2 * C, sizeof(double));
         memset(sums, 0, C * F * sizeof(double));
@@ -74,16 +75,53 @@ static uint64_t passes_over(const struct passes *passes, uint64_t before, size_t
     return before;
 }
 
+/* All passes over such rows in which about a third of the cells are missing. */
+static uint64_t gapped_passes_over(const struct passes *passes, uint64_t before, size_t n, size_t F, size_t C)
+{
+    double *X = numbers(n * F), *subtracted = numbers(F), *weights = numbers(n), *centers = numbers(C * F);
+    for (size_t i = 0; i < n * F; i++)
+        X[i] = X[i] > 1.3 ? NAN : X[i];
+    const size_t cells = C * F;
+    double *results = malloc((C + 4 * cells + n) * sizeof(double));
+    int64_t *labels = malloc(n * sizeof *labels);
+    for (int weighted = 0; weighted < 2; weighted++) {
+        struct pass pass;
+        for (int fuzzifier = TWO; fuzzifier <= THREE; fuzzifier++) {
+            if (prepare(&pass, F, C, subtracted, centers, 0.0, 1))
+                exit(1);
+            passes->fuzzy(&pass, X, weighted ? weights : NULL, n, fuzzifier);
+            folded(pass.weight_sums, C, passes->width, results);
+            folded(pass.sums, cells, passes->width, results + C);
+            folded(pass.cell_weights, cells, passes->width, results + C + cells);
+            folded(pass.costs, 1, passes->width, results + C + 2 * cells);
+            free(pass.memory);
+            before = digest(before, results, (C + 2 * cells + 1) * sizeof(double));
+        }
+        if (prepare(&pass, F, C, subtracted, centers, 0.0, 1))
+            exit(1);
+        memset(results, 0, (C + 4 * cells + n) * sizeof(double));
+        const struct gapped_cells found = {centers, results, results + cells, results + 2 * cells, results + 3 * cells,
+                                           results + 4 * cells, labels};
+        passes->gapped(&pass, X, weighted ? weights : NULL, n, &found);
+        free(pass.memory);
+        before = digest(digest(before, results, (4 * cells + n) * sizeof(double)), labels, n * sizeof *labels);
+    }
+    free(X), free(subtracted), free(weights), free(centers), free(results), free(labels);
+    return before;
+}
+
 int main(void)
 {
     static const size_t shapes[][3] = {{1, 1, 1}, {7, 3, 2}, {8, 4, 3}, {255, 2, 15}, {256, 16, 10}, {257, 5, 7},
                                        {1000, 64, 50}, {3000, 13, 4}, {515, 100, 33}};
     for (int set = 0; set < sets_here(); set++) {
-        uint64_t found = 14695981039346656037u;
+        uint64_t found = 14695981039346656037u, gapped = found;
         state = 1;
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             found = passes_over(sets[set], found, shapes[i][0], shapes[i][1], shapes[i][2]);
-        printf("%s %016llx\n", set_names[set], (unsigned long long)found);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            gapped = gapped_passes_over(sets[set], gapped, shapes[i][0], shapes[i][1], shapes[i][2]);
+        printf("%s %016llx %016llx\n", set_names[set], (unsigned long long)found, (unsigned long long)gapped);
     }
     return 0;
 }

@@ -157,7 +157,7 @@ def test_another_fuzzifier_is_left_to_numpy() -> None:
         ("n_parts", -1, "number of parts"), ("fuzzifier", 3, "fuzzifier"), ("set", 99, "instruction set"),
         ("set", -1, "instruction set"), ("weight_sums", np.zeros(1), "weight_sums has 8 bytes"),
         ("sums", np.zeros(9), "sums has 72 bytes"),
-        ("costs", np.zeros(2), "costs has 16 bytes"),
+        ("costs", np.zeros(2), "costs has 16 bytes"), ("cell_weights", np.zeros(3), "cell_weights has 24 bytes"),
     ],
     ids=str,
 )  # fmt: skip
@@ -167,7 +167,7 @@ def test_lengths_that_do_not_fit_are_refused(name: str, value: object, message: 
     fits: dict[str, object] = {
         "X": np.zeros((4, 2)), "subtracted": np.zeros(2), "centers": np.zeros((2, 2)), "weights": np.empty(0),
         "part_rows": 8, "n_parts": 1, "fuzzifier": 0, "share": 1e-3, "set": 0, "weight_sums": np.zeros(2),
-        "sums": np.zeros((2, 2)), "costs": np.zeros(1),
+        "sums": np.zeros((2, 2)), "costs": np.zeros(1), "cell_weights": np.empty(0),
     }  # fmt: skip
     _kernels.fuzzy(*fits.values())
     with pytest.raises(ValueError, match=message):
@@ -189,6 +189,22 @@ def test_results_that_do_not_fit_are_refused(name: str) -> None:
         _kernels.crisp(*{**fits, name: np.zeros(1)}.values())
     with pytest.raises(ValueError, match="closest"):
         _kernels.lower(np.zeros((4, 2)), np.zeros(2), np.zeros((2, 2)), 0, np.zeros(3))
+
+
+@compiled
+@pytest.mark.parametrize("name", ["offsets", "counts", "masses", "sums", "squares", "labels", "closest"])
+def test_results_of_rows_with_gaps_that_do_not_fit_are_refused(name: str) -> None:
+    from p2pclust.clustering import _kernels
+
+    square = ("offsets", "weights", "part_rows", "n_parts", "set", "counts", "masses", "sums", "squares")
+    fits: dict[str, object] = {
+        "X": np.zeros((4, 2)), "subtracted": np.zeros(2), "centers": np.zeros((2, 2)),
+        **{one: np.zeros((2, 2)) for one in square}, "labels": np.zeros(4, dtype=np.int64), "closest": np.zeros(4),
+    }  # fmt: skip
+    fits |= {"weights": np.ones(4), "part_rows": 8, "n_parts": 1, "set": 0}
+    _kernels.gapped(*fits.values())
+    with pytest.raises(ValueError, match=name):
+        _kernels.gapped(*{**fits, name: np.zeros(1)}.values())
 
 
 @compiled
@@ -226,8 +242,8 @@ def test_without_the_extension_numpy_is_there(monkeypatch: pytest.MonkeyPatch) -
         Kernel(C1)
 
 
-def _digests_of(folder: Path, compiler: str, *runner: str) -> dict[str, str]:
-    """Compile the passes alone, with a program that prints a digest of their results for each instruction set; run it."""
+def _digests_of(folder: Path, compiler: str, *runner: str) -> dict[str, tuple[str, str]]:
+    """Compile the passes alone, with a program that prints digests of their results for each instruction set; run it."""
     pyproject = tomllib.loads((_ROOT / "pyproject.toml").read_text())
     flags = pyproject["tool"]["setuptools"]["ext-modules"][0]["extra-compile-args"]
     program, source = folder / compiler, Path(__file__).with_name("kernel_digests.c")
@@ -237,22 +253,23 @@ def _digests_of(folder: Path, compiler: str, *runner: str) -> dict[str, str]:
         check=True, timeout=300,
     )  # fmt: skip
     done = subprocess.run([*runner, str(program)], capture_output=True, text=True, check=True, timeout=300)
-    return dict(line.split() for line in done.stdout.splitlines())
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {name: (plain, gapped) for name, plain, gapped in lines}
 
 
 _ARM = [("aarch64-linux-gnu-gcc", "qemu-aarch64"), ("arm-linux-gnueabihf-gcc", "qemu-arm")]  # of 64 bits and of 32
 # Printed by this program on AVX-512, AVX2, SSE2 and ARM. Other bits need another name of the kernel.
-_C1_DIGEST = "5df34f6cb5486e85"
+_C1_DIGESTS = ("5df34f6cb5486e85", "1ea30a15b9cafc18")  # of rows without gaps, and of rows with gaps
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler")
 def test_every_instruction_set_of_this_cpu_has_the_bits_of_c1(tmp_path: Path) -> None:
-    assert set(_digests_of(tmp_path, "gcc").values()) == {_C1_DIGEST}
+    assert set(_digests_of(tmp_path, "gcc").values()) == {_C1_DIGESTS}
 
 
 @pytest.mark.parametrize(("compiler", "emulator"), _ARM)
 def test_arm_has_the_bits_of_c1(tmp_path: Path, compiler: str, emulator: str) -> None:
     if shutil.which(compiler) is None or shutil.which(emulator) is None:
         pytest.skip(f"needs {compiler} and {emulator}")
-    assert _digests_of(tmp_path, compiler, emulator) == {"plain": _C1_DIGEST}
+    assert _digests_of(tmp_path, compiler, emulator) == {"plain": _C1_DIGESTS}

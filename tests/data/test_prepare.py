@@ -97,7 +97,7 @@ class TestPrepare:
             "mode: left out: text (2 values)",
             "row: names the rows: their number in the file, from 0",
             "1 rows are left out: site is missing there",
-            "3 of 5 rows have a missing value and are left out; 2 remain",
+            "3 of 5 rows have a missing value and are left out; 2 remain; --missing-values keep uses their other values",
         )
 
     def test_a_number_is_put_there(self) -> None:

@@ -263,13 +263,29 @@ def test_dropping_forgives_nothing_else(tmp_path: Path) -> None:
         read(written(tmp_path, "a,b\n,2\n3,\n"), missing_values="drop")
 
 
+def test_missing_values_are_kept_but_for_rows_without_any_value(tmp_path: Path) -> None:
+    file = written(tmp_path, "a,b,k\n1,?,x\n,,y\n3,4,z\n")
+    data = read(file, label_column="k", missing_values="keep")
+    np.testing.assert_array_equal(data.X, [[1.0, np.nan], [3.0, 4.0]])
+    assert (data.y.tolist(), data.dropped, data.row_numbers.tolist()) == (["x", "z"], 1, [0, 2])
+    assert np.isnan(data.take(np.array([0])).X[0, 1])
+    np.savez(tmp_path / "d.npz", X=np.array([[np.nan, 1.0], [np.nan, np.nan]]))
+    assert read(tmp_path / "d.npz", missing_values="keep").n_rows == 1
+    with pytest.raises(DataError, match=r"every value is missing in every one of its 2 rows: choose other columns$"):
+        read(written(tmp_path, "a,b\nNA,?\n,NA\n"), missing_values="keep")
+    with pytest.raises(DataError, match=r"row 2, column 1 \(a\): inf is not a finite number"):
+        read(written(tmp_path, "a,b\ninf,1\n"), missing_values="keep")
+
+
 def test_rules_for_missing_values_that_there_are_not(tmp_path: Path) -> None:
     file = written(tmp_path, "a\n1\n")
     with pytest.raises(
         DataError, match=r"^missing_values = 'mean': a peer knows the mean of its own rows only, so the result"
     ):
         read(file, missing_values="mean")
-    with pytest.raises(DataError, match=r"^missing_values = 'zero': expected 'error', 'drop', or { fill = VALUE }"):
+    with pytest.raises(
+        DataError, match=r"^missing_values = 'zero': expected 'error', 'drop', 'keep', or { fill = VALUE }"
+    ):
         read(file, missing_values="zero")
     with pytest.raises(DataError, match=r"^columns = \[\]: expected a list of names or numbers, at least one$"):
         read(file, columns=[])
@@ -294,7 +310,7 @@ def test_missing_values_are_filled_with_what_was_declared(tmp_path: Path) -> Non
     [{}, {"fill": "0"}, {"fill": True}, {"fill": {}}, {"fill": float("nan")}, {"fill": {"a": 10**400}}, {"drop": 1}, 0],
 )
 def test_fills_that_are_none(tmp_path: Path, missing: dict[str, object]) -> None:
-    with pytest.raises(DataError, match=r"expected 'error', 'drop', or \{ fill = VALUE \}"):
+    with pytest.raises(DataError, match=r"expected 'error', 'drop', 'keep', or \{ fill = VALUE \}"):
         read(written(tmp_path, "a\n1\n"), missing_values=missing)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from p2pclust.data.generate import generate
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.file.load import load_data, load_scenario
+from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
 
 Write = Callable[..., str]
 
@@ -150,3 +150,22 @@ def test_a_declared_value_is_put_in_the_place_of_missing_ones(tmp_path: Path) ->
     )
     shares = load_data(load_scenario(file))
     assert [share.X.tolist() for share in shares.values()] == [[[1.0, 0.5], [2.0, 3.0]], [[4.0, 5.0], [-1.0, 6.0]]]
+
+
+def test_jobs_keep_the_missing_values_that_the_data_keep(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,\n2,3\n3,4\n")
+    (tmp_path / "b.csv").write_text("x,y\n4,5\n,6\nNA,\n")
+    file = tmp_path / "s.toml"
+    text = (
+        '[data]\nfiles = ["a.csv", "b.csv"]\nmissing_values = "keep"\n[fleet]\npeers = 2\n'
+        '[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n[[jobs]]\nprotocol = "llf-fcm"\nclusters = 2\n'
+    )
+    file.write_text(text)
+    found = load_scenario(file)
+    shares = load_data(found)
+    assert [(share.n_rows, share.dropped) for share in shares.values()] == [(3, 0), (2, 1)]
+    jobs = [make_job(found, number, 2) for number in range(2)]
+    assert all(job.protocols[job.main].keeps_gaps for job in jobs)
+    file.write_text(text.replace("llf-fcm", "fkm"))
+    with pytest.raises(UsageError, match=r"\[jobs.1\]: protocol 'fkm' needs a value in every cell: set missing_values"):
+        load_scenario(file)

@@ -37,7 +37,9 @@ def peer(
         str | None, option("NAME,...", "The features, by names or numbers from 1; default all columns.")
     ] = None,
     id_column: Annotated[str | None, option("NAME", "The column of the rows' ids, which is not a feature.")] = None,
-    missing_values: Annotated[str | None, option("error|drop", "Refuse missing values, or omit their rows.")] = None,
+    missing_values: Annotated[
+        str | None, option("error|drop|keep", "Refuse missing values, omit their rows, or keep them.")
+    ] = None,
     links: Annotated[list[str] | None, option("NAME", "A neighbour; default all. May be repeated.", "--link")] = None,
     state_dir: Annotated[Path | None, option("DIR", "Folder of its store.")] = None,
     control: Annotated[
@@ -84,9 +86,9 @@ def peer(
             line += f", {found.dropped} more omitted because of missing values" if found.dropped else ""
             line += f"; read {found.reading}" if found.reading else ""
         sys.stderr.write(line + "\n")
-        from p2pclust.data.dataset import fills_outside  # noqa: PLC0415 - imports NumPy
+        from p2pclust.data.dataset import doubtful  # noqa: PLC0415 - imports NumPy
 
-        for line in fills_outside(read) if read else ():
+        for line in doubtful(read) if read else ():
             note(f"warning: {line}", style="yellow")
     else:
         become(checked)

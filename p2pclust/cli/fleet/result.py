@@ -275,7 +275,8 @@ def assign(
         str | None, option("NAME", "For --data: the column of the rows' ids; default their numbers.")
     ] = None,
     missing_values: Annotated[
-        str | None, option("error|drop", "For --data: refuse missing values (default), or omit their rows.")
+        str | None,
+        option("error|drop|keep", "For --data: refuse missing values (default), omit their rows, or keep them."),
     ] = None,
     decimal: Decimal = None,
     thousands: Thousands = None,

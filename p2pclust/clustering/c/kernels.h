@@ -31,11 +31,13 @@ struct pass {
     size_t n_columns, n_centers;
     size_t panel_stride, distance_stride; /* registers between two panels */
     const double *subtracted, *centers;
-    double share; /* of |x|^2 + |v|^2: how small a distance or a difference of distances is looked at closely */
+    double share; /* of |x|^2 + |v|^2: how small a distance or a difference of distances is looked at closely; with gaps 0 */
     double largest_square; /* of a center */
     double *doubled, *center_squares; /* -2 v, and |v|^2 */
     double *panels, *squares, *distances; /* of a block */
+    double *present; /* of rows with gaps: panels of 1 where there is a number and 0 where it is missing; else NULL */
     double *weight_sums, *sums, *costs; /* lane by lane; see folded() */
+    double *cell_weights; /* of rows with gaps: as sums, of the weights of the rows that have the column */
     void *memory;
 };
 
@@ -45,11 +47,21 @@ struct cells {
     int64_t *labels;
 };
 
-/* The passes of one instruction set. */
+/* The same of rows with gaps: all but the last two are per center and column. Sums and squares, which may be absent, are of
+ * the differences from `offsets`; `closest` are the squared distances to the nearest center. */
+struct gapped_cells {
+    const double *offsets;
+    double *counts, *masses, *sums, *squares, *closest;
+    int64_t *labels;
+};
+
+/* The passes of one instruction set. A pass that is prepared for gaps takes NaN as a missing cell; only `fuzzy` and `gapped`
+ * can do that. */
 struct passes {
     size_t width; /* doubles in a register */
     void (*fuzzy)(const struct pass *, const double *X, const double *weights, size_t n_rows, enum fuzzifier);
     void (*crisp)(const struct pass *, const double *X, const double *weights, size_t n_rows, const struct cells *);
+    void (*gapped)(const struct pass *, const double *X, const double *weights, size_t n_rows, const struct gapped_cells *);
     void (*lower)(const struct pass *, const double *X, size_t n_rows, double *closest);
     void (*moments)(const struct pass *, const double *X, const double *weights, size_t n_rows, const int64_t *labels,
                     double *sums, double *squares);
@@ -164,16 +176,17 @@ static int sets_here(void)
 
 /* Prepare a pass; return 0, or -1 without memory. */
 static int prepare(struct pass *pass, size_t n_columns, size_t n_centers, const double *subtracted,
-                   const double *centers, double share)
+                   const double *centers, double share, int gaps)
 {
     const size_t cells = n_centers * n_columns;
     /* Panels an odd number of registers apart do not compete for the same lines of a cache. */
     *pass = (struct pass){.n_columns = n_columns, .n_centers = n_centers, .panel_stride = n_columns | 1,
                           .distance_stride = n_centers | 1, .subtracted = subtracted, .centers = centers, .share = share};
     const size_t lengths[] = {BLOCK * pass->panel_stride, BLOCK, BLOCK * pass->distance_stride, LANES * n_centers,
-                              LANES * cells, LANES, cells, n_centers};
+                              LANES * cells, LANES, cells, n_centers, gaps ? BLOCK * pass->panel_stride : 0,
+                              gaps ? LANES * cells : 0};
     double **const arrays[] = {&pass->panels, &pass->squares, &pass->distances, &pass->weight_sums, &pass->sums,
-                               &pass->costs, &pass->doubled, &pass->center_squares};
+                               &pass->costs, &pass->doubled, &pass->center_squares, &pass->present, &pass->cell_weights};
     const size_t n_arrays = sizeof lengths / sizeof *lengths;
     size_t length = LANES;
     for (size_t i = 0; i < n_arrays; i++)
@@ -187,6 +200,8 @@ static int prepare(struct pass *pass, size_t n_columns, size_t n_centers, const 
         *arrays[i] = free_from;
         free_from += (lengths[i] + LANES - 1) / LANES * LANES;
     }
+    if (!gaps)
+        pass->present = NULL;
     for (size_t c = 0; c < n_centers; c++) {
         double square = 0.0;
         for (size_t f = 0; f < n_columns; f++) {

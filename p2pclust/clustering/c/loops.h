@@ -62,9 +62,59 @@ TARGET static size_t NAME(fill)(const struct pass *pass, const double *restrict 
     return at;
 }
 
+/* The same of rows in which NaN is a missing cell: it is zero in the panels, as is `present`. No squared norms. */
+TARGET static size_t NAME(fill_gapped)(const struct pass *pass, const double *restrict X, size_t n_rows)
+{
+    const size_t F = pass->n_columns;
+    const VECTOR one = (VECTOR){0} + 1.0;
+    const double *x[WIDTH];
+    size_t at = 0;
+    for (size_t start = 0; start < n_rows; start += WIDTH, at++) {
+        const size_t here = n_rows - start < WIDTH ? n_rows - start : WIDTH;
+        VECTOR *restrict panel = NAME(panel)(pass, at), *restrict present = (VECTOR *)pass->present + at * pass->panel_stride;
+        for (size_t l = 0; l < WIDTH; l++)
+            x[l] = X + (start + (l < here ? l : 0)) * F;
+        for (size_t f = 0; f < F; f++) {
+            VECTOR column = COLUMN(x, f) - pass->subtracted[f];
+            for (size_t l = here; l < WIDTH; l++)
+                column[l] = NAN;
+            const MASK there = column == column;
+            panel[f] = (VECTOR)(there & (MASK)column);
+            present[f] = (VECTOR)(there & (MASK)one);
+        }
+    }
+    return at;
+}
+
+/* Squared distances of some panels to some centers over the cells that are present, by direct differences. */
+SAME_FOR_ALL void NAME(gapped_tile)(const struct pass *pass, size_t first_panel, size_t first_center, const int n_panels,
+                                    const int n_centers)
+{
+    const size_t F = pass->n_columns;
+    const VECTOR *x = NAME(panel)(pass, first_panel), *present = (VECTOR *)pass->present + first_panel * pass->panel_stride;
+    const double *v = pass->centers + first_center * F;
+    VECTOR sums[CENTERS][PANELS];
+    for (int c = 0; c < n_centers; c++)
+        for (int r = 0; r < n_panels; r++)
+            sums[c][r] = (VECTOR){0};
+    for (size_t f = 0; f < F; f++)
+        for (int r = 0; r < n_panels; r++) {
+            const VECTOR column = x[r * pass->panel_stride + f], there = present[r * pass->panel_stride + f];
+            for (int c = 0; c < n_centers; c++) {
+                const VECTOR apart = (column - v[c * F + f]) * there;
+                sums[c][r] += apart * apart;
+            }
+        }
+    for (int r = 0; r < n_panels; r++) {
+        VECTOR *d = NAME(of_panel)(pass, first_panel + r) + first_center;
+        for (int c = 0; c < n_centers; c++)
+            d[c] = sums[c][r];
+    }
+}
+
 /* Squared distances of some panels to some centers, by |x|^2 - 2 x.v + |v|^2. */
-SAME_FOR_ALL void NAME(tile)(const struct pass *pass, size_t first_panel, size_t first_center, const int n_panels,
-                             const int n_centers)
+SAME_FOR_ALL void NAME(plain_tile)(const struct pass *pass, size_t first_panel, size_t first_center, const int n_panels,
+                                   const int n_centers)
 {
     const size_t F = pass->n_columns;
     const VECTOR *x = NAME(panel)(pass, first_panel);
@@ -87,34 +137,51 @@ SAME_FOR_ALL void NAME(tile)(const struct pass *pass, size_t first_panel, size_t
     }
 }
 
+SAME_FOR_ALL void NAME(tile)(const struct pass *pass, size_t first_panel, size_t first_center, const int n_panels,
+                             const int n_centers, const int gaps)
+{
+    if (gaps)
+        NAME(gapped_tile)(pass, first_panel, first_center, n_panels, n_centers);
+    else
+        NAME(plain_tile)(pass, first_panel, first_center, n_panels, n_centers);
+}
+
 SAME_FOR_ALL void NAME(tiles)(const struct pass *pass, size_t first_panel, size_t first_center, size_t last_center,
-                              const int n_panels)
+                              const int n_panels, const int gaps)
 {
     size_t c = first_center;
     for (; c + CENTERS <= last_center; c += CENTERS)
-        NAME(tile)(pass, first_panel, c, n_panels, CENTERS);
+        NAME(tile)(pass, first_panel, c, n_panels, CENTERS, gaps);
     switch (last_center - c) {
-    case 3: NAME(tile)(pass, first_panel, c, n_panels, 3); break;
-    case 2: NAME(tile)(pass, first_panel, c, n_panels, 2); break;
-    case 1: NAME(tile)(pass, first_panel, c, n_panels, 1); break;
+    case 3: NAME(tile)(pass, first_panel, c, n_panels, 3, gaps); break;
+    case 2: NAME(tile)(pass, first_panel, c, n_panels, 2, gaps); break;
+    case 1: NAME(tile)(pass, first_panel, c, n_panels, 1, gaps); break;
     }
 }
 
 /* The distances of a block; so many centers at a time stay in the first cache beside a tile's panels. */
-TARGET static void NAME(distances)(const struct pass *pass, size_t n_panels)
+SAME_FOR_ALL void NAME(all_distances)(const struct pass *pass, size_t n_panels, const int gaps)
 {
     const size_t step = pass->n_columns < IN_CACHE / CENTERS ? IN_CACHE / pass->n_columns / CENTERS * CENTERS : CENTERS;
     for (size_t c = 0; c < pass->n_centers; c += step) {
         const size_t last = c + step < pass->n_centers ? c + step : pass->n_centers;
         size_t at = 0;
         for (; at + PANELS <= n_panels; at += PANELS)
-            NAME(tiles)(pass, at, c, last, PANELS);
+            NAME(tiles)(pass, at, c, last, PANELS, gaps);
         for (; at < n_panels; at++)
-            NAME(tiles)(pass, at, c, last, 1);
+            NAME(tiles)(pass, at, c, last, 1, gaps);
     }
 }
 
-/* The squared distances of a panel's rows to one center, by direct differences. */
+TARGET static void NAME(distances)(const struct pass *pass, size_t n_panels)
+{
+    if (pass->present)
+        NAME(all_distances)(pass, n_panels, 1);
+    else
+        NAME(all_distances)(pass, n_panels, 0);
+}
+
+/* The squared distances of a panel's rows to one center, by direct differences; not of rows with gaps. */
 TARGET static VECTOR NAME(direct)(const struct pass *pass, size_t at, size_t center)
 {
     const VECTOR *x = NAME(panel)(pass, at);
@@ -142,7 +209,7 @@ TARGET static VECTOR NAME(refine)(const struct pass *pass, size_t at, VECTOR lim
 {
     const VECTOR zero = {0}, one = zero + 1.0, infinite = zero + (double)INFINITY;
     VECTOR *d = NAME(of_panel)(pass, at);
-    for (size_t c = 0; c < pass->n_centers; c++) {
+    for (size_t c = 0; c < pass->n_centers && !pass->present; c++) { // of rows with gaps they are direct already
         const MASK near = d[c] <= limit;
         if (ANY(near))
             d[c] = SELECT(near, NAME(direct)(pass, at, c), d[c]);
@@ -215,9 +282,9 @@ SAME_FOR_ALL void NAME(raise)(const struct pass *pass, size_t at, const VECTOR *
     }
 }
 
-/* Add some centers' memberships times some columns of a block's rows to the sums. */
-SAME_FOR_ALL void NAME(add_tile)(const struct pass *pass, size_t n_panels, size_t first_center, size_t first_column,
-                                 const int n_centers, const int n_columns)
+/* Add some centers' memberships times some columns of a block's panels to sums. */
+SAME_FOR_ALL void NAME(add_tile)(const struct pass *pass, const double *panels, double *to, size_t n_panels,
+                                 size_t first_center, size_t first_column, const int n_centers, const int n_columns)
 {
     for (size_t part = 0; part < LANES / WIDTH; part++) {
         VECTOR sums[SUM_CENTERS][SUM_COLUMNS];
@@ -225,34 +292,36 @@ SAME_FOR_ALL void NAME(add_tile)(const struct pass *pass, size_t n_panels, size_
             for (int f = 0; f < n_columns; f++)
                 sums[c][f] = (VECTOR){0};
         for (size_t at = part; at < n_panels; at += LANES / WIDTH) {
-            const VECTOR *u = NAME(of_panel)(pass, at) + first_center, *x = NAME(panel)(pass, at) + first_column;
+            const VECTOR *u = NAME(of_panel)(pass, at) + first_center;
+            const VECTOR *x = (const VECTOR *)panels + at * pass->panel_stride + first_column;
             for (int c = 0; c < n_centers; c++)
                 for (int f = 0; f < n_columns; f++)
                     sums[c][f] += u[c] * x[f];
         }
-        VECTOR *all = (VECTOR *)pass->sums + (part * pass->n_centers + first_center) * pass->n_columns + first_column;
+        VECTOR *all = (VECTOR *)to + (part * pass->n_centers + first_center) * pass->n_columns + first_column;
         for (int c = 0; c < n_centers; c++)
             for (int f = 0; f < n_columns; f++)
                 all[c * pass->n_columns + f] += sums[c][f];
     }
 }
 
-SAME_FOR_ALL void NAME(add_columns)(const struct pass *pass, size_t n_panels, size_t first_center, const int n_centers)
+SAME_FOR_ALL void NAME(add_columns)(const struct pass *pass, const double *panels, double *to, size_t n_panels,
+                                    size_t first_center, const int n_centers)
 {
     size_t f = 0;
     for (; f + SUM_COLUMNS <= pass->n_columns; f += SUM_COLUMNS)
-        NAME(add_tile)(pass, n_panels, first_center, f, n_centers, SUM_COLUMNS);
+        NAME(add_tile)(pass, panels, to, n_panels, first_center, f, n_centers, SUM_COLUMNS);
     for (; f < pass->n_columns; f++)
-        NAME(add_tile)(pass, n_panels, first_center, f, n_centers, 1);
+        NAME(add_tile)(pass, panels, to, n_panels, first_center, f, n_centers, 1);
 }
 
-TARGET static void NAME(add)(const struct pass *pass, size_t n_panels)
+TARGET static void NAME(add)(const struct pass *pass, const double *panels, double *to, size_t n_panels)
 {
     size_t c = 0;
     for (; c + SUM_CENTERS <= pass->n_centers; c += SUM_CENTERS)
-        NAME(add_columns)(pass, n_panels, c, SUM_CENTERS);
+        NAME(add_columns)(pass, panels, to, n_panels, c, SUM_CENTERS);
     for (; c < pass->n_centers; c++)
-        NAME(add_columns)(pass, n_panels, c, 1);
+        NAME(add_columns)(pass, panels, to, n_panels, c, 1);
 }
 
 TARGET static void NAME(fuzzy)(const struct pass *pass, const double *X, const double *weights, size_t n_rows,
@@ -260,7 +329,8 @@ TARGET static void NAME(fuzzy)(const struct pass *pass, const double *X, const d
 {
     for (size_t start = 0; start < n_rows; start += BLOCK) {
         const size_t here = n_rows - start < BLOCK ? n_rows - start : BLOCK;
-        const size_t n_panels = NAME(fill)(pass, X + start * pass->n_columns, here);
+        const double *rows = X + start * pass->n_columns;
+        const size_t n_panels = pass->present ? NAME(fill_gapped)(pass, rows, here) : NAME(fill)(pass, rows, here);
         NAME(distances)(pass, n_panels);
         for (size_t at = 0; at < n_panels; at++) {
             VECTOR own;
@@ -275,13 +345,15 @@ TARGET static void NAME(fuzzy)(const struct pass *pass, const double *X, const d
             case THREE: NAME(raise)(pass, at, weighted ? &own : NULL, THREE); break;
             }
         }
-        NAME(add)(pass, n_panels);
+        NAME(add)(pass, pass->panels, pass->sums, n_panels);
+        if (pass->present)
+            NAME(add)(pass, pass->present, pass->cell_weights, n_panels);
     }
 }
 
 /* Write the index of each row's nearest center. Ties within the rounding error of the expanded form are settled by direct
- * differences, exact ones by the lowest index. */
-SAME_FOR_ALL void NAME(nearest)(const struct pass *pass, size_t at, int64_t *labels)
+ * differences, exact ones by the lowest index. Of rows with gaps return the squared distances to it. */
+SAME_FOR_ALL VECTOR NAME(nearest)(const struct pass *pass, size_t at, int64_t *labels)
 {
     const size_t C = pass->n_centers;
     const VECTOR *d = NAME(of_panel)(pass, at);
@@ -297,7 +369,9 @@ SAME_FOR_ALL void NAME(nearest)(const struct pass *pass, size_t at, int64_t *lab
     }
     const VECTOR noise = (((VECTOR *)pass->squares)[at] + pass->largest_square) * pass->share;
     // The rounding error may make the least one negative; then it is no larger than the noise.
-    const VECTOR limit = noise + (VECTOR)((MASK)least & INT64_MAX) * (1.0 + TIE);
+    VECTOR limit = noise + (VECTOR)((MASK)least & INT64_MAX) * (1.0 + TIE);
+    if (pass->present) // these distances are direct already
+        limit -= infinite;
     const MASK tied = second <= limit;
     if (ANY(tied)) {
         VECTOR closest = infinite;
@@ -313,6 +387,7 @@ SAME_FOR_ALL void NAME(nearest)(const struct pass *pass, size_t at, int64_t *lab
     }
     for (int l = 0; l < WIDTH; l++)
         labels[l] = (int64_t)label[l];
+    return least;
 }
 
 /* Assign each row to its nearest center. Of rows that weights are given for, sum the weights too. */
@@ -343,6 +418,42 @@ TARGET static void NAME(crisp)(const struct pass *pass, const double *X, const d
                 for (size_t f = 0; f < F; f++)
                     own[f] += x[f] - subtracted[f];
             }
+        }
+    }
+}
+
+/* Assign each row with gaps to its nearest center, and sum the cells that are present, column by column. */
+TARGET static void NAME(gapped)(const struct pass *pass, const double *X, const double *weights, size_t n_rows,
+                                const struct gapped_cells *cells)
+{
+    const size_t F = pass->n_columns;
+    const double *restrict subtracted = pass->subtracted;
+    for (size_t start = 0; start < n_rows; start += BLOCK) {
+        const size_t here = n_rows - start < BLOCK ? n_rows - start : BLOCK;
+        const size_t n_panels = NAME(fill_gapped)(pass, X + start * F, here);
+        NAME(distances)(pass, n_panels);
+        int64_t labels[BLOCK];
+        for (size_t at = 0; at < n_panels; at++) {
+            const VECTOR closest = NAME(nearest)(pass, at, labels + at * WIDTH);
+            for (size_t l = 0; l < WIDTH && at * WIDTH + l < here; l++)
+                cells->closest[start + at * WIDTH + l] = closest[l];
+        }
+        memcpy(cells->labels + start, labels, here * sizeof *labels);
+        for (size_t r = 0; r < here; r++) {
+            const size_t first = (size_t)labels[r] * F;
+            const double *restrict x = X + (start + r) * F, *restrict v = cells->offsets + first;
+            const double weight = weights ? weights[start + r] : 1.0;
+            for (size_t f = 0; f < F; f++) {
+                const double apart = (x[f] - subtracted[f]) - v[f];
+                cells->counts[first + f] += x[f] == x[f] ? 1.0 : 0.0;
+                cells->sums[first + f] += x[f] == x[f] ? weight * apart : 0.0;
+            }
+            for (size_t f = 0; cells->squares && f < F; f++) {
+                const double apart = (x[f] - subtracted[f]) - v[f];
+                cells->squares[first + f] += x[f] == x[f] ? weight * (apart * apart) : 0.0;
+            }
+            for (size_t f = 0; weights && f < F; f++)
+                cells->masses[first + f] += x[f] == x[f] ? weight : 0.0;
         }
     }
 }
@@ -381,7 +492,7 @@ TARGET static void NAME(moments)(const struct pass *pass, const double *X, const
     }
 }
 
-static const struct passes NAME(passes) = {WIDTH, NAME(fuzzy), NAME(crisp), NAME(lower), NAME(moments)};
+static const struct passes NAME(passes) = {WIDTH, NAME(fuzzy), NAME(crisp), NAME(gapped), NAME(lower), NAME(moments)};
 
 #undef SAME_FOR_ALL
 #undef SELECT

@@ -108,7 +108,9 @@ class Audit:
         locals_ = list(self.locals)
         began, found, n_rows = self.clock(), {}, 0
         first = self._again(locals_)
-        able = [n for n, one in enumerate(locals_) if one.n_samples >= (1 if whole else 2) and not one.problem]
+        able = [
+            n for n, one in enumerate(locals_) if one.n_samples >= (1 if whole else 2) and not self._problem_with(one)
+        ]
         for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round()):
             peer = able[int(place)]
             other = self._again([*locals_[:peer], changed(locals_[peer]), *locals_[peer + 1 :]])
@@ -116,6 +118,9 @@ class Audit:
             found[peer] = recovered(reads(differences(seen(first, peer), seen(other, peer))), rows, self._ranges)
             n_rows += len(rows)
         return self._result(observer, attack, n_rows, began, found)
+
+    def _problem_with(self, local: Local) -> str:
+        return local.problem_if(keeps_gaps=labelling_stage(self.job)[1].keeps_gaps)
 
     def _again(self, locals_: Sequence[Local]) -> Sights:
         job, groups = self.job, self.groups

@@ -58,22 +58,32 @@ class AttackResult:
 def recovered(found: Floats, rows: Floats, ranges: Floats) -> int:
     """Return how many rows, shape (n, F), have a find within `EXACTLY` of each feature's range.
 
+    Of a row with missing cells (NaN) the cells that are there count, and of a find that has only some cells (the others are
+    NaN) these; such a find is of one row.
+
     >>> recovered(np.array([[0.1], [0.1], [0.7]]), np.array([[0.1], [0.5]]), np.ones(1))
+    1
+    >>> recovered(np.array([[0.1, np.nan]]), np.array([[0.1, 0.2], [np.nan, 0.3]]), np.ones(2))
     1
     """
     if not found.size or not rows.size or rows.shape[1] != found.shape[1]:
         return 0
     hit = np.zeros(len(rows), dtype=bool)
     for one in found:
-        hit |= (np.abs(rows - one) <= EXACTLY * ranges).all(axis=1)
+        apart = np.abs(rows - one) / ranges
+        near = (np.nan_to_num(apart) <= EXACTLY).all(axis=1) & ~np.isnan(apart).all(axis=1)
+        if np.isnan(one).any() and near.any():
+            near = np.arange(len(rows)) == np.where(near, np.nansum(apart, axis=1), np.inf).argmin()
+        hit |= near
     return int(hit.sum())
 
 
 def ranges_of(locals: Iterable[Local]) -> Floats:
     """Return the range of each feature over all rows, shape (F,); 1 for one that does not vary."""
-    usable = [local.X for local in locals if local.X.size and not local.problem]
+    usable = [local.X for local in locals if local.X.size and not local.problem_if(keeps_gaps=True)]
     # A peer with another number of columns takes no part.
     n_features = Counter(X.shape[1] for X in usable).most_common(1)[0][0] if usable else 1
     rows = np.concatenate([np.zeros((0, n_features)), *(X for X in usable if X.shape[1] == n_features)])
-    ranges = np.ptp(rows, axis=0) if len(rows) else np.ones(n_features)
+    low, high = (np.where(np.isnan(rows), end, rows) for end in (np.inf, -np.inf))
+    ranges = high.max(axis=0) - low.min(axis=0) if len(rows) else np.ones(n_features)
     return np.where(ranges > 0, ranges, 1.0)

@@ -65,13 +65,31 @@ def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     for (before, (counts, sums, _)), (after, (next_counts, next_sums, _)) in pairwise(crisp):
         if before.peers != after.peers or counts.ndim != next_counts.ndim:
             continue
-        if counts.ndim > 1:
+        if counts.ndim == sums.ndim:
+            rows += _read_by_column(counts, sums, next_counts, next_sums)
+        elif counts.ndim > 1:
             if len(counts) == len(next_counts):  # the same starts still move
                 each = zip(counts, sums, next_counts, next_sums, strict=True)
                 rows += [row for start in each for row in _read(*start)]
         else:
             rows += _read(counts, sums, next_counts, next_sums)
     return np.array(rows) if rows else np.zeros((0, crisp[0][1][1].shape[-1] if crisp else 0))
+
+
+def _read_by_column(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) -> list[Floats]:
+    """Return what :func:`_read` finds in each column by itself, the other cells being unknown (NaN)."""
+    if counts.shape != next_counts.shape or counts.ndim != 2:
+        return []
+    found = []
+    for f in range(counts.shape[1]):
+        column = slice(f, f + 1)
+        for value in _read(counts[:, f], sums[:, column], next_counts[:, f], next_sums[:, column]):
+            found.append(_cell(f, value.item(), counts.shape[1]))
+    return found
+
+
+def _cell(column: int, value: float, n_features: int) -> Floats:
+    return np.where(np.arange(n_features) == column, value, np.nan)
 
 
 def _read(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) -> list[Floats]:
@@ -157,7 +175,8 @@ def single_rows(sights: Sequence[Sight]) -> Floats:
     """Return the rows of clusters that have exactly one, in the data's units, shape (n, F).
 
     The sum of a crisp cluster with one row is that row. In fuzzy sums every row has a part in every cluster: if all clusters
-    have the same mean, that is the only row.
+    have the same mean, that is the only row. Where missing cells are kept, a column that one row of a cluster has gives its
+    cell; the other cells of such a find are NaN.
     """
     found, features = [], 0
     for sight in sights:
@@ -166,12 +185,30 @@ def single_rows(sights: Sequence[Sight]) -> Floats:
             continue
         weights, sums, crisp = shown
         features = sums.shape[-1]
-        if crisp:
+        if weights.ndim == sums.ndim:
+            found.append(_single_cells(weights, sums, crisp))
+        elif crisp:
             found.append(sums[np.abs(weights - 1.0) < _ALONE])
         elif (weights > _ALONE).all() and len(means := (sums / weights[..., np.newaxis]).reshape(-1, features)) > 1:
             alike = np.ptp(means, axis=0) <= _AGREE * np.abs(sums).max()
             found.append(means[:1] if alike.all() else means[:0])
     return np.concatenate(found) if found else np.zeros((0, features))
+
+
+def _single_cells(weights: Floats, sums: Floats, crisp: bool) -> Floats:
+    """Return the cells that are alone in their column of a cluster, each as a find (F,)."""
+    found, n_features = [], sums.shape[-1]
+    if crisp:
+        alone = np.argwhere(np.abs(weights - 1.0) < _ALONE)
+        found = [_cell(int(place[-1]), float(sums[tuple(place)]), n_features) for place in alone]
+    else:
+        for f in range(n_features):
+            own = weights[..., f]
+            if own.size > 1 and (own > _ALONE).all():
+                means = sums[..., f] / own
+                if np.ptp(means) <= _AGREE * np.abs(sums).max():
+                    found.append(_cell(f, float(means.flat[0]), n_features))
+    return np.array(found) if found else np.zeros((0, n_features))
 
 
 #: A solution explains what was shown to so many digits of it.
@@ -216,6 +253,8 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | 
     each: list[tuple[Floats, Floats, Floats]] = []  # centers, weights and sums of each start
     for sight in rounds:
         weights, sums = sight.shown["weights"], sight.shown["sums"]
+        if weights.ndim == sums.ndim:
+            return None  # per column: the equations are of single cells, and are not solved for here
         if weights.ndim == 1:
             each.append((sight.state["centers"], weights, sums))
         elif len(starts := sight.state["starts"]) == len(weights):  # none of several starts has converged

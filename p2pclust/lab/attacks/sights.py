@@ -87,16 +87,18 @@ def sights_of(
 def sums_of_clusters(sight: Sight) -> tuple[Floats, Floats, bool] | None:
     """Return clusters' numbers of rows (or weights), the sums of their rows in the data's units, and whether they are crisp.
 
-    None if no sums of clusters were shown. Several starts side by side have one dimension more.
+    None if no sums of clusters were shown. Several starts side by side have one dimension more. Where missing cells are kept
+    the numbers are per column, in the shape of the sums.
     """
     state, shown = sight.state, sight.shown
     name = next((name for name in ("counts", "weights") if name in shown), "")
     if not name or "sums" not in shown or "origin" not in state or not ("centers" in state or "cells" in state):
         return None
-    weights, sums = shown[name], shown["sums"]
+    weights, sums = shown["masses"] if "cells" in state and "masses" in shown else shown[name], shown["sums"]
+    each = weights if weights.ndim == sums.ndim else weights[..., np.newaxis]
     if "cells" in state:
-        sums = sums + weights[..., np.newaxis] * state["cells"]  # of a cell's rows, from the cell
-    return weights, sums * state["scale"] + weights[..., np.newaxis] * state["origin"], name == "counts"
+        sums = sums + each * state["cells"]  # of a cell's rows, from the cell
+    return weights, sums * state["scale"] + each * state["origin"], name == "counts"
 
 
 def branches_of(parents: Sequence[int], contributors: Sequence[int]) -> list[tuple[int, ...]]:

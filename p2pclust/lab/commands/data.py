@@ -148,7 +148,8 @@ def split(
     group_column: Annotated[str | None, option("NAME", "For files: the groups' column.")] = None,
     id_column: Annotated[str | None, option("NAME", "For files: the column of the rows' ids.")] = None,
     missing_values: Annotated[
-        str | None, option("error|drop", "For files: refuse a missing value (default), or leave its row out.")
+        str | None,
+        option("error|drop|keep", "For files: refuse a missing value (default), leave its row out, or keep it."),
     ] = None,
     decimal: Decimal = None,
     thousands: Thousands = None,

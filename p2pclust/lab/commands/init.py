@@ -65,8 +65,8 @@ def init(
     missing_values: Annotated[
         str | None,
         option(
-            "drop|omit|NUMBER",
-            "Leave out rows with a missing value (default), or columns with one, or put this number there.",
+            "drop|omit|keep|NUMBER",
+            "Leave out rows with a missing value (default), or columns with one, keep both, or put this number there.",
         ),
     ] = None,
     text: Annotated[
@@ -146,7 +146,7 @@ def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> tuple[int, str]:
     else:
         found = choose_clusters(
             arrays, _PROTOCOL, tried, restarts=_RESTARTS, random_state=seed, scaling="minmax", measure_gate=False,
-            suppress_singletons=False,
+            suppress_singletons=False, **_kept(prepared),
         )  # fmt: skip
         of = f" (from {sum(map(len, arrays))} of {n_rows} rows)" if step > 1 else ""
         n_clusters, reason = max(2, found.recommended), found.reason + of
@@ -156,13 +156,18 @@ def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> tuple[int, str]:
     return n_clusters, reason
 
 
+def _kept(prepared: Prepared) -> dict[str, str]:
+    """Return the parameter of a job that keeps missing values, if the rows do."""
+    return {"missing_values": "keep"} if prepared.missing_values == "keep" else {}
+
+
 def _missing_of(text: str | None) -> str | float:
-    """Return what is done with missing values: drop, omit, or the number that is put there."""
-    if text is None or text in ("drop", "omit"):
+    """Return what is done with missing values: drop, omit, keep, or the number that is put there."""
+    if text is None or text in ("drop", "omit", "keep"):
         return text or "drop"
     found = read_column([text])
     if found.kind != "numbers" or found.values[0] != found.values[0]:
-        raise UsageError(f"--missing-values {text}: expected drop, omit or a number")
+        raise UsageError(f"--missing-values {text}: expected drop, omit, keep or a number")
     return float(found.values[0])
 
 
@@ -195,7 +200,7 @@ def _with_answers(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence
         by_number = answer not in names and answer.isascii() and answer.isdigit()
         wishes = replace(wishes, split_by=None, devices=int(answer)) if by_number else replace(wishes, split_by=answer)
     if "missing" in open_ and any(column.n_missing for column in found):
-        question = "Missing values: drop their rows, omit their columns, or put a number there?"
+        question = "Missing values: drop their rows, omit their columns, keep both, or put a number there?"
         wishes = replace(wishes, missing=_missing_of(typer.prompt(question, default="drop", err=True)))
     apart = (wishes.split_by, wishes.id_column, *wishes.omit)
     if "text" in open_ and any(column.kind == "text" and column.name not in apart for column in found):
@@ -215,7 +220,8 @@ def _next_steps(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[s
     needed = Measure(compare_up_to=_TRIED.stop - 1).rows_needed(_TRIED.start, len(prepared.features))
     few = any(len(prepared.matrix(rows)) < needed for rows in prepared.devices.values())
     gate = ("--no-gate",) if few else ()
-    job = (_PROTOCOL, "--clusters", clusters, "--scaling", "minmax", "--peer", peer, "--wait")
+    kept = ("--missing-values", "keep") if _kept(prepared) else ()
+    job = (_PROTOCOL, "--clusters", clusters, "--scaling", "minmax", *kept, "--peer", peer, "--wait")
     return [
         ("run it as processes on this machine", command("p2pclust", "run", scenario, "--out", folder / "run")),
         ("look at other numbers of clusters", command("p2pclust", "choose", scenario, "--clusters", "1-10", *gate)),

@@ -28,6 +28,7 @@ MOST_DEVICES: Final = 200
 MOST_VALUES: Final = 20
 """A text column with more values is not encoded: each value becomes a column."""
 _SPARSE: Final = 0.5  # a column with a larger share of missing values is left out, or no row would be left
+_MANY: Final = 0.1  # of the rows: if more are left out, a note says what keeps them
 _RESERVED: Final = ("aggregator", "all")
 
 
@@ -42,7 +43,7 @@ class Wishes:
     columns: Sequence[str] | None = None  # the features; by default all columns that can be
     omit: Sequence[str] = ()  # columns that are not features
     labels: Sequence[str] = ()  # others that are not, because they probably hold true classes
-    #: "drop" rows with a missing value, "omit" columns that have one, or put this number in its place
+    #: "drop" rows with a missing value, "omit" columns that have one, "keep" both, or put this number in its place
     missing: str | float = "drop"
     text: str = "omit"  # "omit" columns of text, or "encode": make each of their values a column of 0 and 1
 
@@ -62,13 +63,17 @@ class Prepared:
     notes: tuple[str, ...]  # what was done, a sentence each
 
     def matrix(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the features of some rows as a peer will read them, shape (n, F): incomplete rows left out, or filled."""
+        """Return the features of some rows as a peer will read them, shape (n, F).
+
+        Incomplete rows are left out, filled, or kept.
+        """
         columns = [self.cells[name] for name in self.features]
         cells = [[column[row] or "nan" for column in columns] for row in rows.tolist()]
         chosen: NDArray[np.float64] = np.array(cells, dtype=np.float64).reshape(len(rows), len(columns))
         if isinstance(self.missing_values, Mapping):
             chosen[np.isnan(chosen)] = self.missing_values["fill"]
-        return chosen[~np.isnan(chosen).any(axis=1)]
+        gaps = np.isnan(chosen)
+        return chosen[~(gaps.all(axis=1) if self.missing_values == "keep" else gaps.any(axis=1))]
 
 
 def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepared:
@@ -96,7 +101,8 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
         )
     missing: str | dict[str, Any] = "error"
     if any("" in column for column in made.values()):
-        missing = "drop" if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
+        rule = "keep" if wishes.missing == "keep" else "drop"
+        missing = rule if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
     if wishes.id_column:
         id_column, ids = wishes.id_column, named(cells[wishes.id_column])
         if len(set(ids)) < len(ids):
@@ -187,7 +193,8 @@ def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wish
         if of_text:
             notes.append(f"{name}: text: each of its {n_values} values becomes a column of 0 and 1")
         if n_missing:
-            what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
+            kept = "the rows keep their other values" if wishes.missing == "keep" else "their rows are left out"
+            what = kept if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
             notes.append(f"{name}: {missing}: {what}")
     return chosen
 
@@ -248,6 +255,9 @@ def _with_rows(prepared: Prepared, notes: list[str]) -> Prepared:
     notes += [f"device {name} is left out: it has no complete row" for name, n in complete.items() if not n]
     n_rows = sum(map(len, devices.values()))
     if (n := sum(complete.values())) < n_rows:
-        notes.append(f"{n_rows - n} of {n_rows} rows have a missing value and are left out; {n} remain")
+        notes.append(
+            f"{n_rows - n} of {n_rows} rows have a missing value and are left out; {n} remain"
+            + "; --missing-values keep uses their other values" * (n_rows - n > _MANY * n_rows)
+        )
     kept = {name: rows for name, rows in devices.items() if complete[name]}
     return replace(prepared, devices=kept, notes=tuple(notes))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
-from p2pclust.data.dataset import fills_outside
+from p2pclust.data.dataset import doubtful
 from p2pclust.errors import FleetError
 from p2pclust.jobs.secured import secured_fields
 from p2pclust.jobs.submission import request_of
@@ -212,7 +212,7 @@ def _result(
     for entry in entries:
         entry["suspects"] += evaluate.suspects_by_report(events, entry["job"])
     entries += [evaluate.empty_entry(job) for job in jobs[len(entries) :]]
-    doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
+    doubts = [] if jobs[0].by_columns else doubtful(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):
         scaling = run.scenario.data.scaling or usual_scaling(clustering_class(spec.protocol))
         entry["parameters"] |= {"scaling": scaling, "missing": spec.missing}

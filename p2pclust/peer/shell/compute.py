@@ -209,9 +209,10 @@ class Worker:
     def _read(self) -> None:
         self._local = self._load()
         self._local.min_cell, self._local.lie = self.floor.min_cell, self._lie
-        self.data = DataStatus(self._local.n_samples, self._local.n_features, self._local.problem)
+        problem = self._local.problem_if(keeps_gaps=True)
+        self.data = DataStatus(self._local.n_samples, self._local.n_features, problem)
         self.features = list(self._local.feature_names)
-        self._unread = bool(self._local.problem)
+        self._unread = bool(problem)
 
     def _use(self, X: NDArray[np.float64]) -> None:
         self._local, self._unread = self._local.with_rows(X), False

@@ -138,7 +138,8 @@ def bytes_of(job: Job, n_peers: int, n_columns: int) -> int:
         sets, starts = getattr(stage, "n_clusters", None), getattr(stage, "n_init", 1)
         if isinstance(sets, int):
             limbs = stage.limbs if isinstance(stage, Additive) else 1
-            most = max(most, sets * starts * (columns + 1) * limbs)
+            each = 2 * columns if stage.keeps_gaps else columns + 1
+            most = max(most, sets * starts * each * limbs)
     return _NUMBER_BYTES * most * (n_peers + _COPIES)
 
 

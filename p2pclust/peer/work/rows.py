@@ -65,21 +65,25 @@ def load_rows(
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, dict[str, Any], list[str]]:
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
-    as_it_is = config.get("missing_values", "error") == "error" and all(
+    rule = config.get("missing_values", "error")
+    as_it_is = rule in ("error", "keep") and all(
         config.get(key) is None for key in ("columns", "id_column", "missing_codes")
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
-        return Local(read_array(path), **more), {"dropped": 0}, []
+        local = Local(read_array(path), **more)
+        if rule == "error":
+            local.gap = ""  # a missing value is a reason against every job
+        return local, {"dropped": local.n_samples - local.n_observed if local.gap else 0}, []
     # The readers of tables take 0.8 MB of memory, and a peer with an NPY file needs none.
-    from p2pclust.data.dataset import fills_outside  # noqa: PLC0415
+    from p2pclust.data.dataset import doubtful  # noqa: PLC0415
     from p2pclust.data.sources import read_source  # noqa: PLC0415
 
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
     fields = {"dropped": data.dropped} | ({"reading": data.reading} if data.reading else {})
-    return local, fields, fills_outside([data])
+    return local, fields, doubtful([data])
 
 
 def read_array(path: str) -> NDArray[Any]:

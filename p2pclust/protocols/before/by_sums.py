@@ -24,7 +24,7 @@ from p2pclust.clustering.points import Floats
 from p2pclust.protocols.before.scaling import hold_few_rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Slot, always
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot, WithGaps, always
 from p2pclust.protocols.engine.local import Local
 
 Words = NDArray[np.uint64]
@@ -37,11 +37,11 @@ _FEW_COLUMNS: Final = 32
 
 
 @dataclass(frozen=True)
-class EnoughRows(Additive):
-    """Add up the peers' rows, as far as they matter."""
+class EnoughRows(Additive, WithGaps):
+    """Add up the peers' rows, as far as they matter; with missing cells also the rows that have each column."""
 
     id: ClassVar[str] = "enough-rows"
-    holds: ClassVar[str] = "int64: n_columns rows"
+    holds: ClassVar[str] = "int64: n_columns rows; int64 F: observed"
     adds_nothing: ClassVar[bool] = True
 
     n_clusters: int = 1
@@ -68,7 +68,16 @@ class EnoughRows(Additive):
     units = Additive.ones
 
     def expects(self, state: State) -> Mapping[str, Slot]:
-        return {"rows": Slot(())}
+        slots = {"rows": Slot(())}
+        return slots | {"observed": Slot((int(state["n_columns"]),))} if self._by_column(state) else slots
+
+    def _by_column(self, state: State) -> bool:
+        return self.keeps_gaps and self.gate_rounds > 0 and "n_columns" in state
+
+    @property
+    def _needed_per_column(self) -> int:
+        # Of each cluster a sum and a weight.
+        return 2 * self.gate_rounds * self.n_clusters + 1
 
     def needed(self, state: State) -> int:
         """Return how many rows all peers, or each group of peers, must have."""
@@ -78,13 +87,29 @@ class EnoughRows(Additive):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_other_columns(state, local)
-        return Arrays(rows=float(min(local.n_samples, self.needed(state))))
+        rows = Arrays(rows=float(min(local.n_observed, self.needed(state))))
+        if not self._by_column(state):
+            return rows
+        return rows.replace(observed=np.minimum(local.observed, self._needed_per_column).astype(np.float64))
 
     def combine(self, state: State, total: Any) -> State:
-        return state.replace(rows=np.int64(total["rows"]))
+        following = state.replace(rows=np.int64(total["rows"]))
+        return (
+            following.replace(observed=np.asarray(total["observed"], dtype=np.int64))
+            if "observed" in total
+            else following
+        )
 
     def problem_with_step(self, previous: State, state: State) -> str:
         rows, needed = int(state["rows"]), self.needed(state)
+        if "observed" in state and rows >= needed:
+            few = np.flatnonzero((state["observed"] > 0) & (state["observed"] < self._needed_per_column))
+            if few.size:
+                return (
+                    f"privacy gate: column {few[0]} has a number in fewer than {self._needed_per_column} rows of all peers, "
+                    f"and the totals of {self.gate_rounds} rounds could be solved for these: leave the column out, ask for "
+                    "fewer clusters or rounds, or set privacy_gate = false"
+                )
         if rows >= needed:
             return ""
         if needed == self.n_clusters:
@@ -98,11 +123,12 @@ class EnoughRows(Additive):
 
 
 @dataclass(frozen=True)
-class RangeBySums(Additive):
+class RangeBySums(Additive, WithGaps):
     """The range of each feature over all peers that have enough rows.
 
     In the state, ``prefixes`` (2, F) are the bits found so far, as the low bits of a number, of the smallest values and,
-    inverted, of the largest; ``found_bits`` counts them. In the end ``lo`` and ``hi`` (F,) take their place.
+    inverted, of the largest; ``found_bits`` counts them. In the end ``lo`` and ``hi`` (F,) take their place. With missing
+    cells a peer marks nothing of a column that fewer than ``min_rows`` of its rows have; one that no peer marks becomes 0.
     """
 
     id: ClassVar[str] = "range-by-sums"
@@ -142,7 +168,8 @@ class RangeBySums(Additive):
         here = (left >> np.uint64(bits)) == state["prefixes"].view(np.uint64) if found else np.ones_like(left, np.bool_)
         bucket = left & np.uint64((1 << bits) - 1)
         above = np.arange(1 << bits, dtype=np.uint64) >= bucket[..., np.newaxis]
-        return Arrays(buckets=np.where(here[..., np.newaxis] & above, 1.0, 0.0))
+        shown = (local.observed >= self.min_rows)[:, np.newaxis]
+        return Arrays(buckets=np.where(here[..., np.newaxis] & above & shown, 1.0, 0.0))
 
     def combine(self, state: State, total: Any) -> State:
         """Continue each prefix by the first bucket that any peer is in; the last round gives the ranges."""
@@ -152,7 +179,8 @@ class RangeBySums(Additive):
         found = int(state["found_bits"]) + bits
         if found < _ALL_BITS:
             return state.replace(prefixes=prefixes.view(np.int64), found_bits=np.int64(found))
-        lo, hi = _float(prefixes[0]), _float(~prefixes[1])
+        # The bits of a column that no peer has are those of NaN.
+        lo, hi = (np.nan_to_num(end, nan=0.0) for end in (_float(prefixes[0]), _float(~prefixes[1])))
         rows = {"rows": state["rows"]} if "rows" in state else {}
         return Arrays(lo=np.minimum(lo, hi), hi=hi, declared=np.False_, **rows)
 

@@ -19,7 +19,7 @@ from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Protocol, Slot, always
+from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Slot, WithGaps, always
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 
@@ -27,8 +27,11 @@ _ROWS = checks.between(1, 2**20)
 
 
 @dataclass(frozen=True)
-class Range(Protocol):
+class Range(WithGaps):
     """The range of each feature over all peers that have enough rows to reveal theirs.
+
+    With missing cells, a peer sends a range of the columns that enough of its rows have, and an empty one, from `LARGEST` to
+    its negative, of others. A column of which every range is empty becomes 0.
 
     A peer whose number of columns differs from that of most peers is left out by name; of two numbers that are
     equally frequent, the one that the peer of lowest index has counts. So the answer is the same in every order.
@@ -76,14 +79,16 @@ class Range(Protocol):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_few_rows(local, self.min_rows, "declare bounds")
-        lo, hi = local.range()
-        return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
+        (lo, hi), shown = local.range(), local.observed >= self.min_rows
+        rows = np.int64(min(local.n_observed, self.rows_needed))
+        return Arrays(lo=np.where(shown, lo, LARGEST), hi=np.where(shown, hi, -LARGEST), rows=rows)
 
     def problems_with_parts(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         left_out, sound = {}, []
         for peer, part in contributions:
             lo, hi = part["lo"], part["hi"]
-            if lo.shape == hi.shape and lo.size and ((lo >= -LARGEST) & (lo <= hi) & (hi <= LARGEST)).all():
+            empty = (lo == LARGEST) & (hi == -LARGEST) & self.keeps_gaps
+            if lo.shape == hi.shape and lo.size and ((lo >= -LARGEST) & (lo <= hi) & (hi <= LARGEST) | empty).all():
                 sound.append((peer, lo.size))
             else:
                 left_out[peer] = "failed: its range is malformed"
@@ -95,7 +100,9 @@ class Range(Protocol):
     def combine(self, state: State, contributions: Any) -> State:
         rows = np.int64(sum(min(max(int(part["rows"]), 0), self.rows_needed) for part in contributions))
         lo, hi = (np.stack([part[end] for part in contributions]) for end in ("lo", "hi"))
-        return Arrays(lo=lo.min(axis=0), hi=hi.max(axis=0), declared=np.False_, rows=rows)
+        lo, hi = lo.min(axis=0), hi.max(axis=0)
+        empty = lo > hi
+        return Arrays(lo=np.where(empty, 0.0, lo), hi=np.where(empty, 0.0, hi), declared=np.False_, rows=rows)
 
     def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.rows_needed, int(state["rows"]))
@@ -126,13 +133,14 @@ class MinMaxScaling(OpeningStage):
 
 
 @dataclass(frozen=True)
-class ZScoreScaling(Additive):
+class ZScoreScaling(Additive, WithGaps):
     """Mean 0 and standard deviation 1 per feature (dividing by N), in two rounds, up to rounding.
 
     The first round sums deviations from the middle of the range and gives the mean. The second sums squared deviations
     from that mean: the mean square minus the squared mean would lose digits where rows vary little beside the range.
     Deviations are divided by the smallest power of two not below the range, so that one grid serves all features. A peer
-    that is lost between the rounds is in the mean and not in the deviation.
+    that is lost between the rounds is in the mean and not in the deviation. With missing cells rows are counted per column,
+    and a peer sends zeros of a column that fewer than ``min_rows`` of its rows have.
     """
 
     id: ClassVar[str] = "zscore"
@@ -152,19 +160,29 @@ class ZScoreScaling(Additive):
     units = Additive.ones
 
     def expects(self, state: State) -> Mapping[str, Slot]:
-        return {"count": Slot(()), "sums": Slot((state["origin"].size,))}
+        columns = (state["origin"].size,)
+        return {"count": Slot(columns if self.keeps_gaps else ()), "sums": Slot(columns)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_few_rows(local, self.min_rows, "take another scaling")
         deviations = (local.X - state["origin"]) / state["unit"]
         if state["moments"] > 0:
             deviations *= deviations
+        if self.keeps_gaps:
+            return self._per_column(local, deviations)
         if local.weights is None:
             return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
         return Arrays(count=float(local.weights.sum()), sums=(local.weights[:, np.newaxis] * deviations).sum(axis=0))
 
+    def _per_column(self, local: Local, deviations: Floats) -> Contribution:
+        there, shown = ~np.isnan(deviations), local.observed >= self.min_rows
+        weights = there if local.weights is None else local.weights[:, np.newaxis] * there
+        sums = (weights * np.where(there, deviations, 0.0)).sum(axis=0)
+        return Arrays(count=np.where(shown, weights.sum(axis=0), 0.0), sums=np.where(shown, sums, 0.0))
+
     def combine(self, state: State, total: Any) -> State:
-        means = total["sums"] / total["count"]
+        count = total["count"]
+        means = total["sums"] / (np.where(count > 0, count, 1.0) if self.keeps_gaps else count)
         if state["moments"] == 0:
             return state.replace(origin=state["origin"] + means * state["unit"], moments=np.int64(1))
         deviation = np.sqrt(np.maximum(means, 0.0)) * state["unit"]
@@ -177,7 +195,7 @@ class ZScoreScaling(Additive):
 
 def hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
     """Abstain for a peer of fewer rows; the reason, which all peers read, does not say how many it has."""
-    if local.n_samples < min_rows:
+    if local.n_observed < min_rows:
         raise Abstain(
             f"privacy gate: fewer than {min_rows} rows: add rows, {instead}, or set privacy_gate or suppress_singletons = "
             "false, or min_cluster_size = 1 (its rows can then be read off)"

@@ -35,7 +35,7 @@ from p2pclust.protocols.centers import local_centers
 from p2pclust.protocols.centers.local_centers import drawn_stream, require_scaling, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, Protocol, Slot, WithGaps
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_propose, propose_gate
 
@@ -63,7 +63,7 @@ class FirstCenters(Protocol):
 
 
 @dataclass(frozen=True)
-class Seeding(FirstCenters):
+class Seeding(FirstCenters, WithGaps):
     """First centers."""
 
     id: ClassVar[str] = "seeding"
@@ -82,6 +82,8 @@ class Seeding(FirstCenters):
         super().__post_init__()
         if (self.init == "given") != (self.centers is not None):
             raise UsageError('seeding: centers and init = "given" go together')
+        if self.keeps_gaps and self.init == "k-means++":
+            raise UsageError("seeding: rows with missing cells are no centers: choose init = 'split-merge'")
         if self.centers is None:
             return
         if self.n_init > 1:

@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, cell_moments, weighted_optima, weighted_seeds
+from p2pclust.clustering import Points, cell_moments, gaps, weighted_optima, weighted_seeds
 from p2pclust.clustering.points import Floats
 from p2pclust.protocols.before.seeding import FirstCenters
 from p2pclust.protocols.centers.local_centers import filled, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Additive, Slot, always
+from p2pclust.protocols.engine.base import Additive, Slot, WithGaps, always
 from p2pclust.protocols.engine.local import Local
 
 _CELLS_PER_CLUSTER = 3
@@ -35,11 +35,14 @@ _AS_WIDE = 0.99  # of the largest variance: a feature that varies so much counts
 
 
 @dataclass(frozen=True)
-class SplitMerge(FirstCenters, Additive):
+class SplitMerge(FirstCenters, Additive, WithGaps):
     """First centers by splitting and merging.
 
     In the state, ``cells`` (E, F) are the present cells in working coordinates and ``cell_masses`` (E,) how many rows
     each had, halves of a cell half of its rows; ``splits`` counts the rounds that split cells, and is -1 when no more do.
+
+    With missing cells, a contribution also counts the rows of each cell that have each column, ``masses`` (E, F). A cell
+    keeps its place in a column that none of its rows has.
     """
 
     id: ClassVar[str] = "split-merge"
@@ -66,21 +69,35 @@ class SplitMerge(FirstCenters, Additive):
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         shape = state["cells"].shape
-        sums = {"counts": Slot(shape[:1]), "sums": Slot(shape)}
+        sums = {"counts": Slot(shape[:1]), "sums": Slot(shape)} | ({"masses": Slot(shape)} if self.keeps_gaps else {})
         return {**sums, "squares": Slot(shape)} if self._splits(state) else sums
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         # Squares within what a float can hold, whatever a hostile state says.
         units: dict[str, NDArray[Any] | float] = {"counts": 1.0, "sums": state["unit"]}
+        units |= {"masses": 1.0} if self.keeps_gaps else {}
         return {**units, "squares": np.clip(state["unit"], _SMALL, 1 / _SMALL) ** 2} if self._splits(state) else units
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        if self.keeps_gaps:
+            return self._contribute_with_gaps(state, local)
         counts, masses, sums, squares = cell_moments(local.points(state), state["cells"], local.weights)
         few = counts < local.least_cell(self.min_rows)
         sums[few], squares[few] = 0.0, 0.0
         # All that this peer reveals.
         totals = Arrays(counts=np.where(few, 0.0, masses), sums=sums)
         return totals.replace(squares=squares) if self._splits(state) else totals
+
+    def _contribute_with_gaps(self, state: State, local: Local) -> Contribution:
+        found, least = (
+            gaps.cell_moments(local.gapped_points(state), state["cells"], local.weights), local.least_cell(self.min_rows)
+        )  # fmt: skip
+        shown = found.counts >= least
+        totals = Arrays(
+            counts=np.where(found.row_counts < least, 0.0, found.row_masses), sums=np.where(shown, found.sums, 0.0),
+            masses=np.where(shown, found.masses, 0.0),
+        )  # fmt: skip
+        return totals.replace(squares=np.where(shown, found.squares, 0.0)) if self._splits(state) else totals
 
     def combine(self, state: State, total: Any) -> State:
         """Split the cells, move them to their means, or merge them, in this order."""
@@ -92,14 +109,18 @@ class SplitMerge(FirstCenters, Additive):
         counts, means = counts[filled_cells], np.array(state["cells"][filled_cells])
         if not counts.size:
             return self._ended(state, uniform(state, self.n_clusters, self._drawing(state)))
-        moved = total["sums"][filled_cells] / counts[:, np.newaxis]
+        divisors = counts[:, np.newaxis]
+        if self.keeps_gaps:
+            masses = total["masses"][filled_cells]
+            divisors = np.where(masses >= _NONE, masses, 1.0)
+        moved = total["sums"][filled_cells] / divisors
         means += moved
         if state["splits"] < 0:
             return self._merged(state, means, counts)
         still = state.replace(cells=means, cell_masses=counts, splits=np.int64(-1))
         if not self._splits(state):
             return still
-        widths = np.maximum(total["squares"][filled_cells] / counts[:, np.newaxis] - moved**2, 0.0)
+        widths = np.maximum(total["squares"][filled_cells] / divisors - moved**2, 0.0)
         # Split as many cells as there is room for, those of the largest sums of squares.
         squares = counts * widths.max(axis=1)
         worst = np.argsort(-squares, kind="stable")[: self.most_cells - counts.size]
@@ -107,8 +128,8 @@ class SplitMerge(FirstCenters, Additive):
         chosen[worst[squares[worst] > 0.0]] = True
         if not chosen.any():
             return still
-        cells, masses = _split(means, counts, widths, chosen)
-        return state.replace(cells=cells, cell_masses=masses, splits=state["splits"] + np.int64(1))
+        cells, halves = _split(means, counts, widths, chosen)
+        return state.replace(cells=cells, cell_masses=halves, splits=state["splits"] + np.int64(1))
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._ended(state, uniform(state, self.n_clusters, rng))

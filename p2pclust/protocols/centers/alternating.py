@@ -17,14 +17,15 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, objective
+from p2pclust.clustering import Points, fuzzy_step, gaps, objective
+from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers import robust as robust_rounds
 from p2pclust.protocols.centers.local_centers import opened, working_range
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
-from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot, nearest_labels
+from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot, WithGaps, nearest_labels
 from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
@@ -102,9 +103,11 @@ class Fuzzy(Iterated):
         """Abstain with too few rows, if the job has the privacy gate; see :func:`.privacy.size_gate`."""
         if self.privacy_gate:
             rounds = self.max_rounds if self.privacy_gate == "job" else 1
-            size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds)
+            size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds, keeps_gaps=self.keeps_gaps)
 
-    def pooled_step(self, points: Points, centers: Floats) -> Floats:
+    def pooled_step(self, points: Points | GappedPoints, centers: Floats) -> Floats:
+        if isinstance(points, GappedPoints):
+            return gaps.fuzzy_step(points, centers, self.fuzzifier)
         return fuzzy_step(points, centers, self.fuzzifier)
 
 
@@ -118,22 +121,22 @@ def diagonal(state: State) -> float:
 
 
 def means_or(previous: Floats, sums: Floats, weights: Floats) -> Floats:
-    """Return total sums over total weights, and the previous center of a cluster without any weight."""
+    """Return total sums (C, F) over total weights, (C,) or (C, F); where there is no weight, the previous center."""
     # IV-B of [1] says that a "random perturbation" can handle such a cluster; the authors' published code keeps the
     # center. Keeping it needs no randomness and lets the pooled algorithm do the same.
-    centers = np.array(previous)
-    has_weight = weights > 0
-    centers[has_weight] = sums[has_weight] / weights[has_weight, np.newaxis]
-    return centers
+    own = weights if weights.ndim == sums.ndim else weights[:, np.newaxis]
+    return np.divide(sums, own, out=np.array(previous), where=np.broadcast_to(own > 0, sums.shape))
 
 
 @dataclass(frozen=True)
-class Alternating(Iterated, Additive, SideBySide):
+class Alternating(Iterated, Additive, SideBySide, WithGaps):
     """Rounds of additive local sums from given first centers, or from several sets of first centers side by side.
 
     Each start ends when its own centers move by less than ``tol``; it adds up nothing more. With several starts, the state
     has the centers of each in ``starts`` (S, C, F), and in ``trails`` (S, T) how far they moved in each round, -1 where they
     stood still already; ``centers`` are those of the first start, and ``shifts`` has the largest move of any start.
+
+    With missing cells the weights are per column, (C, F), over the rows that have a number there.
     """
 
     holds: ClassVar[str] = (
@@ -165,7 +168,8 @@ class Alternating(Iterated, Additive, SideBySide):
         super().__post_init__()
         if 0.0 < self.max_weight < 1.0:
             raise UsageError(f"{self.id}: max_weight = {self.max_weight:g}: expected at least 1, or 0 for no limit")
-        refuse({"accelerate": self.accelerate, "one_by_one": self.one_by_one, "n_init": self.n_init})
+        given = {"accelerate": self.accelerate, "one_by_one": self.one_by_one, "n_init": self.n_init}
+        refuse(given | {"missing_values": self.missing_values})
 
     @property
     def lossless(self) -> bool:
@@ -257,7 +261,8 @@ class Alternating(Iterated, Additive, SideBySide):
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
         ahead = () if self.n_init == 1 else (len(self.running(state)),)
-        slots = {self.masses: Slot((*ahead, C)), "sums": Slot((*ahead, C, F)), **dict.fromkeys(self.numbers, Slot(()))}
+        weights = (*ahead, C, F) if self.keeps_gaps else (*ahead, C)
+        slots = {self.masses: Slot(weights), "sums": Slot((*ahead, C, F)), **dict.fromkeys(self.numbers, Slot(()))}
         return slots | {"objective": Slot(())} if self.accelerate else slots
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
@@ -275,10 +280,16 @@ class Alternating(Iterated, Additive, SideBySide):
         the others. With `max_weight` or `robust`, what its weights say of that number is in the state (the claims).
         """
         masses, sums = starts[0] if self.n_init == 1 else map(np.stack, zip(*starts, strict=True))
-        numbers = {"rows": float(min(local.n_samples, self.n_clusters)), **numbers}
+        numbers = {"rows": float(min(local.n_observed, self.n_clusters)), **numbers}
         if self.accelerate:
-            numbers["objective"] = objective(local.points(state), state["centers"], fuzzifier, local.weights)
+            numbers["objective"] = self._objective(state, local, fuzzifier)
         return Arrays({self.masses: masses, "sums": sums, **numbers})
+
+    def _objective(self, state: State, local: Local, fuzzifier: float | None) -> float:
+        if self.keeps_gaps:
+            points = local.gapped_points(state)
+            return gaps.objective_and_weights(points, state["centers"], fuzzifier, local.weights)[0]
+        return objective(local.points(state), state["centers"], fuzzifier, local.weights)
 
     def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.n_clusters, int(state["rows"]))

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pclust.clustering import weighted_sums_and_counts
+from p2pclust.clustering import gaps, weighted_sums_and_counts
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
@@ -37,14 +37,16 @@ class LosslessCMeansProtocol(Alternating):
     reveals: ClassVar[str] = (
         "each round, for each cluster: the number of its own rows in it and their sum (zeros if it is one row); and "
         "its number of rows, up to the number of clusters, and how many clusters it sent as zeros. In the end its share "
-        "of the objective and its rows in each cluster. With n_init starts, all of that for each"
+        "of the objective and its rows in each cluster. With n_init starts, all of that for each. With missing_values = "
+        "'keep', the numbers of rows are per column"
     )
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     masses: ClassVar[str] = "counts"
     numbers: ClassVar[tuple[str, ...]] = ("rows", "suppressed")
 
-    # Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
+    # Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row. With missing
+    # cells, of a cluster each column in which one of its rows has a number.
     suppress_singletons: bool = True
 
     allowed = checks.by_name(suppress_singletons=checks.flag)
@@ -56,16 +58,20 @@ class LosslessCMeansProtocol(Alternating):
         return not self.accelerate and self.n_init == 1
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        points, least = local.points(state), local.least_cell(2 if self.suppress_singletons else 1)
-        starts, suppressed = [], 0
+        least, starts, suppressed = local.least_cell(2 if self.suppress_singletons else 1), [], 0
         for centers in self.moving_starts(state):
             # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
-            sums, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
+            if self.keeps_gaps:
+                sums, masses, counts = gaps.crisp_sums(local.gapped_points(state), centers, local.weights)
+            else:
+                sums, masses, rows = weighted_sums_and_counts(local.points(state), centers, local.weights)
+                counts = rows.astype(np.float64)
             if least > 1:
                 # Lines 8-12; of a cluster without rows, sum and count are zeros already.
                 few = (counts > 0) & (counts < least)
                 suppressed += int(np.count_nonzero(few))
-                sums, masses = np.where(few[:, np.newaxis], 0.0, sums), np.where(few, 0.0, masses)
+                masses = np.where(few, 0.0, masses)
+                sums = np.where(few if self.keeps_gaps else few[:, np.newaxis], 0.0, sums)
             starts.append((masses, sums))
         # Line 14, and two numbers more.
         return self.contribution(state, local, starts, suppressed=float(suppressed))

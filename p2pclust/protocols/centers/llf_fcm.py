@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import fuzzy_sums
+from p2pclust.clustering import fuzzy_sums, gaps
 from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -50,8 +50,12 @@ def fuzzy_limbs(fuzzifier: float) -> int:
 
 
 def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
-    """Count the centers whose total weight is below 2**34 steps of the grid, zero included."""
-    return np.int64(np.count_nonzero(weights < 2.0**_WEIGHT_BITS * grid(limbs)))
+    """Count the centers whose total weight is below 2**34 steps of the grid, zero included.
+
+    With weights per column (C, F) one column is enough, if any row has a number in it.
+    """
+    coarse: NDArray[np.bool_] = np.less(weights, 2.0**_WEIGHT_BITS * grid(limbs))
+    return np.int64(np.count_nonzero(coarse if weights.ndim == 1 else (coarse & weights.any(axis=0)).any(axis=1)))
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of its rows' memberships and their weighted sum (nothing with C (F + "
         "1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its share of the "
-        "objective and the sums of memberships. With n_init starts, all of that for each"
+        "objective and the sums of memberships. With n_init starts, all of that for each. With missing_values = 'keep', "
+        "the sums of memberships are per column, and the peer reveals nothing if 2 C of its rows or fewer have some column"
     )
     works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
 
@@ -90,8 +95,13 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         self.gate(local, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
-        points = local.points(state)
-        found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]
+        starts = list(self.moving_starts(state))
+        if self.keeps_gaps:
+            gapped = local.gapped_points(state)
+            found = [gaps.fuzzy_sums(gapped, centers, self.fuzzifier, local.weights) for centers in starts]
+        else:
+            points = local.points(state)
+            found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in starts]
         return self.contribution(state, local, found, self.fuzzifier)  # line 6, and the number of rows up to C
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:

@@ -145,6 +145,7 @@ class VerticalClustering(Clustering, ByColumns):
         return Pool(points, np.concatenate(first, axis=1), origin, scale)
 
     def pooled_round(self, pool: Pool, centers: Floats) -> Floats:
+        assert isinstance(pool.points, Points), "columns have no missing cells"
         following = self.pooled_step(pool.points, centers)
         empty = self.pooled_weights(pool.points, centers) == 0
         following[empty] = pool.centers[empty]

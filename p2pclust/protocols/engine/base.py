@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, lloyd_step, nearest
+from p2pclust.clustering import Points, gaps, lloyd_step, nearest
+from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Local
@@ -167,9 +168,14 @@ class Protocol(ABC):
         """
         return True
 
+    @property
+    def keeps_gaps(self) -> bool:
+        """Whether it works on rows in which NaN is a missing cell."""
+        return False
+
     def problem_with_rows(self, state: State, local: Local) -> str:
         """Return why a peer's rows cannot take part, or an empty string."""
-        return local.problem_in(state)
+        return local.problem_in(state, keeps_gaps=self.keeps_gaps)
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
         """Return the state with the number of columns that the peers of a job with secure sums agreed on."""
@@ -299,6 +305,20 @@ class Additive(Protocol):
         asked for; the same bytes give the same noise.
         """
         return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithGaps(Protocol):
+    """A protocol that can keep missing cells: it counts a row in the columns in which it has a number."""
+
+    # "keep": rows with missing cells take part with the others. "error": their peer abstains.
+    missing_values: Literal["error", "keep"] = "error"
+
+    allowed = checks.by_name(missing_values=checks.among("error", "keep"))
+
+    @property
+    def keeps_gaps(self) -> bool:
+        return self.missing_values == "keep"
 
 
 class ByColumns(Protocol):
@@ -441,10 +461,11 @@ class Clustering(Labelling):
         return False
 
     @abstractmethod
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def pooled_step(self, points: Any, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the next centers of the pooled algorithm, with all rows in one place; used to evaluate only.
 
-        Rows and centers, shape (C, F), are in working coordinates. The centers are not changed.
+        Rows (`Points`, or `GappedPoints` of a protocol that keeps missing cells) and centers, shape (C, F), are in working
+        coordinates. The centers are not changed.
         """
 
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:
@@ -454,30 +475,39 @@ class Clustering(Labelling):
         """
         X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in locals])
         # No other shift than the job's: rows that tie exactly must tie here too.
-        return Pool(Points(X, shift=np.zeros(X.shape[1])), state["centers"], state["origin"], state["scale"])
+        shift = np.zeros(X.shape[1])
+        points = GappedPoints(X, shift=shift) if self.keeps_gaps else Points(X, shift=shift)
+        return Pool(points, state["centers"], state["origin"], state["scale"])
 
     def pooled_round(self, pool: Pool, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the centers that follow in the pooled algorithm with this protocol's rule for empty clusters."""
         return self.pooled_step(pool.points, centers)
 
 
-def nearest_labels(_: Protocol, state: State, local: Local) -> Arrays:
-    """Return ``labels`` (n,), the center nearest to each row: :meth:`Protocol.conclude` of most clusterings."""
-    labels = nearest(local.points(state), state["centers"])
+def nearest_labels(protocol: Protocol, state: State, local: Local) -> Arrays:
+    """Return ``labels`` (n,), the center nearest to each row: :meth:`Protocol.conclude` of most clusterings.
+
+    A row without any number has -1.
+    """
+    keeps = protocol.keeps_gaps
+    centers = state["centers"]
+    labels = gaps.nearest(local.gapped_points(state), centers) if keeps else nearest(local.points(state), centers)
     labels.setflags(write=False)  # handed over, and not copied
     return Arrays(labels=labels)
 
 
-def k_means_step(_: Protocol, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+def k_means_step(
+    _: Protocol, points: Points | GappedPoints, centers: NDArray[np.float64]
+) -> NDArray[np.float64]:  # fmt: skip
     """Return the next centers of k-means: :meth:`Clustering.pooled_step` of protocols that find what it finds."""
-    return lloyd_step(points, centers)
+    return lloyd_step(points, centers) if isinstance(points, Points) else gaps.lloyd_step(points, centers)
 
 
 @dataclass(frozen=True)
 class Pool:
     """All rows in one place, in working coordinates; the first centers in them; and the way back to the data's units."""
 
-    points: Points
+    points: Points | GappedPoints
     centers: NDArray[np.float64]
     origin: NDArray[np.float64]
     scale: NDArray[np.float64]

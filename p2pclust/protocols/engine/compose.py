@@ -128,6 +128,7 @@ def cluster_job(
     request = _Request(
         kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
         {"min_rows": 1} if reveals else {}, starts,
+        {"missing_values": "keep"} if parameters.get("missing_values") == "keep" else {},
         _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups),
     )  # fmt: skip
     stages = [stage for name in kind.before for stage in _before(name, request)]
@@ -148,7 +149,9 @@ def cluster_job(
     for name in kind.after:
         if name != "objective":
             raise KeyError(name)
-        measured: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
+        measured: dict[str, Any] = {
+            name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own
+        } | request.gaps
         if own.get("privacy_gate") == "job":
             measured["gate_rounds"] = own["max_rounds"]
         stages.append(Stage("objective", {**measured, **starts, **request.gate}))
@@ -214,6 +217,7 @@ class _Request:
     init: str | list[list[float]]
     gate: dict[str, int]
     starts: dict[str, int]
+    gaps: dict[str, str]  # whether missing cells are kept, for the stages that look at rows
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
     by_group: bool = False  # or of each of their groups
 
@@ -227,23 +231,24 @@ def _before(kind: str, request: _Request) -> list[Stage]:
     match kind:
         case "range":
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
-            ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})
+            gate = request.gate | request.gaps
+            ranges = Stage("range", {"rows_needed": request.n_clusters, **gate, **given})
             by_group = {"by_group": True} if request.by_group else {}
-            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group})
-            by_sums = [enough, ranges if given else Stage("range-by-sums", request.gate)]
+            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group, **request.gaps})
+            by_sums = [enough, ranges if given else Stage("range-by-sums", gate)]
             return [ranges] if request.gate_rounds is None else by_sums
         case "scaling":
-            return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
+            return [Stage(request.scaling, request.gate | request.gaps if request.scaling == "zscore" else {})]
         case "seeding":
             init, own = request.init, {**number, **request.starts}
             if not isinstance(init, str):
                 if "given" not in request.kind.inits:
                     raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
                 _agree(init, request.n_clusters, request.bounds)
-                return [Stage("seeding", {**own, "init": "given", "centers": init})]
+                return [Stage("seeding", {**own, **request.gaps, "init": "given", "centers": init})]
             checks.one_of("init", init, inits_of(request.kind))
             own |= request.gate if init == "split-merge" else {}
-            stage = Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})
+            stage = Stage(init if init in _OWN_STAGES else "seeding", {**own, **request.gaps, "init": init})
             return [] if init == "own" else [stage]
         case "align":
             return [Stage(request.by_sums("align"))]

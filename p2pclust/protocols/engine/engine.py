@@ -292,7 +292,8 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
         assert workspace is not None
         rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
         return protocol.conclude_with(state.arrays, local, rng, workspace)
-    if local.X.size and not local.problem and protocol.suits(state.arrays, local):
+    usable = local.X.size and not local.problem_if(keeps_gaps=protocol.keeps_gaps)
+    if usable and protocol.suits(state.arrays, local):
         with _mathematics(job, local.threads), job.stages[state.stage].calling("conclude"):
             return protocol.conclude(state.arrays, local)
     return Arrays()

@@ -82,6 +82,9 @@ _EVERY_PEER: Final = "each round needs the columns of every peer"
 _FOR_GOSSIP: Final = "it is for gossip only"
 _FOR_SECURE: Final = "it is a parameter of secure sums"
 _SINGLE_ROWS: Final = "it depends on single rows, which the noise does not hide"
+_LEAVE_ONE: Final = "leave one of the two out"
+_WITH_GAPS: Final = "a row with missing cells is no center"
+_CHOOSE: Final = "set init to 'split-merge' or 'uniform', or give the centers"
 _NO_LINKS: Final = "nothing crosses a link there"
 _OTHER: Final = "run peers: 'simulated' or 'processes'"
 
@@ -130,15 +133,23 @@ EXCLUSIONS: Final = (
     Exclusion("colluders needs secure", _FOR_SECURE, "set secure = true"),
     Exclusion("groups needs one_by_one", "nothing else compares totals of groups", "leave groups out, or set one of these"),
     Exclusion("groups excludes collect = 'tree'", _ON_THE_WAY, "set collect = 'star'"),
-    Exclusion("groups excludes verify", "peers verify totals of all peers, not of groups", "leave one of the two out"),
+    Exclusion("groups excludes verify", "peers verify totals of all peers, not of groups", _LEAVE_ONE),
     Exclusion("verify excludes collect = 'tree'", f"{_ON_THE_WAY}, without signatures", "set collect = 'star'"),
     Exclusion("verify excludes collect = 'gossip'", f"{_ON_THE_WAY}, without signatures", "set collect = 'star'"),
     Exclusion("verify excludes every", "the aggregator alone determines the next turn", "submit each job by itself"),
-    Exclusion("accelerate excludes participation", "it compares objectives of the same peers", "leave one of the two out"),
-    Exclusion("accelerate excludes n_init", "it follows one path of the centers", "leave one of the two out"),
+    Exclusion("accelerate excludes participation", "it compares objectives of the same peers", _LEAVE_ONE),
+    Exclusion("accelerate excludes n_init", "it follows one path of the centers", _LEAVE_ONE),
     Exclusion("accelerate excludes one_by_one", "peers may lie about the objective", "leave accelerate out"),
     Exclusion("n_init excludes init = 'given'", "it is one set of first centers", "leave n_init out"),
     Exclusion("n_init excludes init = 'shared-k-means++'", "it makes one set of first centers", "leave n_init out"),
+    Exclusion("missing_values = 'keep' excludes init = 'k-means++'", _WITH_GAPS, _CHOOSE),
+    Exclusion("missing_values = 'keep' excludes init = 'careful'", _WITH_GAPS, _CHOOSE),
+    Exclusion("missing_values = 'keep' excludes init = 'shared-k-means++'", _WITH_GAPS, _CHOOSE),
+    Exclusion("missing_values = 'keep' excludes one_by_one", "it compares weights of whole rows", _LEAVE_ONE),
+    Exclusion(
+        "missing_values = 'keep' excludes privacy", "the noise is for whole rows",
+        "leave missing_values out: then rows with missing cells are left out",
+    ),
     Exclusion("weighted excludes init", "it does not count weights", "set init = 'split-merge', or give the centers"),
     Exclusion("weighted needs in_process", "peers do not have the weights", "leave fleet out"),
     Exclusion("in_process excludes secure", _NO_LINKS, _OTHER),

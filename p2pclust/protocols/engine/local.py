@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import Points
+from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.reasons import NO_DATA
@@ -18,6 +19,7 @@ LARGEST = 2.0**400  # values beyond this (2.6e120) are refused: their squares an
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+P = TypeVar("P", Points, GappedPoints)
 #: Of the rows, the state and the honest contribution: what is sent in its place.
 Lie = Callable[["Local", State, Contribution], Contribution]
 
@@ -32,7 +34,8 @@ class Local:
     Parameters
     ----------
     X : array_like of shape (n, F)
-        Raw values. They may be unusable (no rows, NaN): the peer then abstains by name, and the others continue.
+        Raw values. They may be unusable (no rows, a number that is infinite): the peer then abstains by name, and the
+        others continue. NaN is a missing cell, which only some jobs can use (`Protocol.keeps_gaps`).
     ids : array_like of shape (n,), optional
         What each row is called, as whole numbers or text. Only peers that hold different columns of the same rows
         compare them; by default rows are called by their numbers.
@@ -57,7 +60,13 @@ class Local:
     threads : int
         How many threads passes over these rows may use; the same bits for any number.
     problem : str
-        Why these rows cannot be used, with row and column, or an empty string.
+        Why these rows cannot be used by a job without missing cells, with row and column, or an empty string.
+    gap : str
+        The same, where a missing cell is all that is wrong, and the device does not refuse such cells.
+    n_observed : int
+        How many rows have a number in some column: without missing cells all of them.
+    observed : ndarray of int64, shape (F,)
+        How many rows have a number in each column.
 
     Examples
     --------
@@ -79,6 +88,10 @@ class Local:
             low, high = self._range  # NaN is its column's smallest and largest value
             usable = (low >= -LARGEST).all() and (high <= LARGEST).all()
             self.problem = "" if usable else first_bad_value(self.X)
+        self.gap, self.n_observed = "", self.n_samples
+        self.observed = np.full(self.n_features, self.n_samples)
+        if self.problem.endswith("is nan"):
+            self._look_at_gaps()
         self.refused = ""  # why this device gives nothing to a job, whatever its rows are
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
@@ -93,8 +106,21 @@ class Local:
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         if self.weights is not None and self.weights.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but weights of shape {self.weights.shape}")
-        self._points: tuple[tuple[bytes, Kernel], Points] | None = None
+        self._points: tuple[tuple[bytes, Kernel], Points | GappedPoints] | None = None
         self._once: dict[Hashable, Any] = {}
+
+    def _look_at_gaps(self) -> None:
+        there = ~np.isnan(self.X)
+        self.observed, self.n_observed = there.sum(axis=0), int(there.any(axis=1).sum())
+        # A column without any number has an empty range.
+        low, high = np.where(there, self.X, np.inf).min(axis=0), np.where(there, self.X, -np.inf).max(axis=0)
+        for found in (low, high):
+            found.setflags(write=False)
+        self._range = low, high
+        if not ((low >= -LARGEST).all() and (high <= LARGEST).all()):
+            self.problem = first_bad_value(np.where(there, self.X, 0.0))
+        elif self.n_observed:
+            self.gap = self.problem
 
     def with_rows(self, X: ArrayLike) -> Local:
         """Return other rows in the place of these, everything else being the same."""
@@ -131,14 +157,23 @@ class Local:
 
         Prepared once: the last origin, scale and kernel are remembered.
         """
+        return self._prepared(state, in_working_coordinates, Points)
+
+    def gapped_points(self, state: State) -> GappedPoints:
+        """Return the same of rows that may have missing cells."""
+        return self._prepared(state, with_gaps_in_working_coordinates, GappedPoints)
+
+    def _prepared(self, state: State, prepare: Callable[[Floats, Floats, Floats], P], kind: type[P]) -> P:
         origin, scale = state["origin"], state["scale"]
         key = (origin.tobytes() + scale.tobytes(), in_force())
-        if self._points is None or self._points[0] != key:
-            self._points = (key, in_working_coordinates(self.X, origin, scale))
-        return self._points[1]
+        if self._points is None or self._points[0] != key or not isinstance(self._points[1], kind):
+            self._points = (key, prepare(self.X, origin, scale))
+        found = self._points[1]
+        assert isinstance(found, kind)
+        return found
 
     def range(self) -> tuple[Floats, Floats]:
-        """Return the smallest and the largest value of each column, shape (F,); of usable rows."""
+        """Return the smallest and the largest number of each column, shape (F,); infinity and its negative without any."""
         assert self._range is not None, "rows with a problem have no range"
         return self._range
 
@@ -149,10 +184,19 @@ class Local:
         made: T = self._once[key]
         return made
 
-    def problem_in(self, state: State) -> str:
+    def problem_if(self, *, keeps_gaps: bool) -> str:
+        """Return :attr:`problem`, or an empty string for a job that keeps missing cells, where these are all that is wrong.
+
+        >>> rows = Local([[0.0, float("nan")]])
+        >>> rows.problem_if(keeps_gaps=False), rows.problem_if(keeps_gaps=True)
+        ('row 0, column 1 is nan', '')
+        """
+        return "" if keeps_gaps and self.problem == self.gap else self.problem
+
+    def problem_in(self, state: State, *, keeps_gaps: bool = False) -> str:
         """Say why these rows cannot take part in a job with this state, or return an empty string."""
-        if self.problem:
-            return self.problem
+        if problem := self.problem_if(keeps_gaps=keeps_gaps):
+            return problem
         for name in ("lo", "origin"):
             if name in state and state[name].shape != (self.n_features,):
                 return f"has {self.n_features} columns where the fleet has {state[name].size}"
@@ -173,6 +217,10 @@ def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
     """
     if (scale == 1.0).all():
         return Points(X, origin=origin)
+    return Points(_scaled(X, origin, scale), shift=np.zeros(X.shape[1]))
+
+
+def _scaled(X: Floats, origin: Floats, scale: Floats) -> Floats:
     height, rows = max(1, _IN_CACHE // X.shape[1]), np.empty(X.shape)
     # As long as a block: broadcasting over rows would start a new loop of a few steps for every row.
     origins, scales = np.tile(origin, height), np.tile(scale, height)
@@ -180,7 +228,19 @@ def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
         ours = rows[start : start + height].reshape(-1)
         np.subtract(X[start : start + height].reshape(-1), origins[: ours.size], out=ours)
         np.divide(ours, scales[: ours.size], out=ours)
-    return Points(rows, shift=np.zeros(X.shape[1]))
+    return rows
+
+
+def with_gaps_in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> GappedPoints:
+    """Return the same of rows in which NaN is a missing cell.
+
+    >>> rows = with_gaps_in_working_coordinates(np.array([[1.0], [5.0], [np.nan]]), np.array([1.0]), np.array([2.0]))
+    >>> rows.complete.X.tolist()
+    [[0.0], [2.0]]
+    """
+    if (scale == 1.0).all():
+        return GappedPoints(X, origin=origin)
+    return GappedPoints(_scaled(X, origin, scale), shift=np.zeros(X.shape[1]))
 
 
 def first_bad_value(X: Floats) -> str:

@@ -45,7 +45,9 @@ def blurred(
     return tuple(near.tolist()), np.asarray(X[near].mean(axis=0), dtype=np.float64)
 
 
-def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0, rounds: int = 1) -> None:
+def size_gate(
+    local: Local, n_clusters: int, *, starts: int = 1, more: int = 0, rounds: int = 1, keeps_gaps: bool = False
+) -> None:  # fmt: skip
     """Abstain unless the peer holds more than C (F + 1) / F rows; with S starts side by side, S times as many.
 
     C centers (or sums) of F numbers and C weights are C (F + 1) equations; the rows are N F unknowns. With no more
@@ -57,8 +59,19 @@ def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0, 
     have been found from them; `rounds` above 1 counts so many.
 
     A contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
+
+    With missing cells, the rule holds in each column that any of the rows has: C sums and C weights are 2 C equations, and
+    the cells that are there are the unknowns.
     """
     C, F = n_clusters, local.n_features
+    if keeps_gaps:
+        least = rounds * (2 * starts * C + more)
+        if ((local.observed > 0) & (local.observed <= least)).any():
+            raise Abstain(
+                f"{HELD}: some column has a number in {least} rows or fewer: add rows, leave that column out, ask for fewer "
+                "clusters, or set privacy_gate = false (what it sends may then give its cells away)"
+            )
+        return
     equations = rounds * (starts * C * (F + 1) + more)
     # In whole numbers: N > C (F + 1) / F.
     if local.n_samples * F <= equations:

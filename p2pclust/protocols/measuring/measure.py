@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import nearest
+from p2pclust.clustering import gaps, nearest
 from p2pclust.errors import UsageError
 from p2pclust.metrics.rows import crisp_sums, davies_bouldin_of, fuzzy_spreads, weighted_scatters, xie_beni_of
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Slot, never
+from p2pclust.protocols.engine.base import Abstain, Slot, WithGaps, never
 from p2pclust.protocols.engine.fixed_point import farthest, power_of_two_above
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
@@ -30,7 +30,7 @@ _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 
 
 @dataclass(frozen=True)
-class Measure(Evaluation):
+class Measure(Evaluation, WithGaps):
     """Measure the centers that the stage before left; one round that asks every peer.
 
     >>> Measure(compare_up_to=10).rows_needed(n_clusters=3, n_features=4)
@@ -39,7 +39,7 @@ class Measure(Evaluation):
 
     id: ClassVar[str] = "measure"
     holds: ClassVar[str] = (
-        "int64: measured_rows measured_hidden; "
+        "int64: measured_rows measured_hidden measured_cells; "
         "float64: measured_inertia measured_objective measured_within measured_outside measured_silhouette; "
         "float64 C: measured_weights measured_spreads; int64 C: measured_counts"
     )
@@ -70,38 +70,49 @@ class Measure(Evaluation):
     def expects(self, state: State) -> Mapping[str, Slot]:
         per_cluster = Slot((len(state["centers"]),))
         slots = {"rows": Slot(()), "hidden": Slot(())} | dict.fromkeys(_TOTALS, Slot(()))
-        return slots | dict.fromkeys(("counts", "weights", "spreads"), per_cluster)
+        slots |= dict.fromkeys(("counts", "weights", "spreads"), per_cluster)
+        return slots | ({"cells": Slot(())} if self.keeps_gaps else {})
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         C = len(state["centers"])
         far = farthest(state["unit"], state["centers"])
         squares = {"inertia": far * far, "objective": far * far}
         distances = {"within": far, "outside": far * float(power_of_two_above(C)), "spreads": far}
-        return squares | distances | dict.fromkeys(("rows", "hidden", "silhouette", "counts", "weights"), 1.0)
+        ones = ("rows", "hidden", "cells", "silhouette", "counts", "weights")
+        units = squares | distances | dict.fromkeys(ones, 1.0)
+        return {name: units[name] for name in self.expects(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         C, F = state["centers"].shape
         needed = self.rows_needed(C, F)
-        if self.privacy_gate and local.n_samples < needed:
+        if self.privacy_gate and (local.n_samples < needed or local.observed.sum() < needed * F):
             # The argument rests on the number of rows being unknown, so the reason names the limit only.
             most = max(C, self.compare_up_to)
             raise Abstain(f"privacy gate: fewer than {needed} rows, which measuring up to {most} clusters needs")
-        points = local.points(state)
-        counts = np.bincount(nearest(points, state["centers"]), minlength=C).astype(np.float64)
+        centers = state["centers"]
+        if self.keeps_gaps:
+            gapped = local.gapped_points(state)
+            parts, labels = [part for part, _ in gapped.parts()], gaps.nearest(gapped, centers)
+        else:
+            parts, labels = [local.points(state)], nearest(local.points(state), centers)
+        counts = np.bincount(labels[labels >= 0], minlength=C).astype(np.float64)
         few = (counts > 0) & (counts < local.least_cell(2 if self.suppress_singletons else 1))
         counts[few] = 0.0
-        centred = points.centred(state["centers"])
-        crisp, fuzzy = crisp_sums(points, centred), fuzzy_spreads(points, centred, self.fuzzifier)
+        crisp = [crisp_sums(part, part.centred(centers)) for part in parts]
+        fuzzy = [fuzzy_spreads(part, part.centred(centers), self.fuzzifier) for part in parts]
         # All that this peer reveals.
-        return Arrays(
-            rows=float(local.n_samples), hidden=float(np.count_nonzero(few)), inertia=crisp.inertia,
-            objective=fuzzy.objective, within=crisp.within, outside=crisp.outside, silhouette=crisp.silhouette,
-            counts=counts, weights=fuzzy.weights, spreads=fuzzy.spreads,
+        shown = Arrays(
+            rows=float(local.n_observed), hidden=float(np.count_nonzero(few)), inertia=sum(one.inertia for one in crisp),
+            objective=sum(one.objective for one in fuzzy), within=sum(one.within for one in crisp),
+            outside=sum(one.outside for one in crisp), silhouette=sum(one.silhouette for one in crisp), counts=counts,
+            weights=np.sum([one.weights for one in fuzzy], axis=0), spreads=np.sum([one.spreads for one in fuzzy], axis=0),
         )  # fmt: skip
+        return shown.replace(cells=float(local.observed.sum())) if self.keeps_gaps else shown
 
     def combine(self, state: State, total: Any) -> State:
         """Keep the totals: the measures follow from them, and some of these are infinite, which no state may hold."""
-        whole = {name: np.asarray(np.rint(total[name]), dtype=np.int64) for name in ("rows", "hidden", "counts")}
+        names = [name for name in ("rows", "hidden", "counts", "cells") if name in total]
+        whole = {name: np.asarray(np.rint(total[name]), dtype=np.int64) for name in names}
         real = {name: total[name] for name in (*_TOTALS, "weights", "spreads")}
         return state.replace(**{f"measured_{name}": value for name, value in (whole | real).items()})
 
@@ -116,6 +127,8 @@ class Measure(Evaluation):
         names = ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")
         if any(f"measured_{name}" not in state for name in names):
             return "not all that is measured"
+        if self.keeps_gaps and ("measured_cells" not in state or state["measured_cells"] < 1):
+            return "measures of no cell"
         return "measures of no row" if state["measured_rows"] < 1 else ""
 
 
@@ -145,6 +158,7 @@ class MeasuredIndices:
             raise UsageError(f"the job has measured nothing: {state.reason or 'put a measure stage at its end'}")
         centers = np.asarray(arrays["centers"])
         rows = int(arrays["measured_rows"])
+        cells = int(arrays.get("measured_cells", rows * centers.shape[1]))
         total = {name: float(arrays[f"measured_{name}"]) for name in _TOTALS}
         # Centers that lie next to each other, or numbers that a peer made up, may give infinite measures: as they should.
         with np.errstate(all="ignore"):
@@ -152,8 +166,7 @@ class MeasuredIndices:
             return cls(
                 clusters=len(centers), rows=rows, counts=tuple(int(count) for count in arrays["measured_counts"]),
                 hidden=int(arrays["measured_hidden"]), inertia=total["inertia"], objective=total["objective"],
-                within_sse=total["within"] / (rows * centers.shape[1]),
-                outside_sse=total["outside"] / (rows * centers.shape[1]),
+                within_sse=total["within"] / cells, outside_sse=total["outside"] / cells,
                 xie_beni=xie_beni_of(total["objective"], rows, centers),
                 soft_davies_bouldin=davies_bouldin_of(scatters, centers) if len(centers) > 1 else math.inf,
                 simplified_silhouette=total["silhouette"] / rows,
@@ -166,7 +179,7 @@ def measured(job: Job, **parameters: Any) -> Job:
     It adds up the objective as well, so an ``objective`` stage of one start, which has nothing to choose, is left out.
     The parameters are those of :class:`Measure`.
     """
-    own = getattr(job.protocols[job.main], "fuzzifier", None)
-    given = ({} if own is None else {"fuzzifier": own}) | parameters
+    own = {name: getattr(job.protocols[job.main], name, None) for name in ("fuzzifier", "missing_values")}
+    given = {name: value for name, value in own.items() if value not in (None, "error")} | parameters
     kept = [stage for stage in job.stages if stage.protocol != "objective" or stage.parameters.get("n_init", 1) > 1]
     return replace(job, stages=(*kept, Stage("measure", given)))

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import objective, objective_and_weights, weighted_sums_and_counts
+from p2pclust.clustering import gaps, objective, objective_and_weights, weighted_sums_and_counts
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Slot, always, nearest_labels
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot, WithGaps, always, nearest_labels
 from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -47,7 +47,7 @@ class Evaluation(Additive):
 
 
 @dataclass(frozen=True)
-class Objective(Evaluation):
+class Objective(Evaluation, WithGaps):
     """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
 
     In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
@@ -89,16 +89,23 @@ class Objective(Evaluation):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         starts = self._starts(state)
         objectives, masses = np.zeros(self.n_init), np.zeros(starts.shape[:2])
-        held = local.n_samples < self.min_rows
+        held = local.n_observed < self.min_rows
         if self.privacy_gate:
             try:
-                size_gate(local, len(state["centers"]), starts=self.n_init, rounds=self.gate_rounds)
+                self._gate(state, local)
             except Abstain:  # it has abstained from the clustering already
                 held = True
         if held:
             return Arrays(objectives=objectives, masses=masses)
-        points, least = local.points(state), local.least_cell(2 if self.min_rows > 1 else 1)
+        least = local.least_cell(2 if self.min_rows > 1 else 1)
         for number, centers in enumerate(starts):
+            if self.keeps_gaps:
+                gapped = local.gapped_points(state)
+                value, own, counts = gaps.objective_and_weights(gapped, centers, self.fuzzifier, local.weights)
+                objectives[number] = value
+                masses[number] = own if self.fuzzifier is not None else np.where(counts < least, 0.0, own)
+                continue
+            points = local.points(state)
             if self.fuzzifier is not None:
                 weighed = objective_and_weights(points, centers, self.fuzzifier, local.weights)
                 objectives[number], masses[number] = weighed
@@ -108,6 +115,10 @@ class Objective(Evaluation):
                 objectives[number] = objective(points, centers, None, local.weights)
         # All that this peer reveals.
         return Arrays(objectives=objectives, masses=masses)
+
+    def _gate(self, state: State, local: Local) -> None:
+        n_clusters, rounds = len(state["centers"]), self.gate_rounds
+        size_gate(local, n_clusters, starts=self.n_init, rounds=rounds, keeps_gaps=self.keeps_gaps)
 
     def combine(self, state: State, total: Any) -> State:
         winner = int(np.argmin(total["objectives"]))

@@ -178,9 +178,11 @@ def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     assert not (device / "state").exists()
     (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml", "--check", "--missing-values", "drop")
-    assert ended.err.endswith(
-        "; 2 rows of 2 columns (w, h), 1 more omitted because of missing values; read all columns as numbers\n"
+    line, warning = ended.err.splitlines()
+    assert line.endswith(
+        "; 2 rows of 2 columns (w, h), 1 more omitted because of missing values; read all columns as numbers"
     )
+    assert "1 of 3 rows were left out, because a value is missing: missing_values = 'keep'" in warning
 
 
 def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
@@ -239,7 +241,7 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"missing_values": "mean"}, 'peer.toml: missing_values = "mean": a peer knows the mean of its own rows only'),
         (
             {"missing_values": "zero"},
-            "peer.toml: missing_values = \"zero\": expected 'error', 'drop', or { fill = VALUE }",
+            "peer.toml: missing_values = \"zero\": expected 'error', 'drop', 'keep', or { fill = VALUE }",
         ),
         ({"data": {"command": []}}, 'peer.toml: data = {"command": []}: expected a file, a folder, or { command = ['),
         ({"data": COMMAND}, "data.command: './read-meter': no such program, or it may not be run: give its path"),

@@ -62,6 +62,19 @@ def test_a_number_is_put_in_the_place_of_missing_values(cli: Cli, rows: Path, tm
     assert (shares["a"].n_rows, shares["a"].dropped) == (30, 0)
 
 
+def test_missing_values_are_kept(cli: Cli, rows: Path, tmp_path: Path) -> None:
+    done = cli("init", "rows.csv", "--missing-values", "keep", "--out", "mine")
+    assert done.code == 0, done.err
+    assert "kwh: 2 of 60 values are missing: the rows keep their other values" in done.out
+    assert "--missing-values keep --peer" in done.out
+    found = load_scenario(tmp_path / "mine" / "scenario.toml")
+    shares = load_data(found)
+    assert {name: (share.n_rows, share.dropped) for name, share in shares.items()} == {"a": (30, 0), "b": (30, 0)}
+    assert np.isnan(shares["a"].X[2, 0])
+    device = tomllib.loads((tmp_path / "mine" / "devices" / "a.toml").read_text(encoding="utf-8"))
+    assert device["missing_values"] == "keep"
+
+
 def test_without_a_column_rows_are_dealt_out(cli: Cli, rows: Path, tmp_path: Path) -> None:
     done = cli("init", "rows.csv", "--devices", "3", "--omit", "site", "--clusters", "2")
     assert "rows are dealt out to 3 devices by chance" in done.out
@@ -109,7 +122,7 @@ def test_other_formats(cli: Cli, tmp_path: Path, suffix: str) -> None:
         (["rows.csv", "--split-by", "site", "--devices", "3"],
          "--split-by and --devices: a column says how many devices there are: leave one of them out"),
         (["rows.csv", "--devices", "1"], "--devices 1: expected 2 to 200"),
-        (["rows.csv", "--missing-values", "mean"], "--missing-values mean: expected drop, omit or a number"),
+        (["rows.csv", "--missing-values", "mean"], "--missing-values mean: expected drop, omit, keep or a number"),
         (["rows.csv", "--text", "embed"], "--text embed: expected omit or encode"),
         (["rows.csv", "--columns", "kwh,mode"], "--columns mode: it cannot be a feature (text (3 values))"),
         (["rows.csv", "--id-column", "mode"], "--id-column mode: two rows have the same id"),

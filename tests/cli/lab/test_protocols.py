@@ -26,6 +26,7 @@ def test_json(cli: Cli) -> None:
     assert listed["llf-fcm"]["what"].startswith("LLF-FCM (Federated FCM, Algorithms 1 and 2): fuzzy c-means")
     assert listed["llf-fcm"]["parameters"] == {
         "n_clusters": None,
+        "missing_values": "error",
         "tol": 5e-3,
         "max_rounds": 30,
         "accelerate": False,

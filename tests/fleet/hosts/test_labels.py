@@ -122,6 +122,26 @@ def test_a_file_of_a_run_labels_other_rows_and_says_how_far_they_are(
         assert float(row[4]) == pytest.approx(away.min())
 
 
+@pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+def test_rows_with_missing_values_are_labelled_by_a_job_that_keeps_them(tmp_path: Path, protocol: str) -> None:
+    rows = [Local([[0.0, 0.5], [0.2, np.nan], [np.nan, 0.1], [5.0, 5.5], [5.2, np.nan], [np.nan, 5.1]] * 2)] * 2
+    (tmp_path / "new.csv").write_text("x,y\n,5\n0,\nNA,?\n", encoding="utf-8")
+    file, keep = tmp_path / "model.msgpack", Choice(missing_values="keep")
+    file.write_bytes(finished(protocol, rows, n_clusters=2, missing_values="keep", seed=1).to_bytes())
+    table = labels.label_by_run(file, tmp_path / "new.csv", keep)
+    found = list(table.rows())
+    assert [row[:3] for row in found] == [["", "5", "0"], ["0", "", "1"]]
+    assert found[0][3] != found[1][3]
+    assert table.distances is not None
+    assert (table.distances < 0.5).all()
+    if protocol == "llf-fcm":
+        np.testing.assert_allclose(table.memberships.sum(axis=1), 1.0)
+    whole = [Local(np.nan_to_num(one.X)) for one in rows]
+    file.write_bytes(finished(protocol, whole, n_clusters=2, seed=1).to_bytes())
+    with pytest.raises(DataError, match="row 0, column 0 is nan"):
+        labels.label_by_run(file, tmp_path / "new.csv", keep)
+
+
 @pytest.mark.parametrize("content", [b"", b"\x80", b"\x81\xa5state\xc0", b"{}"])
 def test_what_is_no_result_of_a_run_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.msgpack").write_bytes(content)

@@ -23,7 +23,8 @@ def test_columns_and_missing_values(tmp_path: Path) -> None:
     file.write_text("time,w,h\nx,1,2\ny,,4\nz,5,6\n", encoding="utf-8")
     config = {"data": str(file), "columns": ["h", "w"], "missing_values": "drop"}
     assert load(config, told).X.tolist() == [[2.0, 1.0], [6.0, 5.0]]
-    assert told.pop() == ("data", {"rows": 2, "columns": 2, "dropped": 1, "reading": "all columns as numbers"})
+    assert told[0] == ("data", {"rows": 2, "columns": 2, "dropped": 1, "reading": "all columns as numbers"})
+    told.clear()
     refused = load(config | {"missing_values": "error"}, told)
     what_to_do = 'fill it in or leave the row out, as missing_values = "drop" (--missing-values drop) does'
     reason = f"{file}: row 3, column 2 (w): empty: {what_to_do}"
@@ -34,6 +35,29 @@ def test_columns_and_missing_values(tmp_path: Path) -> None:
         [4.0, 9.0],
         [6.0, 5.0],
     ]
+
+
+def test_missing_values_that_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("w,h\n1,2\n,4\nNA,\n", encoding="utf-8")
+    np.save(tmp_path / "rows.npy", np.array([[1.0, 2.0], [np.nan, 4.0], [np.nan, np.nan]]))
+    for name, rows in (("rows.csv", 2), ("rows.npy", 3)):
+        told = Told()
+        local = load({"data": str(tmp_path / name), "missing_values": "keep"}, told)
+        assert (local.n_samples, local.n_observed, told[0][1]["dropped"]) == (rows, 2, 1)
+        assert local.problem_if(keeps_gaps=True) == ""
+        assert local.problem_if(keeps_gaps=False) == "row 1, column 0 is nan"
+    refused = load({"data": str(tmp_path / "rows.npy")}, Told())
+    assert refused.problem_if(keeps_gaps=True) == "row 1, column 0 is nan"
+
+
+def test_leaving_out_more_than_a_tenth_of_the_rows_is_doubtful(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("w,h\n1,2\n,4\n", encoding="utf-8")
+    told = Told()
+    load({"data": str(tmp_path / "rows.csv"), "missing_values": "drop"}, told)
+    assert told[-1][0] == "data-doubtful"
+    assert told[-1][1]["reason"].startswith(
+        "1 of 2 rows were left out, because a value is missing: missing_values = 'keep'"
+    )
 
 
 @pytest.mark.parametrize("columns", [None, [2]])

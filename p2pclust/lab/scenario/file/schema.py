@@ -254,7 +254,7 @@ class Scenario(TomlTable):
         problems = []
         if self.data.files is not None and len(self.data.files) != n_peers:
             problems.append(f"[data]: {len(self.data.files)} files for {n_peers} devices: expected one file per device")
-        problems += self._partition_problems()
+        problems += [*self._partition_problems(), *self._gap_problems()]
         for index, fault in enumerate(self.faults):
             problems += [f"[faults.{index}]: {problem}" for problem in self._fault_problems(fault, n_peers)]
         first: dict[str, str] = {}  # what happens to each device first
@@ -278,6 +278,21 @@ class Scenario(TomlTable):
         ]
         refuse(problems)
         return self
+
+    def _gap_problems(self) -> list[str]:
+        """Let jobs keep missing values where the data do; return which cannot."""
+        if self.data.missing_values != "keep":
+            return []
+        from p2pclust.protocols.engine.registry import parameters_of, protocol_class  # noqa: PLC0415 - as in JobSpec
+
+        problems = []
+        for index, job in enumerate(self.jobs):
+            if "missing_values" in parameters_of(protocol_class(job.protocol)):
+                job.keep_gaps()
+            else:
+                instead = "set missing_values to 'drop' or { fill = VALUE }, or choose llf-cm or llf-fcm"
+                problems.append(f"[jobs.{index}]: protocol {job.protocol!r} needs a value in every cell: {instead}")
+        return problems
 
     def _partition_problems(self) -> list[str]:
         """Return which jobs need rows where columns are dealt out, or the other way round."""

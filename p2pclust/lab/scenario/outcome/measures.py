@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import kmeans_plusplus, objective, run_steps
+from p2pclust.clustering import Points, gaps, kmeans_plusplus, objective, run_steps
+from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
 from p2pclust.lab.attacks.findings import AttackResult
@@ -260,8 +261,8 @@ def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
 
 def _ranges(locals_: Sequence[Local]) -> Floats:
     """Return each feature's range over all rows; that of a constant feature is 1, as in min-max scaling."""
-    low = np.min([local.X.min(axis=0) for local in locals_], axis=0)
-    high = np.max([local.X.max(axis=0) for local in locals_], axis=0)
+    low = np.min([local.range()[0] for local in locals_], axis=0)
+    high = np.max([local.range()[1] for local in locals_], axis=0)
     return np.where(high > low, high - low, 1.0)
 
 
@@ -307,10 +308,20 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
     with runner.one_thread(), job.stages[stage].calling("pooled_step"):
         pool = protocol.pool(state.arrays, locals_)
+        points = pool.points
         rngs = [random_streams.pooled_start(job.seed, start) for start in range(STARTS)]
-        firsts = [kmeans_plusplus(pool.points, C, rng) for rng in rngs]
-        ends = [run_steps(protocol.pooled_step, pool.points, first, tol=_TOL, max_rounds=_ROUNDS) for first in firsts]
-        best = min(objective(pool.points, end.centers, fuzzifier) for end in ends)
-        own = objective(pool.points, state.arrays["centers"], fuzzifier)
+        whole = points if isinstance(points, Points) else points.filled()
+        firsts = [kmeans_plusplus(whole, C, rng) for rng in rngs]
+        ends = [run_steps(protocol.pooled_step, points, first, tol=_TOL, max_rounds=_ROUNDS) for first in firsts]
+        costs = [
+            _objective(points, centers, fuzzifier) for centers in (state.arrays["centers"], *(e.centers for e in ends))
+        ]
+    own, best = costs[0], min(costs[1:])
     excess = own / best - 1.0 if best > 0.0 else 0.0 if own == 0.0 else float("inf")
     return PooledStarts(STARTS, best, excess)
+
+
+def _objective(points: Points | GappedPoints, centers: Floats, fuzzifier: float | None) -> float:
+    if isinstance(points, GappedPoints):
+        return gaps.objective_and_weights(points, centers, fuzzifier)[0]
+    return objective(points, centers, fuzzifier)

@@ -151,7 +151,7 @@ def _terms(story: JobStory) -> Section | None:
 
 def _found(story: JobStory, rows: JobRows) -> Section:
     scaled = story.entry["parameters"].get("scaling", "none") != "none"
-    plane = plane_of(rows.X, rows.features, scaled=scaled)
+    plane = plane_of(rows.places, rows.features, scaled=scaled)
     centers = _whole_centers(story, rows)
     at, trails = None, None
     if centers is not None:
@@ -177,13 +177,13 @@ def _found(story: JobStory, rows: JobRows) -> Section:
         caption += " A cluster whose rows are mostly of one class has the strong shade of that class's light colour."
     if max(len(rows.clusters), len(rows.classes)) > len(palette.CLUSTERS):
         caption += f" There are {len(palette.CLUSTERS)} colours; with more names they repeat."
-    drawings = scatter_drawings(plane(rows.X), panels, plane.titles)
+    drawings = scatter_drawings(plane(rows.places), panels, plane.titles)
     pictures = [
         picture_of(drawing, f"rows in a plane: {panel.title}", "")
         for drawing, panel in zip(drawings, panels, strict=True)
     ]
     if centers is not None and (
-        shown := shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
+        shown := shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.places)
     ):
         pictures.append(picture_of(shown, "the centers", "The centers that the fleet agreed on."))
     table = centers_table(story)
@@ -276,7 +276,7 @@ def _pooled(story: JobStory) -> Section | None:
     evidence, entry, rows = story.evidence, story.entry, story.rows
     if rows is None or evidence.pooled is None or (centers := _whole_centers(story, rows)) is None:
         return None
-    low, ranges = rows.X.min(axis=0), np.ptp(rows.X, axis=0)
+    low, ranges = rows.places.min(axis=0), np.ptp(rows.places, axis=0)
     ranges = np.where(ranges > 0, ranges, 1.0)
     promised = entry["pooled"] is not None
     if promised:

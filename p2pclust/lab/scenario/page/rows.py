@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points
+from p2pclust.clustering import Points, gaps
 from p2pclust.clustering.fcm import memberships, objective
+from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.pictures.palette import cluster_hues
@@ -41,12 +42,24 @@ class JobRows:
     peer: Ints
     labels: Ints
     y: NDArray[Any] | None  # true labels, shape (n,), where every one of these peers has them
-    #: Of the rows that are drawn, in the data's own units, shape (s, F), and which of the n rows these are.
+    #: Of the rows that are drawn, in the data's own units, shape (s, F), missing values being NaN; and which of the n rows
+    #: these are.
     X: Floats
     drawn: Ints
     features: tuple[str, ...]
     clusters: tuple[str, ...]  # their names
     sure: Floats | None = None  # the greatest membership of each row drawn, shape (s,), where memberships are fuzzy
+
+    @cached_property
+    def places(self) -> Floats:
+        """The rows that are drawn, where they are drawn: a missing value is the mean of the others in its cluster."""
+        places = np.array(self.X)
+        for cluster in np.unique(self.labels[self.drawn]).tolist() if np.isnan(places).any() else ():
+            own = places[self.labels[self.drawn] == cluster]
+            there = ~np.isnan(own)
+            means = np.where(there, own, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+            places[self.labels[self.drawn] == cluster] = np.where(there, own, means)
+        return places
 
     @cached_property
     def classes(self) -> list[str]:
@@ -123,7 +136,11 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
     if fuzzifier is None or "centers" not in state.arrays:
         return rows
     with one_thread(), np.errstate(all="ignore"):
-        of_rows = memberships(Local(rows.X).points(state.arrays), state.arrays["centers"], fuzzifier)
+        drawn, centers = Local(rows.X), state.arrays["centers"]
+        if labelling_stage(job)[1].keeps_gaps:
+            of_rows = gaps.memberships(drawn.gapped_points(state.arrays), centers, fuzzifier)
+        else:
+            of_rows = memberships(drawn.points(state.arrays), centers, fuzzifier)
     return replace(rows, sure=of_rows.max(axis=1))
 
 
@@ -140,14 +157,20 @@ def worth_of(
     with one_thread(), np.errstate(all="ignore"):
         X = (rows.X - origin) / scale
         if peers is None:
-            return [objective(Points(X), (those - origin) / scale, fuzzifier) for those in centers]
+            return [_objective(X, (those - origin) / scale, fuzzifier) for those in centers]
         owner = rows.peer[rows.drawn]
         worth = []
         for those, there in zip(centers, peers, strict=True):
             own = X[np.isin(owner, [number for number, name in enumerate(rows.names) if name in there])]
-            total = objective(Points(own), (those - origin) / scale, fuzzifier) if len(own) else np.nan
+            total = _objective(own, (those - origin) / scale, fuzzifier) if len(own) else np.nan
             worth.append(total / max(len(own), 1))
         return worth
+
+
+def _objective(X: Floats, centers: Floats, fuzzifier: float | None) -> float:
+    if np.isnan(X).any():
+        return gaps.objective_and_weights(GappedPoints(X), centers, fuzzifier)[0]
+    return objective(Points(X), centers, fuzzifier)
 
 
 def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:

@@ -51,6 +51,7 @@ class Bounds:
     shares: tuple[float, ...] = ()  # the shares of its peers that a job asks in a round; empty: all of them
     cancels: bool = False  # whether each job is cancelled, once or twice
     secrets: bool = False  # whether the parameters of secure sums are drawn, and what they reveal is checked
+    gaps: bool = False  # whether rows have missing cells, which jobs keep
     liars: bool = False  # whether a peer lies in every fleet
     several: bool = False  # whether others do, too: with it a minority
     lies: tuple[str, ...] = ()  # what aggregators open wrongly: see `FleetPlan.lie`
@@ -144,6 +145,8 @@ def _with_changes(plan: FleetPlan, swarm: Bounds) -> FleetPlan:
             )
             for job in jobs
         )  # fmt: skip
+    if swarm.gaps:
+        jobs = tuple(replace(job, gaps=True) for job in jobs)
     if swarm.cancels:
         jobs = tuple(replace(job, cancels=_cancels(rng, n)) for job in jobs)
     return replace(plan, jobs=jobs, lasts_s=float(rng.uniform(0.0, _BRIEF_S)) if swarm.brief else plan.lasts_s)

@@ -9,6 +9,7 @@ from functools import partial
 
 import msgpack
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pclust.lab.simulation.checks.invariants import Invariants
 from p2pclust.lab.simulation.checks.jobs import Promises, Turns, Waits, WaitsOnce
@@ -71,7 +72,7 @@ class RandomFleet:
             self.jobs.append(DrawnSeries(planned, job, turns=turns) if repeated else DrawnJob(planned, job))
         seen = (JobsSeen(self.jobs), turns) if self.jobs else ()
         rng = np.random.default_rng([plan.seed, 21])
-        self.locals = _rows({KINDS[job.kind].data for job in plan.jobs}, self.names, rng)
+        self.locals = _rows(plan, self.names, rng)
         ends = [(self.names[a], self.names[b]) for link in plan.links for a, b in (link, link[::-1])]
         near = {name: tuple(sorted(b for a, b in ends if a == name)) for name in self.names} if ends else None
         self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
@@ -410,9 +411,11 @@ class RandomFleet:
         return all(core.routing.neighbours_of(name) == near for core in peers for name, near in now.items())
 
 
-def _rows(kinds: set[str], names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
-    """Draw what each peer holds for kinds of jobs, see `JobKind.data`."""
-    made = {}
+def _rows(plan: FleetPlan, names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
+    """Draw what each peer holds for the kinds of jobs, see `JobKind.data`."""
+    made, kinds = {}, {KINDS[job.kind].data for job in plan.jobs}
+    # Drawn apart, so that everything else of a seed stays as it was.
+    holes = np.random.default_rng([plan.seed, 41]) if any(job.gaps for job in plan.jobs) else None
     if "labelled" in kinds:  # three kinds of rows, two of them at each peer; one label in ten is wrong
         middles = rng.random((3, N_FEATURES))
         for name in names:
@@ -428,8 +431,17 @@ def _rows(kinds: set[str], names: Sequence[str], rng: np.random.Generator) -> di
         centers = rng.uniform(0, 100, (3, 2))
         for name in names:
             n_rows = int(rng.integers(6, 14))
-            made[name] = Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
+            X = centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2))
+            made[name] = Local(X if holes is None else _with_gaps(X, holes))
     return made
+
+
+def _with_gaps(X: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return rows in which a third of the cells are missing, or a whole column."""
+    gone = rng.random(X.shape) < 1 / 3
+    if rng.random() < 0.2:
+        gone[:, int(rng.integers(X.shape[1]))] = True
+    return np.where(gone, np.nan, X)
 
 
 def _grown(peer: Peer) -> Local:

@@ -69,6 +69,8 @@ def job_of(plan: JobPlan, seed: int) -> Job:
     """Return the mathematics of a job."""
     options: dict[str, Any] = {"n_clusters": 3, "tol": 0.0, "max_rounds": 4, "seed": seed}
     options["init"] = ("uniform", "split-merge")[seed % 2]
+    if plan.gaps:
+        options["missing_values"] = "keep"
     off: dict[str, Any] = {{"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]: False}
     match plan.kind:
         case "secured" | "verified-secured":
@@ -92,6 +94,10 @@ def job_of(plan: JobPlan, seed: int) -> Job:
         case _:
             options |= {"max_rounds": plan.rounds, "participation": plan.participation}
             options["init"] = ("uniform", "random", "split-merge")[seed % 3]
+            if plan.gaps and "gossip" in plan.kind:
+                # Cells of split-merge have equal values in a column; rows with that column alone are as near to one as to
+                # another, up to what gossip leaves open.
+                options["init"] = "uniform"
     return cluster_job(plan.protocol, **options, **off)
 
 

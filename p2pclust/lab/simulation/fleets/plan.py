@@ -64,11 +64,13 @@ class JobPlan:
     cohort: int = 0
     burnt: str = ""
     leave: str = "alone"
+    gaps: bool = False  # whether rows have missing cells, and the job keeps them
 
     def __str__(self) -> str:
         named = f", aggregator {self.named}" if self.named >= 0 else ""
         cancel = "".join(f", cancelled at {at_s:.2f} s" for at_s, _ in self.cancels)
-        return f"{self.kind} ({self.protocol}) by peer {self.by}, missing = {self.missing}{named}{cancel}"
+        gaps = ", with missing cells" if self.gaps else ""
+        return f"{self.kind} ({self.protocol}{gaps}) by peer {self.by}, missing = {self.missing}{named}{cancel}"
 
 
 @dataclass(frozen=True)

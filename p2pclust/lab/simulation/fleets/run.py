@@ -44,6 +44,9 @@ OF_ONE_KIND: Final[dict[str, Bounds]] = {
     ),
     "secure": replace(_SECURE, lies=(REPEATED, "", "", "")),
     "secure_groups": replace(_SECURE, jobs=("grouped",), least_peers=9, most_peers=11, lies=(REPEATED, "", "", "")),
+    "gaps": replace(
+        _ONE_JOB, jobs=("plain", "secured", "verified", "gossip"), least_peers=4, keyed=True, shares=(), gaps=True
+    ),
     "clients": _ONE_JOB,
     "verified": replace(
         _SECURE, jobs=("verified", "verified-secured"), least_peers=3, lies=(*LIES, "")
@@ -87,7 +90,7 @@ MIXTURE: Final = (
     "default", "cuts", "cancel", "default/sparse", "any", "default", "lasting", "disks", "default/moving", "leaderless",
     "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "disks", "any-core", "cancel",
     "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "forgers", "disks-core", "terms",
-    "fedcref/sparse",
+    "fedcref/sparse", "gaps",
 )  # fmt: skip
 
 #: What recovering looks like from outside (see `marks`): a thousand seeds must meet each at least 20 times.

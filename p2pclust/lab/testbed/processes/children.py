@@ -361,7 +361,7 @@ def settle_in(
         "join": {other.name: addresses[other.name] for other in spec.peers if other.enrolled and other is not peer},
         "overlay": spec.overlay, "partial_view": spec.partial_view, "quiet_s": spec.quiet_s, "timing": spec.timing,
         "bundle": str(keys / f"{peer.name}.bundle"), "roster": str(keys / "roster.json"),
-        "data": str(directory / "data.npy"), "state_dir": str(directory / "state"),
+        "data": str(directory / "data.npy"), "missing_values": "keep", "state_dir": str(directory / "state"),
         "fitness": peer.fitness, "n_clusters": peer.n_clusters, "faults": list(faults), "link": None,
         # A small share also means a lower priority: each step of ``nice`` is worth a factor of 1.25 to Linux.
         "cpu_share": peer.cpu_share, "nice": min(_MOST_NICE, round(math.log(1 / peer.cpu_share, 1.25))),
