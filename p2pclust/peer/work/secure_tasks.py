@@ -216,7 +216,8 @@ class SecureRound(PlainRound):
         """Return why these rows take no part; of a job with noise no reason may depend on values."""
         if self.job.mu_squared:
             return local.refused or ("" if local.n_features else UNUSABLE)
-        return (local.problem or NO_DATA) if not local.X.size or local.problem else ""
+        problem = local.problem_for(self.job.takes_missing)
+        return (problem or NO_DATA) if not local.X.size or problem else ""
 
     def _reserved(self, sets: Callable[[], Sequence[PeerSet]] = tuple) -> str:
         """Note a job in the device's ledger, on disk before anything is revealed; return why not."""

@@ -136,7 +136,7 @@ class RangeBySums(Additive):
         hold_other_columns(state, local)
         hold_few_rows(local, self.min_rows, "declare bounds")
         lo, hi = local.range()
-        ends = np.stack([_ordered(lo), ~_ordered(hi)])
+        ends = np.stack([ordered_words(lo), ~ordered_words(hi)])
         bits, found = _bits(lo.size), int(state["found_bits"])
         left = ends >> np.uint64(_ALL_BITS - found - bits)
         here = (left >> np.uint64(bits)) == state["prefixes"].view(np.uint64) if found else np.ones_like(left, np.bool_)
@@ -152,7 +152,7 @@ class RangeBySums(Additive):
         found = int(state["found_bits"]) + bits
         if found < _ALL_BITS:
             return state.replace(prefixes=prefixes.view(np.int64), found_bits=np.int64(found))
-        lo, hi = _float(prefixes[0]), _float(~prefixes[1])
+        lo, hi = values_of(prefixes[0]), values_of(~prefixes[1])
         rows = {"rows": state["rows"]} if "rows" in state else {}
         return Arrays(lo=np.minimum(lo, hi), hi=hi, declared=np.False_, **rows)
 
@@ -177,19 +177,19 @@ def _bits(n_columns: int) -> int:
     return _MANY_BITS if n_columns <= _FEW_COLUMNS else _FEW_BITS
 
 
-def _ordered(values: Floats) -> Words:
+def ordered_words(values: Floats) -> Words:
     """Return whole numbers that are ordered like the values; both zeros are one value.
 
     >>> values = np.array([-1e300, -1.5, 0.0, 1e-320, 7.0])
-    >>> bool((np.diff(_ordered(values).astype(object)) > 0).all()), _float(_ordered(values)).tolist() == values.tolist()
+    >>> bool((np.diff(ordered_words(values).astype(object)) > 0).all()), values_of(ordered_words(values)).tolist() == values.tolist()
     (True, True)
-    >>> bool(_ordered(np.array(-0.0)) == _ordered(np.array(0.0)))
+    >>> bool(ordered_words(np.array(-0.0)) == ordered_words(np.array(0.0)))
     True
     """
     words = np.asarray(values + 0.0, dtype=np.float64).view(np.uint64)  # -0.0 + 0.0 is 0.0
     return np.where(words & _SIGN, ~words, words | _SIGN)
 
 
-def _float(words: Words) -> Floats:
-    """Return the values that :func:`_ordered` made these numbers from."""
+def values_of(words: Words) -> Floats:
+    """Return the values that :func:`ordered_words` made these numbers from."""
     return np.where(words & _SIGN, words & ~_SIGN, ~words).view(np.float64)

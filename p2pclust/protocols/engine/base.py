@@ -78,6 +78,8 @@ class Protocol(ABC):
         Whether the stages after it draw as if it were not there, so that a job has the same centers with it and without.
     imports : tuple of str
         Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all its peers.
+    takes_missing : bool
+        Whether NaN in a peer's rows is a missing value that it works with; rows with NaN are refused by other protocols.
     allowed : mapping of str to check
         A check for single parameters of the class, by name; those of its bases are checked first.
     """
@@ -90,6 +92,7 @@ class Protocol(ABC):
     evaluates: ClassVar[bool] = False
     adds_nothing: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
+    takes_missing: ClassVar[bool] = False
     allowed: ClassVar[Mapping[str, checks.Check]] = {}
 
     def __post_init__(self) -> None:

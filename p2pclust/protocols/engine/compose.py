@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,7 @@ def cluster_job(
     request = _Request(
         kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
         {"min_rows": 1} if reveals else {}, starts,
-        _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups),
+        _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups), parameters,
     )  # fmt: skip
     stages = [stage for name in kind.before for stage in _before(name, request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
@@ -216,6 +216,7 @@ class _Request:
     starts: dict[str, int]
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
     by_group: bool = False  # or of each of their groups
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # the protocol's own
 
     def by_sums(self, protocol: str) -> str:
         """Return the stage that takes the place of one over columns in a job with secure sums."""
@@ -225,6 +226,13 @@ class _Request:
 def _before(kind: str, request: _Request) -> list[Stage]:
     number = {"n_clusters": request.n_clusters}
     match kind:
+        case "quantile":
+            from p2pclust.protocols.measuring.describe import Describe  # noqa: PLC0415 - of its jobs only
+
+            assert isinstance(described := build("describe", request.parameters), Describe)
+            if request.gate_rounds is None:
+                return [Stage("columns"), Stage("quantile", described.quantile_parameters)]
+            return [Stage("quantile", {**described.quantile_parameters, "privacy_gate": False})]
         case "range":
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
             ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})

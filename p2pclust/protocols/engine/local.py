@@ -79,6 +79,9 @@ class Local:
             low, high = self._range  # NaN is its column's smallest and largest value
             usable = (low >= -LARGEST).all() and (high <= LARGEST).all()
             self.problem = "" if usable else first_bad_value(self.X)
+        # The problem, if it is only that values are missing.
+        only_gaps = self.problem.endswith(" is nan") and not first_bad_value(np.nan_to_num(self.X, posinf=np.inf, neginf=-np.inf))
+        self._gaps = self.problem if only_gaps else ""
         self.refused = ""  # why this device gives nothing to a job, whatever its rows are
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
@@ -125,6 +128,14 @@ class Local:
         other = copy.copy(self)
         other.problem = other.refused = reason
         return other
+
+    def problem_for(self, takes_missing: bool) -> str:
+        """Say why these rows cannot be used, where NaN is perhaps a missing value, or return an empty string.
+
+        >>> Local([[0.0, float("nan")]]).problem_for(True), Local([[0.0, float("inf")]]).problem_for(True)
+        ('', 'row 0, column 1 is inf')
+        """
+        return "" if takes_missing and self.problem == self._gaps else self.problem
 
     def points(self, state: State) -> Points:
         """Return the rows in working coordinates, ``(X - origin) / scale``.

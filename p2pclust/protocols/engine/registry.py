@@ -52,6 +52,9 @@ _CLASSES = {
     "split-merge": ("p2pclust.protocols.before.split_merge", "SplitMerge"),
     "objective": ("p2pclust.protocols.measuring.objective", "Objective"),
     "measure": ("p2pclust.protocols.measuring.measure", "Measure"),
+    "columns": ("p2pclust.protocols.before.columns", "Columns"),
+    "quantile": ("p2pclust.protocols.measuring.quantile", "Quantile"),
+    "describe": ("p2pclust.protocols.measuring.describe", "Describe"),
     "align": ("p2pclust.protocols.columns.vertical_stages", "Align"),
     "vertical-seeding": ("p2pclust.protocols.columns.vertical_stages", "VerticalSeeding"),
     "private-cm": ("p2pclust.protocols.private.private_cm", "PrivateCMeansProtocol"),
@@ -66,7 +69,7 @@ _CLASSES = {
 #: The protocols of p2pclust that a person asks for; the others are stages around them.
 CLUSTERING = (
     "llf-cm", "llf-fcm", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm", "vertical-cm",
-    "vertical-fcm",
+    "vertical-fcm", "describe",
 )  # fmt: skip
 
 
