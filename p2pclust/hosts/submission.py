@@ -116,7 +116,8 @@ class FinishedJob:
     @property
     def features(self) -> list[str]:
         """The names of the columns in the peer's data; ``x1``, ``x2``, ... where it has none."""
-        n_features = self.state.arrays["origin"].size if "origin" in self.state.arrays else 0
+        known = next((name for name in ("origin", "unit") if name in self.state.arrays), "")
+        n_features = self.state.arrays[known].size if known else 0
         names = list(self.told["features"])
         return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]
 

@@ -49,7 +49,7 @@ def protocols(as_json: AsJson = False) -> None:
             continue
         parameters, secure = parameters_of(kind), False
         with suppress(UsageError):
-            cluster_job(name, n_clusters=2 if "n_clusters" in parameters else None, scaling="minmax", secure=True)
+            cluster_job(name, n_clusters=2 if "n_clusters" in parameters else None, secure=True)
             secure = True
         one |= {
             "what": (kind.__doc__ or "").strip().partition("\n")[0],

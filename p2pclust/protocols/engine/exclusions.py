@@ -82,6 +82,7 @@ _EVERY_PEER: Final = "each round needs the columns of every peer"
 _FOR_GOSSIP: Final = "it is for gossip only"
 _FOR_SECURE: Final = "it is a parameter of secure sums"
 _SINGLE_ROWS: Final = "it depends on single rows, which the noise does not hide"
+_OWN_UNITS: Final = "it describes columns in their own units"
 _NO_LINKS: Final = "nothing crosses a link there"
 _OTHER: Final = "run peers: 'simulated' or 'processes'"
 
@@ -137,6 +138,11 @@ EXCLUSIONS: Final = (
     Exclusion("accelerate excludes participation", "it compares objectives of the same peers", "leave one of the two out"),
     Exclusion("accelerate excludes n_init", "it follows one path of the centers", "leave one of the two out"),
     Exclusion("accelerate excludes one_by_one", "peers may lie about the objective", "leave accelerate out"),
+    Exclusion("protocol = 'describe' excludes participation", "it describes the rows of all peers", "leave it out"),
+    Exclusion("protocol = 'describe' excludes bounds", "it finds the ranges itself", "leave bounds out"),
+    Exclusion("protocol = 'describe' excludes scaling = 'minmax'", _OWN_UNITS, "leave scaling out"),
+    Exclusion("protocol = 'describe' excludes scaling = 'zscore'", _OWN_UNITS, "leave scaling out"),
+    Exclusion("protocol = 'describe' excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect to 'star' or 'tree'"),
     Exclusion("n_init excludes init = 'given'", "it is one set of first centers", "leave n_init out"),
     Exclusion("n_init excludes init = 'shared-k-means++'", "it makes one set of first centers", "leave n_init out"),
     Exclusion("weighted excludes init", "it does not count weights", "set init = 'split-merge', or give the centers"),

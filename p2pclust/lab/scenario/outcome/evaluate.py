@@ -30,6 +30,8 @@ from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects_of_log, with_names
+from p2pclust.protocols.measuring.describe import Describe
+from p2pclust.protocols.measuring.description import Description
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 
@@ -61,6 +63,9 @@ def job_entry(
     if state.status != "done":
         return entry
     entry["declared"] = {name: values.tolist() for name, values in summaries.declared(job, state).items()}
+    if isinstance(job.protocols[job.main], Describe):
+        features = next(iter(shares.values())).feature_names
+        entry["description"] = Description.of(job, state, features).to_dict()
     if isinstance(job.protocols[job.main], FedCRefProtocol):
         return entry | measured_communities(job, found, shares)
     held = {name: shares[name] for name in found.roster}
@@ -127,7 +132,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "parameters": {**parameters, **init, "participation": job.participation},
         "kernel": job.kernel,
         "stops": protocol.stops,
-        "rounds": None, "converged": False, "centers": None, "declared": {},
+        "rounds": None, "converged": False, "centers": None, "declared": {}, "description": None,
         "note": _OF_COLUMNS if job.by_columns else "", "warnings": {}, "terms": [],
         "contributors": [], "abstained": [], "stages": [], "history": [], "suppressed": 0, "coarse": 0, "objective": None,
         "best_pooled": None, "doubts": [], "secure": False, "exposed": {}, "suspects": [], "limited": {}, "privacy": None,

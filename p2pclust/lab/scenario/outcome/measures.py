@@ -233,7 +233,9 @@ def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
     truth = [y for peer in there if (y := shares[peer].y) is not None]
     if not truth or len(truth) < len(there):
         return {}
-    own = [engine.conclude(done.job, done.state, done.locals_[peer])["labels"] for peer in there]
+    own = [engine.conclude(done.job, done.state, done.locals_[peer]).get("labels") for peer in there]
+    if any(labels is None for labels in own):
+        return {}
     scores = _scores(truth, own)
     if not isinstance(runner.labelling_stage(done.job)[1], Clustering):
         # As in FedCRef's paper: each peer by itself, with its own best matching.
