@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         VerticalFuzzyCMeans,
     )
     from p2pclust.estimators.base import audit
+    from p2pclust.estimators.description import describe
+    from p2pclust.protocols.measuring.description import Description
 
 __all__ = [
     "FFCM",
@@ -38,6 +40,7 @@ __all__ = [
     "ChoiceOfClusters",
     "ClusteredFuzzyCMeans",
     "DataError",
+    "Description",
     "FedCRef",
     "FederatedClustering",
     "FederatedKMeans",
@@ -55,6 +58,7 @@ __all__ = [
     "__version__",
     "audit",
     "choose_clusters",
+    "describe",
     "metrics",
 ]
 
@@ -63,6 +67,8 @@ _get, _ = lazy_names(
     choose__trials="ChoiceOfClusters choose_clusters",
     errors="DataError FleetError P2PClustError UsageError WireError",
     estimators__base="audit",
+    estimators__description="describe",
+    protocols__measuring__description="Description",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
         "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"

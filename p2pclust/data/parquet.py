@@ -36,7 +36,7 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
             raise DataError(f"{file}: {where} holds {column.type}: expected numbers; {advice}")
         values = np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
         values[np.isin(values, choice.how_read.numbers)] = np.nan
-        may_be_missing = choice.missing_values == "drop" or not np.isnan(fills[place])
+        may_be_missing = choice.may_lack or not np.isnan(fills[place])
         bad = np.isinf(values) if may_be_missing else ~np.isfinite(values)
         if bad.any():
             row = int(bad.argmax())

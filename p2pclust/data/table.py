@@ -32,10 +32,10 @@ from p2pclust.tools.spelling import did_you_mean, first_few
 Column = str | int
 
 ByRow = Mapping[str, NDArray[Any]]  # by their names in a `DataSet`: one value for each row
-#: What is done where a value is missing: "error", "drop", or ``{"fill": value or {column: value}}``.
+#: What is done where a value is missing: "error", "drop", "keep" (NaN, for protocols that take it), or ``{"fill": value or {column: value}}``.
 Missing = str | Mapping[str, Any]
-MISSING = ("error", "drop")  # the rules that are one word
-_RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one for each column"
+MISSING = ("error", "drop", "keep")  # the rules that are one word
+_RULES = "expected 'error', 'drop', 'keep', or { fill = VALUE } with one number, or one for each column"
 _NAMED = 8  # columns, of those that are read in one way
 _LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
 
@@ -66,6 +66,11 @@ class Choice:
                 raise DataError(f"missing_values = {shown!r}: {_RULES}")
         if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether any value may be missing."""
+        return self.missing_values in ("drop", "keep")
 
     @property
     def names(self) -> set[str]:
@@ -235,7 +240,7 @@ class TextRows:
             if problem := self.column(i).problem:
                 raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
         X = np.column_stack([self.column(i).values for i in features])
-        self._check(X, features, choice.missing_values == "drop", fills)
+        self._check(X, features, choice.may_lack, fills)
         by_row = self.titles.by_row(named, lambda i: self.columns[i], self.lines, text.ABSENT)
         return replace(finished(self.file, X, choice, by_row, titles), reading=self.reading(features))
 
@@ -257,13 +262,13 @@ class TextRows:
         first = ", ".join(map(printable, self.rows[0][:3])) + ", ..." * (len(self.rows[0]) > 3)
         return "" if self.names else f"no header: row {self.lines[0]} ({first}) has values"
 
-    def _check(self, X: NDArray[np.float64], features: Sequence[int], drop: bool, fills: NDArray[np.float64]) -> None:
+    def _check(self, X: NDArray[np.float64], features: Sequence[int], may_lack: bool, fills: NDArray[np.float64]) -> None:
         """Refuse the first cell that is not a finite number, unless it is missing and may be."""
         bad: list[tuple[int, int]] = []
         for place in np.flatnonzero(np.isnan(X).any(axis=0)).tolist():
-            column, may_lack = self.column(features[place]), drop or not np.isnan(fills[place])
+            column, absent_too = self.column(features[place]), may_lack or not np.isnan(fills[place])
             rows = ((row, column.cells[row]) for row in np.flatnonzero(np.isnan(X[:, place])).tolist())
-            if may_lack:
+            if absent_too:
                 rows = ((row, cell) for row, cell in rows if cell.lower() not in text.ABSENT)
             # In a column of text also the cells that are numbers are NaN.
             rows = ((row, cell) for row, cell in rows if column.kind == "numbers" or not text.is_number(cell))

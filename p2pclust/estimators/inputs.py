@@ -87,15 +87,18 @@ def is_list_of_peers(X: Any) -> bool:
     return any(_depth(item) > 1 for item in X)
 
 
-def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False) -> list[Floats]:
+def matrices(
+    X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False, may_miss: bool = False
+) -> list[Floats]:  # fmt: skip
     """Return the checked matrices of a list of peers, which hold the same columns, or, if not `same_columns`, rows.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns.
+    columns. With `may_miss`, NaN is a missing value.
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
-    arrays = {peer: matrix(rows, f"peer {peer}") for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
+    held = {peer: rows for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
+    arrays = {peer: matrix(rows, f"peer {peer}", may_miss=may_miss) for peer, rows in held.items()}
     if not arrays:
         raise DataError(f"none of the {len(X)} peers has a row: expected at least one array with rows")
     axis, what = (1, "columns") if same_columns else (0, "rows")
@@ -109,8 +112,8 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
                 raise DataError(f"peer {peer} has rows of another index than peer {tables[0]}: {advice}")
     first = next(iter(arrays))
     wanted = arrays[first].shape[axis]
-    for peer, held in arrays.items():
-        if (found := held.shape[axis]) != wanted:
+    for peer, own in arrays.items():
+        if (found := own.shape[axis]) != wanted:
             raise DataError(
                 f"peer {peer} has {found} {what} where peer {first} has {wanted}: give every peer the same {what}"
             )
@@ -156,8 +159,8 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
     return list(split(labels, len(X), count, scheme, random_streams.splitting(seed), **options))
 
 
-def matrix(rows: Any, where: str) -> Floats:
-    """Return rows as a matrix of float64; `where` names them in errors.
+def matrix(rows: Any, where: str, *, may_miss: bool = False) -> Floats:
+    """Return rows as a matrix of float64; `where` names them in errors. With `may_miss`, NaN is a missing value.
 
     Raise DataError if it is empty or not a matrix of finite numbers, and, as scikit-learn does, TypeError if it is sparse.
     """
@@ -180,7 +183,7 @@ def matrix(rows: Any, where: str) -> Floats:
         raise DataError(f"{where} is empty: 0 sample(s) (shape={converted.shape}) while a minimum of 1 is required")
     if n_columns == 0:
         raise DataError(f"{where} is empty: 0 feature(s) (shape={converted.shape}) while a minimum of 1 is required.")
-    problem = first_bad_value(converted)
+    problem = first_bad_value(np.where(np.isnan(converted), 0.0, converted) if may_miss else converted)
     if problem:
         spelled = with_columns(problem, column_names(rows)).replace("is nan", "is NaN")
         raise DataError(f"{where}: {spelled}: mend or leave out that row")

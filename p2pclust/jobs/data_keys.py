@@ -28,7 +28,7 @@ def missing_rule(value: object) -> str | dict[str, Any]:
         except DataError as error:
             raise wrong_value(str(error).partition(": ")[2]) from None
         return value
-    raise wrong_value("expected 'error', 'drop', or { fill = VALUE }")
+    raise wrong_value("expected 'error', 'drop', 'keep', or { fill = VALUE }")
 
 
 class PartitionSpec(TomlTable):
@@ -95,7 +95,8 @@ class DataSpec(HowReadKeys):
     columns: fields.Columns | None = None
     #: For the same files: the column with the rows' ids for the table of labels; it is not a feature.
     id_column: fields.Column | None = None
-    #: For files: refuse missing values, leave their rows out, or put a declared value in their place.
+    #: For files: refuse missing values, leave their rows out, keep them for protocols that take them, or fill in a declared
+    #: value.
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     #: For generated data sets: their options, such as noise.
     options: fields.Options | None = None
