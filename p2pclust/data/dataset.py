@@ -32,7 +32,9 @@ class DataSet:
     """
 
     name: str  # how error messages call it: a registered name or a file
-    X: NDArray[np.float64]  # shape (n_rows, n_features): finite numbers; at least one row and one feature
+    X: NDArray[
+        np.float64
+    ]  # shape (n_rows, n_features): finite numbers, or NaN where it says so; at least one row, one feature
     #: Shape (n_rows,): labels, used to split rows among peers and to score a result, never by a protocol
     y: NDArray[Any] | None = None
     group: NDArray[Any] | None = None  # shape (n_rows,): the device or person that each row came from
@@ -49,6 +51,7 @@ class DataSet:
     reading: str = ""  # how the columns of a text file were read, in words; empty for other files
     #: Shape (n_rows, n_features): where a reader filled in a value that was missing; None: nowhere
     filled: NDArray[np.bool_] | None = None
+    keeps_missing: bool = False  # whether NaN in X is a missing value; otherwise it is refused
 
     def __post_init__(self) -> None:
         name, X = self.name, self.X
@@ -62,7 +65,7 @@ class DataSet:
             raise DataError(f"{name}: no features: expected at least one column")
         with np.errstate(over="ignore"):  # what only a wider type can hold becomes infinite, and is refused below
             rows = np.ascontiguousarray(X, dtype=np.float64)
-        finite = np.isfinite(rows)
+        finite = np.isfinite(rows) | (np.isnan(rows) & self.keeps_missing)
         if not finite.all():
             row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))
             value = rows[row - 1, column - 1]

@@ -262,7 +262,9 @@ class TextRows:
         first = ", ".join(map(printable, self.rows[0][:3])) + ", ..." * (len(self.rows[0]) > 3)
         return "" if self.names else f"no header: row {self.lines[0]} ({first}) has values"
 
-    def _check(self, X: NDArray[np.float64], features: Sequence[int], may_lack: bool, fills: NDArray[np.float64]) -> None:
+    def _check(
+        self, X: NDArray[np.float64], features: Sequence[int], may_lack: bool, fills: NDArray[np.float64]
+    ) -> None:
         """Refuse the first cell that is not a finite number, unless it is missing and may be."""
         bad: list[tuple[int, int]] = []
         for place in np.flatnonzero(np.isnan(X).any(axis=0)).tolist():
@@ -322,7 +324,16 @@ def finished(
                     )
                 found[what] = values[kept]
             row = np.flatnonzero(kept).astype(np.int64)
-    return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, **found)
+    return DataSet(
+        str(file),
+        X,
+        feature_names=titles,
+        dropped=dropped,
+        row=row,
+        filled=filled,
+        keeps_missing=choice.missing_values == "keep",
+        **found,
+    )
 
 
 def unreadable(file: Path, error: OSError) -> str:

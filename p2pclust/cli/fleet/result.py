@@ -30,6 +30,7 @@ from p2pclust.tools.spelling import first_few
 if TYPE_CHECKING:
     from p2pclust.hosts.labels import Labelled
     from p2pclust.hosts.submission import FinishedJob
+    from p2pclust.protocols.measuring.description import Description
 
 _FEATURES_SHOWN = 8
 _SUFFIXES = (".csv", ".json", ".npz")
@@ -82,8 +83,9 @@ def result(
     with operate.client_of(peer, bundle, roster) as client:
         found = result_of(client, job)
     told = _told(found)
+    described = _described(found)
     if out is not None:
-        _write(out, told)
+        _write(out, told, described)
     if as_json:
         put_json(told)
         return
@@ -93,9 +95,17 @@ def result(
         if told["centers"] is not None:
             rows = ([str(number), *(f"{value:.6g}" for value in row)] for number, row in enumerate(told["centers"]))
             stdout().print(operate.table_of(["label", *told["features"]], rows))
+        if described is not None:
+            from p2pclust.cli.show.description import show_description  # noqa: PLC0415
+
+            put("")
+            show_description(described)
         return
     for doubt in told["doubts"]:
         note(f"doubt: {doubt}", style="yellow")
+    if described is not None:
+        note(f"{out}: the description that {told['name']} found")
+        return
     if told["centers"] is None:
         note(f"{out}: {', '.join(told['declared'])} of {told['name']}, as {told['protocol']} declares")
         return
@@ -179,8 +189,10 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "suspects": summaries.suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},
-        "declared": summaries.declared(found.job, state),
+        "declared": summaries.declared(found.job, state), "description": None,
     }  # fmt: skip
+    if (described := _described(found)) is not None:
+        told["description"] = described.to_dict()
     told["suspects"] += [
         {"peer": peer, "round": round_, "rounds": 1, "reason": reason, "found_by": [found.told["peer"]]}
         for peer, round_, reason in found.told.get("suspects", ())
@@ -189,6 +201,14 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         told["centers"] = summaries.raw_centers(state).tolist()
         told["drift"] = drift(found)
     return dict(plain(told))
+
+
+def _described(found: FinishedJob) -> Description | None:
+    from p2pclust.protocols.measuring.describe import Describe  # noqa: PLC0415
+    from p2pclust.protocols.measuring.description import Description  # noqa: PLC0415
+
+    describes = isinstance(found.job.protocols[found.job.main], Describe)
+    return Description.of(found.job, found.state, found.features) if describes else None
 
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
@@ -217,7 +237,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in outcome['terms'])}"
     for name, values in outcome["declared"].items():
         yield f"{name}: {array_in_words(values)}"
-    if outcome["centers"] is None:
+    if outcome["centers"] is None and outcome["description"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
     elif drift := outcome["drift"]:
         features = sorted(drift["features"].items(), key=lambda item: -item[1])
@@ -227,12 +247,17 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"the largest of these moves of each center: {each}"
 
 
-def _write(out: Path, told: Mapping[str, Any]) -> None:
+def _write(out: Path, told: Mapping[str, Any], described: Description | None) -> None:
     import numpy as np  # noqa: PLC0415
 
+    if described is not None and out.suffix == ".csv":
+        _put(out, _table(list(described.long_table())))
+        return
     written = told["declared"] if told["centers"] is None else {"centers": told["centers"]}
     arrays: dict[str, Any] = {name: np.array(values) for name, values in written.items()}
-    if not arrays:
+    if described is not None and out.suffix != ".json":
+        raise UsageError(f"-o {out}: a description is written as .csv or .json")
+    if not arrays and described is None:
         raise UsageError(f"-o {out}: {told['protocol']} ends without centers: write labels with `p2pclust assign`")
     if out.suffix == ".json":
         _put(out, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())

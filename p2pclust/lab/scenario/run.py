@@ -141,6 +141,7 @@ def _write(
         job.pop("own_centers", None)  # they are in files only
     result: dict[str, Any] = plain(measured)
     folder.write_json(out / "result.json", result)
+    folder.write_descriptions(out, run.jobs, found.jobs, run.features)
     folder.write_models(out, run.jobs, found.jobs, run.features)
     folder.write_labels(out, run.jobs, found.jobs, run.shares)
     devices, overlay = run.scenario.fleet.members, load.starting_overlay(run.scenario)

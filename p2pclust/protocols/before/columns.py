@@ -40,7 +40,9 @@ class Columns(Protocol):
         # most_common() lists equal counts in order of first appearance, and contributions come in roster order.
         said = {peer: int(part["n_columns"]) for peer, part in contributions}
         columns = Counter(said.values()).most_common(1)[0][0]
-        return {peer: f"has {n} columns where the fleet has {columns}" for peer, n in said.items() if n != columns or n < 1}
+        return {
+            peer: f"has {n} columns where the fleet has {columns}" for peer, n in said.items() if n != columns or n < 1
+        }
 
     def combine(self, state: State, contributions: Any) -> State:
         return state.replace(n_columns=contributions[0]["n_columns"])

@@ -80,7 +80,9 @@ class Local:
             usable = (low >= -LARGEST).all() and (high <= LARGEST).all()
             self.problem = "" if usable else first_bad_value(self.X)
         # The problem, if it is only that values are missing.
-        only_gaps = self.problem.endswith(" is nan") and not first_bad_value(np.nan_to_num(self.X, posinf=np.inf, neginf=-np.inf))
+        only_gaps = self.problem.endswith(" is nan") and not first_bad_value(
+            np.nan_to_num(self.X, posinf=np.inf, neginf=-np.inf)
+        )
         self._gaps = self.problem if only_gaps else ""
         self.refused = ""  # why this device gives nothing to a job, whatever its rows are
         self.ids = None if ids is None else np.asarray(ids)

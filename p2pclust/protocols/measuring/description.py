@@ -79,6 +79,8 @@ class Description:
         Of all peers that contributed.
     min_cell : int
         What fewer rows are behind is hidden or merged with its neighbour.
+    secured : bool
+        Whether the job had secure sums: if not, the aggregator saw what each peer added.
     columns : tuple of DescribedColumn
     correlations : tuple of tuple of float or None
         Pearson's, of each two columns over the rows that have a value in both; None of a category, of a column that does
@@ -87,6 +89,7 @@ class Description:
 
     rows: int
     min_cell: int
+    secured: bool
     columns: tuple[DescribedColumn, ...]
     correlations: tuple[tuple[float | None, ...], ...]
 
@@ -109,7 +112,7 @@ class Description:
         correlations = tuple(
             tuple(value if known else None for value, known in zip(*of_column, strict=True)) for of_column in pairs
         )
-        return cls(int(arrays["rows"]), protocol.min_cell, found, correlations)
+        return cls(int(arrays["rows"]), protocol.min_cell, state.secured is not None, found, correlations)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as ``--json`` prints them."""
@@ -136,8 +139,10 @@ class Description:
         table = [["column", "rows", "missing", "mean", "deviation", "smallest", *named, "largest"]]
         for column in (self.columns[number] for number in self.numbers):
             quantiles = [column.quantiles[place].value for place in order]
-            values = (column.mean, column.standard_deviation, column.smallest, *quantiles, column.largest)
-            table.append([column.name, str(column.rows), str(column.missing), *_alike(values, column.standard_deviation)])
+            deviation = column.standard_deviation
+            mean, *others = _alike([column.mean, column.smallest, *quantiles, column.largest], deviation)
+            shown = _HIDDEN if deviation is None else f"{deviation:.{_DIGITS}g}"
+            table.append([column.name, str(column.rows), str(column.missing), mean, shown, *others])
         return table
 
     def categories_table(self) -> Table:
@@ -155,7 +160,11 @@ class Description:
     def correlations_table(self) -> Table:
         """Return the correlations of the columns of numbers as text, with headings first; only these of a single column."""
         names = [self.columns[number].name for number in self.numbers]
-        rows = [[self.correlations[one][other] for other in self.numbers] for one in self.numbers] if len(names) > 1 else []
+        rows = (
+            [[self.correlations[one][other] for other in self.numbers] for one in self.numbers]
+            if len(names) > 1
+            else []
+        )
         shown = [[_HIDDEN if value is None else f"{value:.2f}" for value in row] for row in rows]
         return [["correlation", *names], *([name, *row] for name, row in zip(names, shown, strict=False))]
 
@@ -165,7 +174,9 @@ class Description:
         for number, column in enumerate(self.columns):
             whole: list[tuple[str, float | int | None]] = [("rows", column.rows), ("missing", column.missing)]
             if number in self.numbers:
-                whole += [(name, getattr(column, name)) for name in ("mean", "standard_deviation", "smallest", "largest")]
+                whole += [
+                    (name, getattr(column, name)) for name in ("mean", "standard_deviation", "smallest", "largest")
+                ]
             yield from ([column.name, what, "", "", _exact(value)] for what, value in whole)
             yield from ([column.name, "quantile", repr(one.share), "", _exact(one.value)] for one in column.quantiles)
             for cell in column.histogram:
@@ -187,7 +198,8 @@ class Description:
                 f"smallest and largest are after the {least} most extreme rows at each end, and cells with fewer than "
                 f"{least} rows are merged or hidden"
             )
-        return f"{rule}; the aggregator sees the totals of all peers before that"
+        seen = "the totals of all peers" if self.secured else "what each peer adds"
+        return f"{rule}; the aggregator sees {seen} before that"
 
 
 def _column(protocol: Describe, state: JobState, number: int, name: str) -> DescribedColumn:
@@ -200,7 +212,9 @@ def _column(protocol: Describe, state: JobState, number: int, name: str) -> Desc
         return DescribedColumn(name, rows, missing, values=values, other_values=int(arrays["other_values"][number]))
     found = [
         value if rank else None
-        for value, rank in zip(arrays["quantiles"][:, number].tolist(), arrays["ranks"][:, number].tolist(), strict=True)
+        for value, rank in zip(
+            arrays["quantiles"][:, number].tolist(), arrays["ranks"][:, number].tolist(), strict=True
+        )
     ]
     shares = (*QUARTILES, *protocol.quantiles)
     quantiles = tuple(FoundQuantile(share, value) for share, value in zip(shares, found[:-2], strict=True))

@@ -124,7 +124,9 @@ class Quantile(Additive):
         rows = np.where(present // max(1, least) >= len(asked), present, 0)
         found = [np.where((rank > least) & (rank <= rows - least), rank, 0) for rank in asked]
         if self.ends:
-            found += [np.where(present > 2 * least, rank, 0) for rank in (np.full_like(present, least + 1), present - least)]
+            found += [
+                np.where(present > 2 * least, rank, 0) for rank in (np.full_like(present, least + 1), present - least)
+            ]
         if self.reach:
             found += [np.where(present > 0, rank, 0) for rank in (np.ones_like(present), present)]
         numbers = np.array([not level for level in self.levels] or [True] * present.size)

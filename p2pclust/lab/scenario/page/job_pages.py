@@ -41,6 +41,10 @@ def job_sections(story: JobStory) -> list[Section]:
         made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
     elif table := centers_table(story):
         made.append(Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table))
+    if story.entry["description"]:
+        from p2pclust.lab.scenario.page.description_pages import description_sections  # noqa: PLC0415 - of such jobs only
+
+        made += description_sections(story)
     made.append(_notes(story))
     return [section for section in made if section is not None]
 
