@@ -32,7 +32,8 @@ from p2pclust.tools.spelling import did_you_mean, first_few
 Column = str | int
 
 ByRow = Mapping[str, NDArray[Any]]  # by their names in a `DataSet`: one value for each row
-#: What is done where a value is missing: "error", "drop", "keep" (NaN, for protocols that take it), or ``{"fill": value or {column: value}}``.
+#: What is done where a value is missing: "error", "drop", "keep" (NaN, for protocols that take it), or
+#: ``{"fill": value or {column: value}}``.
 Missing = str | Mapping[str, Any]
 MISSING = ("error", "drop", "keep")  # the rules that are one word
 _RULES = "expected 'error', 'drop', 'keep', or { fill = VALUE } with one number, or one for each column"

@@ -65,7 +65,7 @@ def describe(
     named = next((names for rows in X if (names := inputs.column_names(rows))), [])
     refuse({"in_process": not has_links(fleet), "secure": bool(secure) or isinstance(secure, Mapping)})
     asked = secure if has_links(fleet) else False
-    options = {"min_cell": min_cell, "quantiles": list(quantiles), "bins": bins, "levels": list(levels)}
+    options: dict[str, Any] = {"min_cell": min_cell, "quantiles": list(quantiles), "bins": bins, "levels": list(levels)}
 
     def make(secured: Mapping[str, Any]) -> Job:
         return cluster_job("describe", secure=bool(secured), **options).here()

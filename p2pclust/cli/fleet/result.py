@@ -76,6 +76,7 @@ def result(
             raise UsageError("-o FILE writes the centers: leave out --check and --proof")
         _check_end(job, proof, against, (peer, bundle, roster), check=check, as_json=as_json)
         return
+    from p2pclust.cli.show.description import show_description  # noqa: PLC0415
     from p2pclust.hosts.submission import result_of  # noqa: PLC0415
 
     if out is not None and out.suffix not in _SUFFIXES:
@@ -95,19 +96,14 @@ def result(
         if told["centers"] is not None:
             rows = ([str(number), *(f"{value:.6g}" for value in row)] for number, row in enumerate(told["centers"]))
             stdout().print(operate.table_of(["label", *told["features"]], rows))
-        if described is not None:
-            from p2pclust.cli.show.description import show_description  # noqa: PLC0415
-
-            put("")
+        elif described is not None:
             show_description(described)
         return
     for doubt in told["doubts"]:
         note(f"doubt: {doubt}", style="yellow")
-    if described is not None:
-        note(f"{out}: the description that {told['name']} found")
-        return
     if told["centers"] is None:
-        note(f"{out}: {', '.join(told['declared'])} of {told['name']}, as {told['protocol']} declares")
+        what = f"{', '.join(told['declared'])} of {told['name']}, as {told['protocol']} declares"
+        note(f"{out}: {what if described is None else 'the description of the table'}")
         return
     k, features = len(told["centers"]), len(told["features"])
     what = "the result with its centers" if out.suffix == ".json" else "centers"

@@ -181,8 +181,10 @@ def ordered_words(values: Floats) -> Words:
     """Return whole numbers that are ordered like the values; both zeros are one value.
 
     >>> values = np.array([-1e300, -1.5, 0.0, 1e-320, 7.0])
-    >>> bool((np.diff(ordered_words(values).astype(object)) > 0).all()), values_of(ordered_words(values)).tolist() == values.tolist()
-    (True, True)
+    >>> bool((np.diff(ordered_words(values).astype(object)) > 0).all())
+    True
+    >>> values_of(ordered_words(values)).tolist() == values.tolist()
+    True
     >>> bool(ordered_words(np.array(-0.0)) == ordered_words(np.array(0.0)))
     True
     """

@@ -227,12 +227,9 @@ def _before(kind: str, request: _Request) -> list[Stage]:
     number = {"n_clusters": request.n_clusters}
     match kind:
         case "quantile":
-            from p2pclust.protocols.measuring.describe import Describe  # noqa: PLC0415 - of its jobs only
-
-            assert isinstance(described := build("describe", request.parameters), Describe)
-            if request.gate_rounds is None:
-                return [Stage("columns"), Stage("quantile", described.quantile_parameters)]
-            return [Stage("quantile", {**described.quantile_parameters, "privacy_gate": False})]
+            protocol: Any = build(request.kind.id, request.parameters)
+            plain, rule = request.gate_rounds is None, {} if request.gate_rounds is None else {"privacy_gate": False}
+            return [Stage("columns")] * plain + [Stage("quantile", protocol.quantile_parameters | rule)]
         case "range":
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
             ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})

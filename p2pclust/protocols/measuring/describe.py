@@ -24,11 +24,11 @@ from p2pclust.protocols.engine.base import Additive, Labelling, Slot
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.quantile import (
+    between_0_and_1,
     hold_below_gate,
     level_counts,
     problem_with_cells,
     rows_needed,
-    between_0_and_1,
     sorted_words,
 )
 
@@ -139,22 +139,22 @@ class Describe(Additive, Labelling):
         if self._gated:
             hold_below_gate(local)
         words = sorted_words(local)
-        known = {"rows": float(local.n_samples), "present": np.array([own.size for own in words], dtype=np.float64)}
+        known = Arrays(rows=float(local.n_samples), present=[float(own.size) for own in words])
         # All that this peer reveals.
         if "means" in state:
-            return Arrays(known, **self._products(state, local))
+            return known.replace(**self._products(state, local))
         sums, cells = np.zeros(len(words)), np.zeros((len(words), self.bins))
         for column in self._numbers(state):
             sums[column] = np.nansum(local.X[:, column] - state["origin"][column])
             inner = ordered_words(self._edges(state)[column, 1:-1])
             cells[column] = np.diff([0, *np.searchsorted(words[column], inner), words[column].size])
         if not any(self.levels):
-            return Arrays(known, sums=sums, cells=cells)
+            return known.replace(sums=sums, cells=cells)
         values = np.zeros((len(words), max(self.levels)))
-        for column in np.flatnonzero(self.levels):
+        for column in np.flatnonzero(self.levels).tolist():
             there = local.X[:, column][~np.isnan(local.X[:, column])].astype(np.intp)
             values[column] = np.bincount(there, minlength=max(self.levels))
-        return Arrays(known, sums=sums, cells=cells, values=values)
+        return known.replace(sums=sums, cells=cells, values=values)
 
     def combine(self, state: State, total: Any) -> State:
         counted = {"rows": np.int64(np.rint(total["rows"])), "present": np.rint(total["present"]).astype(np.int64)}

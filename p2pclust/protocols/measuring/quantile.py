@@ -1,10 +1,10 @@
 """Exact quantiles of the fleet's rows from counts alone (docs/protocols/describe.md).
 
 The bits of a float64 can be ordered like the numbers. A quantile is found from the highest bits to the lowest, six bits in
-each round: the bits that are known so far are a *bracket* of words, 63 thresholds divide it into 64 parts, and the peers add
-up how many of their values lie in each part. The part that has the wanted rank is the next bracket. After eleven rounds it is
-a single word, whatever the scale of the values; it is known earlier where only one value of all peers is left in the bracket:
-then this word is added up too.
+each round: the bits that are known so far are a *bracket* of words, 63 thresholds divide it into 64 parts, and the peers
+add up how many of their values lie in each part. The part that has the wanted rank is the next bracket. After eleven
+rounds it is a single word, whatever the scale of the values. It is known earlier where a single value of all peers is left
+in the bracket: its word is added up too.
 
 A rank is sought among the rows of the peers that contribute to the round. If other peers contribute than before, and a
 bracket does not have its rank any longer, it begins again. Brackets of one word are counted in every round as well, so all
@@ -155,7 +155,8 @@ class Quantile(Additive):
         columns = sorted_words(local)
         widths = self._widths(state["bracket_bits"])
         low, high, step = self._brackets(state, widths)
-        below, parts, lone = (np.zeros(slot.shape) for slot in list(self.expects(state).values())[2:])  # type: ignore[arg-type]
+        below, parts = np.zeros(low.shape), np.zeros((*low.shape, _PARTS))
+        lone = np.zeros((*low.shape, _PIECES))
         for number, words in enumerate(columns):
             inner = np.arange(_PARTS, dtype=np.uint64) << step[:, number, np.newaxis]
             begins = np.searchsorted(words, low[:, number, np.newaxis] + inner)

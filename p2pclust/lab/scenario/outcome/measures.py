@@ -233,8 +233,9 @@ def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
     truth = [y for peer in there if (y := shares[peer].y) is not None]
     if not truth or len(truth) < len(there):
         return {}
-    own = [engine.conclude(done.job, done.state, done.locals_[peer]).get("labels") for peer in there]
-    if any(labels is None for labels in own):
+    ends = [engine.conclude(done.job, done.state, done.locals_[peer]) for peer in there]
+    own = [end["labels"] for end in ends if "labels" in end]
+    if len(own) < len(ends):
         return {}
     scores = _scores(truth, own)
     if not isinstance(runner.labelling_stage(done.job)[1], Clustering):
