@@ -72,9 +72,9 @@ def read(
         The features, in this order. By default all columns but label, group and id.
     missing_values : {"error", "drop", "keep"} or mapping
         What to do where a value is missing: refuse the file and name the cell, leave the row out, keep NaN for
-        protocols that take it, or put a declared value in its place, ``{"fill": 0.0}`` or ``{"fill": {"volt": 230.0}}``.
-        Infinity is never a missing value, and always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in text, null and NaN in Parquet,
-        NaN in NumPy files.
+        protocols that take it, or put a declared value in its place, ``{"fill": 0.0}`` or
+        ``{"fill": {"volt": 230.0}}``. Infinity is never a missing value, and always refused. ``?``, ``NA``, ``NaN``,
+        ``null`` and empty cells are missing in text, null and NaN in Parquet, NaN in NumPy files.
     id_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``id``, what each row is called: whole numbers, or text. It is
         not a feature, and no two rows of a file may have the same id.

@@ -241,14 +241,15 @@ def _before(kind: str, request: _Request) -> list[Stage]:
             return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
         case "seeding":
             init, own = request.init, {**number, **request.starts}
-            if not isinstance(init, str):
+            if isinstance(init, str):
+                checks.one_of("init", init, inits_of(request.kind))
+                own |= request.gate if init == "split-merge" else {}
+                stage = Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})
+            else:
                 if "given" not in request.kind.inits:
                     raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
                 _agree(init, request.n_clusters, request.bounds)
-                return [Stage("seeding", {**own, "init": "given", "centers": init})]
-            checks.one_of("init", init, inits_of(request.kind))
-            own |= request.gate if init == "split-merge" else {}
-            stage = Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})
+                stage = Stage("seeding", {**own, "init": "given", "centers": init})
             return [] if init == "own" else [stage]
         case "align":
             return [Stage(request.by_sums("align"))]

@@ -140,7 +140,7 @@ class Description:
         for column in (self.columns[number] for number in self.numbers):
             quantiles = [column.quantiles[place].value for place in order]
             deviation = column.standard_deviation
-            mean, *others = _alike([column.mean, column.smallest, *quantiles, column.largest], deviation)
+            mean, *others = alike([column.mean, column.smallest, *quantiles, column.largest], deviation)
             shown = _HIDDEN if deviation is None else f"{deviation:.{_DIGITS}g}"
             table.append([column.name, str(column.rows), str(column.missing), mean, shown, *others])
         return table
@@ -233,10 +233,10 @@ def _share_in_words(share: float) -> str:
     return "median" if share == 0.5 else f"{100 * share:g} %"
 
 
-def _alike(values: Sequence[float | None], deviation: float | None) -> list[str]:
+def alike(values: Sequence[float | None], deviation: float | None) -> list[str]:
     """Return values with as many digits as show how they differ, but six at least.
 
-    >>> _alike([1e12, 1e12 + 2.5, None], 1.0)
+    >>> alike([1e12, 1e12 + 2.5, None], 1.0)
     ['1000000000000', '1000000000002.5', '-']
     """
     offset = max([abs(value) for value in values if value is not None], default=0.0)

@@ -9,12 +9,13 @@ from p2pclust.lab.pictures.drawing import Axis, Drawing
 from p2pclust.lab.pictures.palette import CURVE, PAPER
 from p2pclust.lab.scenario.page.page import Picture, Section, picture_of
 from p2pclust.lab.scenario.page.story import JobStory
-from p2pclust.protocols.measuring.description import DescribedColumn, Description
+from p2pclust.protocols.measuring.description import DescribedColumn, Description, alike
 
 _PICTURED: Final = 40  # columns; of others the tables and description.csv have the numbers
 _FOLDED_FROM: Final = 16  # a table of correlations with more columns is folded
 _WIDTH: Final = 320
 _HEIGHT: Final = 190
+_LONG: Final = 9  # letters of a tick
 
 
 def description_sections(story: JobStory) -> list[Section]:
@@ -56,7 +57,10 @@ def _histogram(column: DescribedColumn) -> Drawing | None:
         return None
     narrowest = min(widths)
     heights = [cell.rows * narrowest / width for cell, width in zip(column.histogram, widths, strict=True)]
-    across = Axis("", (column.histogram[0].low, column.histogram[-1].high), most=4)
+    low, high = column.histogram[0].low, column.histogram[-1].high
+    ends = alike([low, high], column.standard_deviation)
+    long = max(map(len, ends)) > _LONG  # beside a large offset: more ticks would overlap
+    across = Axis("", (low, high), [(low, ends[0]), (high, ends[1])] if long else None, most=4)
     drawing = Drawing(
         _WIDTH, _HEIGHT, column.name, across, Axis("", (0.0, 1.08 * max(heights) or 1.0), most=3, grid=True)
     )
