@@ -121,7 +121,7 @@ class Quantile(Additive):
         # As NumPy's inverted_cdf computes it.
         asked = [np.maximum(np.ceil(present * share - 1.0), 0.0).astype(np.int64) + 1 for share in self.shares]
         least = self.min_cell
-        rows = np.where(present // max(1, least) >= len(asked), present, 0)
+        rows = np.where(present >= least * len(asked), present, 0)
         found = [np.where((rank > least) & (rank <= rows - least), rank, 0) for rank in asked]
         if self.ends:
             found += [
