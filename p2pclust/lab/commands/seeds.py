@@ -64,7 +64,7 @@ _simulating = threading.Lock()
 ALL: Final = "all"
 PROTOCOLS: Final = (
     ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "rosters", "fedcref",
-    "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified", "clients",
+    "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "describe", "verified", "clients",
 )  # fmt: skip
 
 
@@ -79,11 +79,12 @@ def simulate(
             "ID",
             "all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
             "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, terms, disks, "
-            "disks-core, forgers, rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; "
-            "leaderless: gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only "
-            "a majority recovers, and the others hang, flap or stay cut off; secure: secure sums; secure_groups: those of "
-            "fixed groups; verified: all check each state, and one lies; clients: several of them ask different peers, and "
-            "answers are lost; by default llf-cm or llf-fcm, as drawn.",
+            "disks-core, forgers, rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child "
+            "jobs; leaderless: gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; "
+            "lasting: only a majority recovers, and the others hang, flap or stay cut off; secure: secure sums; "
+            "secure_groups: those of fixed groups; describe: a description of the table; verified: all check each "
+            "state, and one lies; clients: several of them ask different peers, and answers are lost; by default llf-cm "
+            "or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[

@@ -37,7 +37,6 @@ HIDDEN: Final = -1  # in the place of a number of rows
 
 _MEDIAN: Final = QUARTILES.index(0.5)
 _LIMBS: Final = 4  # squares about a mean in a column whose offset is 1e12 times as large as its deviations need them
-_SMALL: Final = 2.0**-480
 _IN_CACHE: Final = 2**15
 #: Of a subset's squares about the mean of all rows: less is left about the subset's own mean only by rounding.
 _NOTHING: Final = 1e-12
@@ -112,8 +111,10 @@ class Describe(Additive, Labelling):
         found, ranks = state["quantiles"], state["ranks"]
         low, high = np.where(ranks[-2:] > 0, found[-2:], 0.0)
         origin = np.where(ranks[_MEDIAN] > 0, found[_MEDIAN], low + (high - low) / 2)
-        unit = power_of_two_above(np.clip(np.maximum(high - origin, origin - low), _SMALL, 1 / _SMALL))
+        unit = power_of_two_above(np.maximum(high - origin, origin - low))
         return state.replace(quantiles=found[:-2], ranks=ranks[:-2], origin=origin, unit=unit)
+
+    units = Additive.ones  # deviations are in units of the column
 
     def problem_with_rows(self, state: State, local: Local) -> str:
         return problem_with_cells(local, self.levels)
@@ -126,14 +127,6 @@ class Describe(Additive, Labelling):
         values = {"values": Slot((n_columns, max(self.levels)))} if any(self.levels) else {}
         return {**known, "sums": Slot((n_columns,)), "cells": Slot((n_columns, self.bins)), **values}
 
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        unit = np.clip(state["unit"], _SMALL, 1 / _SMALL)
-        if "means" not in state:
-            return {name: unit if name == "sums" else 1.0 for name in self.expects(state)}
-        of_each = unit[:, np.newaxis]
-        deviations = {"firsts": of_each, "squares": of_each * of_each, "products": of_each * unit}
-        return {"rows": 1.0, "present": 1.0, "pairs": 1.0, **deviations}
-
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_other_columns(state, local)
         if self._gated:
@@ -145,7 +138,7 @@ class Describe(Additive, Labelling):
             return known.replace(**self._products(state, local))
         sums, cells = np.zeros(len(words)), np.zeros((len(words), self.bins))
         for column in self._numbers(state):
-            sums[column] = np.nansum(local.X[:, column] - state["origin"][column])
+            sums[column] = np.nansum((local.X[:, column] - state["origin"][column]) / state["unit"][column])
             inner = ordered_words(self._edges(state)[column, 1:-1])
             cells[column] = np.diff([0, *np.searchsorted(words[column], inner), words[column].size])
         if not any(self.levels):
@@ -163,7 +156,9 @@ class Describe(Additive, Labelling):
         present = np.maximum(counted["present"], 1)
         merged = self._merged(state, np.rint(total["cells"]).astype(np.int64))
         hidden = self._values(np.rint(total["values"]).astype(np.int64)) if "values" in total else {}
-        return state.replace(**counted, means=state["origin"] + total["sums"] / present, **merged, **hidden)
+        return state.replace(
+            **counted, means=state["origin"] + total["sums"] / present * state["unit"], **merged, **hidden
+        )
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return "correlations" in state
@@ -207,7 +202,8 @@ class Describe(Additive, Labelling):
         found = {name: np.zeros(shape) for name in ("pairs", "firsts", "squares", "products")}
         height = max(1, _IN_CACHE // n_columns)
         for start in range(0, local.n_samples, height):
-            deviations = local.X[start : start + height, numbers] - state["means"][numbers]
+            block = local.X[start : start + height, numbers]
+            deviations = (block - state["means"][numbers]) / state["unit"][numbers]
             there = ~np.isnan(deviations)
             gaps = not there.all()
             mask = there.astype(np.float64)
@@ -228,19 +224,17 @@ class Describe(Additive, Labelling):
         shift = np.diag(firsts) / own
         described = np.diag(pairs) >= max(1, self.min_cell)
         deviations = np.sqrt(np.maximum(np.diag(squares) / own - shift**2, 0.0))
-        # Scaled, so that no product of two columns leaves the range of floats.
-        unit = state["unit"]
-        firsts, squares = firsts / unit[:, np.newaxis], squares / (unit * unit)[:, np.newaxis]
         spreads = squares - firsts**2 / n
         varies = spreads > _NOTHING * squares
-        products = total["products"] / (unit * unit[:, np.newaxis]) - firsts * firsts.T / n
+        products = total["products"] - firsts * firsts.T / n
         correlated = (pairs >= max(2, self.min_cell)) & varies & varies.T & described & described[:, np.newaxis]
         found = np.clip(products / np.sqrt(np.where(correlated, spreads * spreads.T, 1.0)), -1.0, 1.0)
         found = np.triu(np.where(correlated, found, 0.0), 1)
         np.fill_diagonal(found, np.diag(correlated) / 2.0)
         return state.without("origin").replace(
-            means=np.where(described, state["means"] + shift, 0.0), described=described,
-            standard_deviations=np.where(described, deviations, 0.0), correlations=found + found.T, correlated=correlated,
+            means=np.where(described, state["means"] + shift * state["unit"], 0.0), described=described,
+            standard_deviations=np.where(described, deviations * state["unit"], 0.0), correlations=found + found.T,
+            correlated=correlated,
         )  # fmt: skip
 
     def _merged(self, state: State, cells: Ints) -> dict[str, NDArray[Any]]:

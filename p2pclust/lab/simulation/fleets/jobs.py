@@ -76,6 +76,8 @@ def job_of(plan: JobPlan, seed: int) -> Job:
         case "grouped":  # reveals the totals of groups one by one, for medians between them
             off.pop("privacy_gate", None)
             options |= {"n_clusters": 2, "secure": True, "groups": _GROUPS, "robust": "median", "max_weight": 2.0}
+        case "described" | "described-secured":
+            return cluster_job("describe", quantiles=[0.9], seed=seed, secure=plan.kind == "described-secured")
         case "vertical":
             protocol = {"llf-cm": "vertical-cm", "llf-fcm": "vertical-fcm"}[plan.protocol]
             return cluster_job(protocol, n_clusters=2, tol=0.0, max_rounds=3, seed=seed, scaling="minmax")
@@ -102,7 +104,7 @@ def treatment_of(plan: JobPlan, n: int) -> Treatment:
     if "gossip" in kind:
         mixing = MIXINGS[plan.by % len(MIXINGS)]
         treatment = Treatment(plan.missing, collect="gossip", gossip_tolerance=1e-9, mixing=mixing)
-    if kind in ("secured", "verified-secured", "grouped"):
+    if kind in ("secured", "verified-secured", "described-secured", "grouped"):
         treatment = replace(
             treatment, secure=True, keepers=min(plan.keepers or 3, n), cohort=min(plan.cohort or 4, max(3, n - 1)),
             burnt=plan.burnt or ("record" if plan.by % 2 else "groups"), leave=plan.leave,
@@ -226,6 +228,8 @@ KINDS: Final[dict[str, JobKind]] = {
     "gossip-series": replace(_SERIES, missing=("wait",), most_peers=9, only_named=True),
     "grouped": replace(_SECURED, least_peers=9, only_named=True),
     "verified-secured": replace(_SECURED, deadline_s=600.0, only_named=True),
+    "described": JobKind(same_bits, most_peers=25, deadline_s=300.0, only_named=True),
+    "described-secured": replace(_SECURED, deadline_s=600.0, only_named=True),
 }
 
 
