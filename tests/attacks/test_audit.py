@@ -243,3 +243,32 @@ def test_labels_and_weights_lose_the_row_that_is_left_out() -> None:
     peers = [Local(rows, weights=np.full(len(rows), 2.0)) for rows in blobs(6, 20, 20)]
     job = cluster_job("llf-cm", n_clusters=2, init=[[0.0, 0.0], [1.0, 0.0]], scaling="none")
     assert audit_job(Audit(job, peers, run_in_process(job, peers).log))
+
+
+def description_audit(rows: Floats, **parameters: Any) -> dict[tuple[str, str], AttackResult]:
+    job = cluster_job("describe", secure=True, **parameters)
+    peers = list(np.array_split(rows, 4))
+    log = run_in_process(job, [Local(part) for part in peers]).log
+    found = audit_job(Audit(job, [Local(part) for part in peers], log, secured=True))
+    return {(finding.observer, finding.attack): finding for finding in found}
+
+
+def test_a_row_alone_in_a_cell_is_found_without_the_rules_and_not_with_them() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=80), rng.integers(0, 2, 80)])
+    rows[17] = 40.0, 2.0  # far from the others, and the only one of its category
+    open_ = description_audit(rows, min_cell=0, levels=[0, 3])
+    assert open_["any peer", "cells of one row"].by_peer[0] >= 1
+    held = description_audit(rows, levels=[0, 3])
+    assert held["any peer", "cells of one row"].recovered == 0
+    assert held["aggregator", "cells of one row"].recovered == 0  # single peers' sums are padded
+    # The rules hide from readers what the aggregator sees in the totals.
+    assert held["totals", "cells of one row"].recovered == open_["totals", "cells of one row"].recovered == 1
+
+
+def test_many_quantiles_are_rows_without_the_rules_and_not_with_them() -> None:
+    rows = np.random.default_rng(1).normal(size=(80, 1))
+    shares = [round(0.3 + 0.005 * step, 4) for step in range(80)]
+    attack = ("any peer", "quantiles of neighbouring ranks")
+    assert (description_audit(rows, min_cell=0, quantiles=shares)[attack].recovered or 0) > 30
+    assert description_audit(rows, quantiles=shares)[attack].recovered == 0

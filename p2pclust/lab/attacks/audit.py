@@ -11,6 +11,7 @@ from itertools import chain
 import numpy as np
 
 from p2pclust.errors import UsageError
+from p2pclust.lab.attacks.descriptions import attack_description
 from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
 from p2pclust.lab.attacks.rows import (
@@ -28,7 +29,9 @@ from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
+from p2pclust.protocols.engine.runner import Later, labelling_stage, replayed, run_in_process
+from p2pclust.protocols.measuring.describe import Describe
+from p2pclust.protocols.measuring.description import Description
 
 #: A job is run again without each of at most so many devices, spread over the roster.
 _AGAIN = 10
@@ -140,6 +143,11 @@ def audit_job(audit: Audit) -> list[AttackResult]:
     if exchanges_models(job):
         return attack_models(job, audit.locals, clock=audit.clock)
     observer, main, sights = audit.observer, labelling_stage(job)[1], audit.sights
+    if isinstance(main, Describe):
+        *_, last = replayed(job, audit.locals, audit.log, audit.later, audit.groups)
+        rows = {peer: audit.locals[peer].X for peer in audit.log[-1].contributors}
+        described = Description.of(job, last)
+        return attack_description(sights, rows, described, last.arrays["ranks"], audit.clock, observer)
     copies = audit.on_each(observer, "copies in centers", sights.sent, proposed_rows)
     if not isinstance(main, Additive):
         return [copies]  # it sends centers, and no sums of rows

@@ -91,7 +91,8 @@ class Quantile(Additive):
     takes_missing: ClassVar[bool] = True
 
     shares: tuple[float, ...] = (0.5,)
-    #: A rank with fewer other rows below or above it is not sought, and of n values no more than n / min_cell `shares`.
+    #: A rank with fewer other rows below or above it is not sought, nor one that is nearer to that of an earlier share: of n
+    #: values no more than n / min_cell are shown.
     min_cell: int = 0
     ends: bool = False
     reach: bool = False
@@ -121,8 +122,11 @@ class Quantile(Additive):
         # As NumPy's inverted_cdf computes it.
         asked = [np.maximum(np.ceil(present * share - 1.0), 0.0).astype(np.int64) + 1 for share in self.shares]
         least = self.min_cell
-        rows = np.where(present >= least * len(asked), present, 0)
-        found = [np.where((rank > least) & (rank <= rows - least), rank, 0) for rank in asked]
+        found: list[Ints] = []
+        for rank in asked:
+            apart = [(other == 0) | (other == rank) | (abs(other - rank) >= least) for other in found]
+            sought = (rank > least) & (rank <= present - least) & np.logical_and.reduce([present > 0, *apart])
+            found.append(np.where(sought, rank, 0))
         if self.ends:
             found += [
                 np.where(present > 2 * least, rank, 0) for rank in (np.full_like(present, least + 1), present - least)

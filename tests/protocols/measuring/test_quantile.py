@@ -79,10 +79,12 @@ def test_a_value_that_is_alone_in_its_bracket_is_known_earlier() -> None:
     assert sum(record.stage == 1 for record in found([rows, rows + 0.123], shares=[0.5]).log) < 8
 
 
-def test_ranks_near_the_ends_and_too_many_quantiles_are_not_sought() -> None:
+def test_ranks_near_the_ends_or_near_to_each_other_are_not_sought() -> None:
     stage = Quantile(shares=(0.05, 0.5, 0.95), min_cell=5, ends=True)
     assert stage.ranks(np.array([100]))[:, 0].tolist() == [0, 50, 95, 6, 95]
-    assert stage.ranks(np.array([14]))[:, 0].tolist() == [0, 0, 0, 6, 9]  # three quantiles of 14 // 5 = 2
+    assert stage.ranks(np.array([14]))[:, 0].tolist() == [0, 7, 0, 6, 9]
+    near = Quantile(shares=(0.5, 0.52, 0.6, 0.5), min_cell=5)
+    assert near.ranks(np.array([100]))[:, 0].tolist() == [50, 0, 60, 50]
     assert stage.ranks(np.array([10]))[:, 0].tolist() == [0, 0, 0, 0, 0]
 
 

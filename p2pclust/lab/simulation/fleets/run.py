@@ -40,7 +40,7 @@ OF_ONE_KIND: Final[dict[str, Bounds]] = {
     ),
     "secure": replace(_SECURE, lies=(REPEATED, "", "", "")),
     "secure_groups": replace(_SECURE, jobs=("grouped",), least_peers=9, most_peers=11, lies=(REPEATED, "", "", "")),
-    "describe": replace(_SECURE, jobs=("described", "described-secured"), lies=(REPEATED, "", "", "")),
+    "describe": replace(_SECURE, jobs=("described", "described-secured")),
     "clients": _ONE_JOB,
     "verified": replace(
         _SECURE, jobs=("verified", "verified-secured"), least_peers=3, lies=(*LIES, "")
