@@ -125,8 +125,8 @@ def submit(
     [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
     uniform, --bounds "[[0, 1], [0, 5]]". A peer that is offline receives the job when it returns.
 
-    llf-cm, llf-fcm, vertical-cm and vertical-fcm have secure sums where at least four peers take part; --no-secure is
-    secure = false of a scenario. Parameters of secure sums are --keepers, --cohort, --colluders, --burnt, --leave and
+    llf-cm, llf-fcm, vertical-cm, vertical-fcm and describe have secure sums where at least four peers take part;
+    --no-secure is secure = false of a scenario. Parameters of secure sums are --keepers, --cohort, --colluders, --burnt, --leave and
     --groups. Without --roster, a job that two or three peers run plain for that reason has these peers as its roster.
 
     If no answer comes, the job may have been submitted nevertheless. A submission with --id can be repeated at the same
@@ -140,6 +140,7 @@ def submit(
       p2pclust submit llf-cm --clusters 3 --verify all
       p2pclust submit llf-fcm --clusters 3 --every 1h
       p2pclust submit llf-fcm --clusters 3 --id readings-2026-05-01
+      p2pclust submit describe --quantiles "[0.05, 0.95]"
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
     from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415

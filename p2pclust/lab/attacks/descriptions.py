@@ -80,18 +80,18 @@ def _cells_sent(state: State, shown: Arrays) -> Iterator[ShownCells]:
         inner = low[column] + (high - low)[column] * np.arange(1, cells.size) / cells.size
         yield ShownCells(column, np.concatenate([[-np.inf], inner, [np.inf]]), cells)
     for column, cells in enumerate(shown.get("values", np.zeros((0, 0)))):
-        yield ShownCells(column, np.arange(cells.size + 1) - 0.5, cells)
+        yield ShownCells(column, np.arange(cells.size + 1.0) - 0.5, cells)
 
 
 def _cells_shown(found: Description) -> Iterator[ShownCells]:
     for number, column in enumerate(found.columns):
         if column.histogram:
             inner = [cell.high for cell in column.histogram[:-1]]
-            edges = np.array([-np.inf, *inner, np.inf])
+            edges: Floats = np.array([-np.inf, *inner, np.inf])
             yield ShownCells(number, edges, np.array([cell.rows for cell in column.histogram], dtype=np.float64))
         if column.values:
             rows = np.array([-1.0 if count is None else float(count) for count in column.values])
-            yield ShownCells(number, np.arange(rows.size + 1) - 0.5, rows)
+            yield ShownCells(number, np.arange(rows.size + 1.0) - 0.5, rows)
 
 
 def _alone(shown: Iterator[ShownCells], rows: Floats) -> Alone:
