@@ -263,13 +263,23 @@ def test_dropping_forgives_nothing_else(tmp_path: Path) -> None:
         read(written(tmp_path, "a,b\n,2\n3,\n"), missing_values="drop")
 
 
+def test_kept_values_are_nan_and_forgive_nothing_else(tmp_path: Path) -> None:
+    data = read(written(tmp_path, "a,b\n1,\n,2\n"), missing_values="keep")
+    assert np.array_equal(data.X, [[1.0, np.nan], [np.nan, 2.0]], equal_nan=True)
+    assert (data.dropped, data.take(np.array([1])).X.shape) == (0, (1, 2))
+    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): inf is not a finite number: fill it in"):
+        read(written(tmp_path, "a,b\n1,2\n3,inf\n"), missing_values="keep")
+
+
 def test_rules_for_missing_values_that_there_are_not(tmp_path: Path) -> None:
     file = written(tmp_path, "a\n1\n")
     with pytest.raises(
         DataError, match=r"^missing_values = 'mean': a peer knows the mean of its own rows only, so the result"
     ):
         read(file, missing_values="mean")
-    with pytest.raises(DataError, match=r"^missing_values = 'zero': expected 'error', 'drop', or { fill = VALUE }"):
+    with pytest.raises(
+        DataError, match=r"^missing_values = 'zero': expected 'error', 'drop', 'keep', or { fill = VALUE }"
+    ):
         read(file, missing_values="zero")
     with pytest.raises(DataError, match=r"^columns = \[\]: expected a list of names or numbers, at least one$"):
         read(file, columns=[])
@@ -294,7 +304,7 @@ def test_missing_values_are_filled_with_what_was_declared(tmp_path: Path) -> Non
     [{}, {"fill": "0"}, {"fill": True}, {"fill": {}}, {"fill": float("nan")}, {"fill": {"a": 10**400}}, {"drop": 1}, 0],
 )
 def test_fills_that_are_none(tmp_path: Path, missing: dict[str, object]) -> None:
-    with pytest.raises(DataError, match=r"expected 'error', 'drop', or \{ fill = VALUE \}"):
+    with pytest.raises(DataError, match=r"expected 'error', 'drop', 'keep', or \{ fill = VALUE \}"):
         read(written(tmp_path, "a\n1\n"), missing_values=missing)
 
 

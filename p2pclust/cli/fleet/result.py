@@ -243,7 +243,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"the largest of these moves of each center: {each}"
 
 
-def _write(out: Path, told: Mapping[str, Any], described: Description | None) -> None:
+def _write(out: Path, told: Mapping[str, Any], described: Description | None = None) -> None:
     import numpy as np  # noqa: PLC0415
 
     if described is not None and out.suffix == ".csv":

@@ -237,7 +237,7 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"missing_values": "mean"}, 'peer.toml: missing_values = "mean": a peer knows the mean of its own rows only'),
         (
             {"missing_values": "zero"},
-            "peer.toml: missing_values = \"zero\": expected 'error', 'drop', or { fill = VALUE }",
+            "peer.toml: missing_values = \"zero\": expected 'error', 'drop', 'keep', or { fill = VALUE }",
         ),
         ({"data": {"command": []}}, 'peer.toml: data = {"command": []}: expected a file, a folder, or { command = ['),
         ({"data": COMMAND}, "data.command: './read-meter': no such program, or it may not be run: give its path"),
