@@ -43,7 +43,13 @@ _TOP: Final = ("version", "other", "column")
 _KEYS: Final = ("name", "kind", "values", "unit", "weight")
 _OTHERS: Final = ("refuse", "missing")
 #: In the kinds of `ReadColumn`, as a message calls them.
-_FOUND: Final = {"numbers": "numbers", "text": "text", "flags": "true and false", "times": "times"}
+_FOUND: Final = {
+    "numbers": "numbers",
+    "text": "text",
+    "flags": "true and false",
+    "times": "times",
+    "unclear": "numbers",
+}
 _FLAGS: Final = {"false": 0.0, "no": 0.0, "0": 0.0, "true": 1.0, "yes": 1.0, "1": 1.0}
 _WHOLE: Final = re.compile(r"-?\d+\.0*", re.ASCII)
 
@@ -202,7 +208,7 @@ class Schema:
         named = f"column {short(column.name)!r}"
         if found.kind == "empty":
             return np.full(len(found.values), np.nan)
-        if found.kind == "unclear":
+        if found.kind == "unclear" and column.kind == "number":
             raise SchemaError(f"{named} can be read in two ways: say so with decimal or thousands")
         codes, undeclared = _numbers(found) if column.kind == "number" else _codes(column, found)
         if codes is None:
@@ -220,6 +226,22 @@ class Schema:
         if kind == "number":
             return [*plain]
         return [None if code is None else bool(code) if kind == "flag" else values[int(code)] for code in plain]
+
+    def table(self, X: Floats) -> NamedColumns:
+        """Return rows that this schema encoded, shape (n_rows, n_columns), as a table that another one can encode.
+
+        >>> own = Schema((Column("mode", "category", ("eco", "boost")), Column("watt", "number")))
+        >>> of_job = Schema((Column("watt", "number"), Column("mode", "category", ("boost", "eco", "off"))))
+        >>> of_job.encode(own.table(np.array([[0.0, 7.5], [1.0, 8.0]]))).tolist()
+        [[7.5, 1.0], [8.0, 0.0]]
+        """
+        found = []
+        for place, column in enumerate(self.columns):
+            kind = {"number": "numbers", "flag": "flags", "category": "text"}[column.kind]
+            codes = np.ascontiguousarray(X[:, place], dtype=np.float64)
+            cells = ["" if cell is None else str(cell) for cell in self.cells(place, codes)] if kind == "text" else ()
+            found.append(ReadColumn(kind, cells, codes))
+        return NamedColumns(self.names, tuple(found))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, as they are in TOML; equal schemas give equal ones."""
