@@ -32,6 +32,7 @@ from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
 from p2pclust.protocols.secure.classes import exposed
 from p2pclust.tools.bit_sets import members_of
 from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.spelling import first_few
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -217,6 +218,9 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     The privacy parameters of the clustering hold for measuring too; `gate` replaces its ``privacy_gate``.
     """
     clustering_stage(job)  # what has no centers cannot be measured
+    if job.schema is not None and (words := [column.name for column in job.schema.columns if column.level]):
+        why = "the measures are distances of numbers: give the number of clusters yourself"
+        raise UsageError(f"choose: {first_few(words, 3)} hold categories or flags, and {why}")
     own = job.stages[job.main].parameters
     gate = bool(own.get("privacy_gate", True)) if gate is None else gate
     singletons = own.get("suppress_singletons", True)

@@ -233,12 +233,8 @@ def _own_schema(file: Path, array: NDArray[Any], X: NDArray[Any]) -> Schema:
         schema = Schema.from_dict(json.loads(str(array)), f"{file}: schema")
     except ValueError as error:
         raise DataError(f"{file}: schema: not the text of a schema as JSON ({error})") from None
-    if X.ndim != 2 or X.shape[1] != len(schema.columns):
-        raise DataError(f"{file}: X has shape {X.shape}, and its schema {len(schema.columns)} columns")
-    for place, column in enumerate(schema.columns):
-        codes = X[:, place]
-        if column.level and not np.isin(codes[~np.isnan(codes)], np.arange(column.level)).all():
-            raise DataError(f"{file}: column {column.name!r} has codes that its schema does not declare")
+    if problem := schema.problem_with_codes(X):
+        raise DataError(f"{file}: {problem}")
     return schema
 
 

@@ -227,6 +227,15 @@ class Schema:
             return [*plain]
         return [None if code is None else bool(code) if kind == "flag" else values[int(code)] for code in plain]
 
+    def problem_with_codes(self, X: Floats) -> str:
+        """Say why rows cannot be encoded by this schema, or return an empty string."""
+        if X.ndim != 2 or X.shape[1] != len(self.columns):
+            return f"rows of shape {X.shape}, and the schema has {len(self.columns)} columns"
+        for column, codes in zip(self.columns, X.T, strict=True):
+            if column.level and not np.isin(codes[~np.isnan(codes)], np.arange(column.level)).all():
+                return f"column {short(column.name)!r} has codes that the schema does not declare"
+        return ""
+
     def table(self, X: Floats) -> NamedColumns:
         """Return rows that this schema encoded, shape (n_rows, n_columns), as a table that another one can encode.
 
@@ -258,7 +267,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, document: Any, where: str = "schema") -> Schema:
-        """Check plain values, and return the schema; raise UsageError with one line for each error.
+        """Check plain values, and return the schema; raise UsageError with a line for each error, after its source `where`.
 
         >>> Schema.from_dict({"column": [{"name": "watt", "kind": "numbr"}]})
         Traceback (most recent call last):

@@ -115,7 +115,9 @@ class FinishedJob:
 
     @property
     def features(self) -> list[str]:
-        """The names of the columns in the peer's data; ``x1``, ``x2``, ... where it has none."""
+        """The names of the columns by the job's schema, or in the peer's data; ``x1``, ``x2``, ... where it has none."""
+        if self.job.schema is not None:
+            return [*self.job.schema.names]
         n_features = self.state.arrays["origin"].size if "origin" in self.state.arrays else 0
         names = list(self.told["features"])
         return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]

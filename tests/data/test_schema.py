@@ -277,10 +277,10 @@ class TestReaders:
     def test_codes_of_another_schema_are_refused(self, tmp_path: Path) -> None:
         schema = np.array(json.dumps(SCHEMA.to_dict()))
         write_npz(tmp_path / "own.npz", {"X": np.array([[1.0, 3.0, 0.0]]), "schema": schema})
-        with pytest.raises(DataError, match=r"own\.npz: column 'mode' has codes that its schema does not declare$"):
+        with pytest.raises(DataError, match=r"own\.npz: column 'mode' has codes that the schema does not declare$"):
             read(tmp_path / "own.npz")
         write_npz(tmp_path / "own.npz", {"X": np.array([[1.0]]), "schema": schema})
-        with pytest.raises(DataError, match=r"own\.npz: X has shape \(1, 1\), and its schema 3 columns$"):
+        with pytest.raises(DataError, match=r"own\.npz: rows of shape \(1, 1\), and the schema has 3 columns$"):
             read(tmp_path / "own.npz")
 
     def test_numbers_are_filled_in_and_categories_are_not(self, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.cli.fleet.peer_config import PeerConfig, rows_source
+from p2pclust.data.schema import read_schema
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.data_keys import OverlaySpec
@@ -220,6 +221,8 @@ def _device(
     }  # fmt: skip
     config |= {} if device.group is None else {"class": device.group}
     config |= {"links": links[device.name]} if links and links[device.name] else {}
+    if isinstance(schema := config.get("schema"), str):  # a file here, which each peer is sent with its configuration
+        config["schema"] = read_schema(_beside(path, schema)).to_dict()
     validated(PeerConfig, config, f"{path}: {device.name}")
     return InventoryDevice(device.name, device.host, device.group or "", config, files)
 

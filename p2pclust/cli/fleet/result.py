@@ -15,10 +15,12 @@ from p2pclust.cli.show.options import (
     Decimal,
     Header,
     MissingCodes,
+    SchemaFile,
     Thousands,
     column,
     columns_of,
     flag,
+    given_schema,
     how_read,
     option,
 )
@@ -281,6 +283,7 @@ def assign(
     thousands: Thousands = None,
     missing_codes: MissingCodes = None,
     header: Header = None,
+    schema: SchemaFile = None,
     out: Annotated[Path | None, option("FILE", "Write the CSV here; default standard output.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
@@ -306,14 +309,14 @@ def assign(
 
     options = {
         "--columns": columns, "--id-column": id_column, "--missing-values": missing_values, "--decimal": decimal,
-        "--thousands": thousands, "--missing-codes": missing_codes, "--header": header,
+        "--thousands": thousands, "--missing-codes": missing_codes, "--header": header, "--schema": schema,
     }  # fmt: skip
     for name, value in options.items():
         if data is None and value is not None:
             raise UsageError(f"{name} is for --data: this device's rows are read as its peer's configuration says")
     choice = Choice(
         columns_of(columns), missing_values=missing_values or "error", id_column=column(id_column),
-        how_read=how_read(decimal, thousands, missing_codes, header),
+        how_read=how_read(decimal, thousands, missing_codes, header), schema=given_schema(schema),
     )  # fmt: skip
     found: Labelled
     if Path(job).exists():

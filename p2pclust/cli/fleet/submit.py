@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import AsJson, Serve, argument, flag, option
+from p2pclust.cli.show.options import AsJson, SchemaFile, Serve, argument, flag, option
 from p2pclust.cli.show.output import note, put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
@@ -106,6 +106,7 @@ def submit(
     verify: Annotated[
         str | None, option("all", "Which peers make each state again before they adopt it; default none.")
     ] = None,
+    schema: SchemaFile = None,
     seed: Annotated[int | None, option("N", "Seed of all random numbers of the job; default 0.")] = None,
     request_id: Annotated[
         str | None, option("NAME", "Your name for this submission: if it is repeated, it is the same job.", "--id")
@@ -152,6 +153,8 @@ def submit(
     # Options that are named as keys of a job are these keys.
     keys = {key: value for key, value in context.params.items() if key in Submission.model_fields}
     given: dict[str, Any] = {key: value for key, value in keys.items() if value is not None and key != "secure"}
+    if schema is not None:
+        given["schema"] = str(schema)
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     more = parameters(context.args)
