@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.scenario.file.examples import needs
+from p2pclust.tools.toml_files import read_toml
 
 __all__ = ["FOLDER", "STORIES", "Story", "absent"]
 

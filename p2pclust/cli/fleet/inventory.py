@@ -21,10 +21,10 @@ from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.data_keys import OverlaySpec
 from p2pclust.jobs.explain import validated
 from p2pclust.jobs.fields import Text, TomlTable, device_name, not_empty, refuse, wrong_value
-from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
 from p2pclust.tools.files import expanded
 from p2pclust.tools.spelling import command
+from p2pclust.tools.toml_files import read_toml
 from p2pclust.transport.bundle import ROSTER, check_enrolled, load_bundle, load_roster
 from p2pclust.transport.keys import load_public_roster
 

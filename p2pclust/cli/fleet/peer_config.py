@@ -18,13 +18,13 @@ from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
 from p2pclust.jobs.data_keys import HowReadKeys, missing_rule
 from p2pclust.jobs.explain import validated
-from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import expanded
+from p2pclust.tools.toml_files import apply_override, read_toml
 from p2pclust.transport.bundle import check_enrolled, load_bundle, newest_roster
 from p2pclust.transport.keys import insecure_bundle
 from p2pclust.transport.links import beyond_this_device, parse_address

@@ -200,7 +200,7 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
     >>> parameters(["--max-rounds", "50", "--init=careful", "--bounds", "[[0, 1]]"])
     {'max_rounds': 50, 'init': 'careful', 'bounds': [[0, 1]]}
     """
-    from p2pclust.jobs.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.tools.toml_files import toml_value  # noqa: PLC0415
 
     given: dict[str, Any] = {}
     left = list(words)

@@ -71,7 +71,7 @@ def key_values(option: str, texts: Iterable[str] | None, example: str) -> dict[s
     >>> key_values("--set", ["neighbours=4", "center=peer-02"], "neighbours=4")
     {'neighbours': 4, 'center': 'peer-02'}
     """
-    from p2pclust.jobs.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.tools.toml_files import toml_value  # noqa: PLC0415
 
     found: dict[str, Any] = {}
     for text in texts or ():

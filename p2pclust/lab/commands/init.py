@@ -24,7 +24,6 @@ from p2pclust.data.dataset import DataSet, fills_outside
 from p2pclust.data.readers import kind_and_stem
 from p2pclust.data.table import TextRows
 from p2pclust.errors import UsageError
-from p2pclust.hosts.inventory import peer_toml
 from p2pclust.lab.data.prepare import Prepared, Wishes, prepare, write_device
 from p2pclust.lab.data.survey import ColumnSurvey, probable_id, probable_labels, probable_split, read_table, survey
 from p2pclust.protocols.engine.privacy import LEAST_ROWS
@@ -32,6 +31,7 @@ from p2pclust.protocols.engine.random_streams import splitting
 from p2pclust.protocols.measuring.measure import Measure
 from p2pclust.protocols.secure.parameters import LEAST_PEERS
 from p2pclust.tools.spelling import command, counted
+from p2pclust.tools.toml_files import toml_lines
 
 _ROWS_EACH: Final = 10  # if rows are dealt out by chance, and no number of devices is given
 _SHOWN: Final = 40  # columns in the table
@@ -283,15 +283,15 @@ def _write(out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: i
     written_by = "".join(letter if letter.isprintable() else "?" for letter in written_by)  # in one line of a comment
     scenario = (
         f"# Written by `{written_by}`; every value may be changed. The rows of a device are in rows/.\n"
-        + peer_toml({"title": f"{source.name} on {len(ports)} devices", "seed": seed})
+        + toml_lines({"title": f"{source.name} on {len(ports)} devices", "seed": seed})
         + "\n[data]\n# One file for each device, in the order of the devices below.\n"
-        + peer_toml({"files": [f"rows/{name}.csv" for name in ports]} | reading)
+        + toml_lines({"files": [f"rows/{name}.csv" for name in ports]} | reading)
         + "# By the federated protocol: each device sends the ranges of its columns, and no row.\n"
-        + peer_toml({"scaling": "minmax"})
+        + toml_lines({"scaling": "minmax"})
         + '\n[fleet]\ntiming = "fast"    # all devices on this machine; on real links "default" or "wan"\n'
-        + "".join(f"\n[[fleet.devices]]\n{peer_toml({'name': name})}" for name in ports)
+        + "".join(f"\n[[fleet.devices]]\n{toml_lines({'name': name})}" for name in ports)
         + "\n[[jobs]]\n"
-        + peer_toml({"protocol": _PROTOCOL, "clusters": n_clusters})
+        + toml_lines({"protocol": _PROTOCOL, "clusters": n_clusters})
         + f"\n[expect]\nfinished_at_least = {len(ports)}\nidentical_centers = true\n"
     )
     floor = {"privacy": {"secure": True}} if len(ports) >= LEAST_PEERS else {}
@@ -299,8 +299,8 @@ def _write(out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: i
     inventory = (
         f"# Written by `{written_by}`: all devices on this machine. For other machines give each device a\n"
         "# host, and `send = true` to copy its rows there.\n"
-        + peer_toml({"keys": "keys", "state_dir": "state", "settings": reading | floor})
-        + "".join(f"\n[[devices]]\n{peer_toml(device)}" for device in devices)
+        + toml_lines({"keys": "keys", "state_dir": "state", "settings": reading | floor})
+        + "".join(f"\n[[devices]]\n{toml_lines(device)}" for device in devices)
     )
     made = [out / "scenario.toml", out / "fleet.toml"]
     try:
@@ -317,9 +317,9 @@ def _write(out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: i
             made[-1].write_text(
                 "# Written by `p2pclust init`. On a device of its own, change `listen` and `join` to addresses of the "
                 "network.\n"
-                + peer_toml({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
-                + peer_toml(files)
-                + peer_toml(reading | floor),
+                + toml_lines({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
+                + toml_lines(files)
+                + toml_lines(reading | floor),
                 encoding="utf-8",
             )
     except OSError as error:

@@ -19,7 +19,6 @@ from p2pclust.jobs.data_keys import HowReadKeys, PartitionSpec
 from p2pclust.jobs.explain import explain
 from p2pclust.jobs.secured import decided, secured_fields
 from p2pclust.jobs.submission import job_of, request_of
-from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.data.by_class import draw_by_class
 from p2pclust.lab.data.prepare import device_names
 from p2pclust.lab.scenario.file.plans import describes_devices
@@ -32,6 +31,7 @@ from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
 from p2pclust.tools.platforms import n_cores
+from p2pclust.tools.toml_files import apply_override, read_toml
 
 #: What two cores held, and what a small job takes: see "Sizing" in docs/operations.md.
 _PEERS_PER_CORE: Final = 60
