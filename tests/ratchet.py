@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 50939,
+    "product: lines": 50941,
     "laboratory: lines": 27692,
-    "statements": 50632,
+    "statements": 50634,
     "functions": 5015,
     "modules under 100 lines": 67,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 151,
-    "a peer after one job: their lines": 26649,
+    "a peer after one job: their lines": 26651,
     "files that name `groups`": 80,
     "files that name `collect`": 37,
     "files that name `n_init`": 27,

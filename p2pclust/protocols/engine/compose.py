@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pclust.clustering import blocks
 from p2pclust.data.schema import Schema
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, exclusions, summaries
@@ -118,6 +119,11 @@ def cluster_job(
             raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
         box = _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
     first = init if init is None or isinstance(init, str) else _plain("init", init, ndim=2)
+    levels = checks.levels(f"{kind.id}: levels", parameters.get("levels", ()))
+    if any(levels):
+        box = None if box is None else _box_of_blocks(box, levels)
+        if isinstance(first, list) and len(first[0]) == len(levels):
+            first = _in_blocks(first, levels)
     if privacy is not None:
         assert box is not None, "privacy needs bounds"
         private = _private_stages(wanted, privacy, box, scaling, first, max_rounds, parameters)
@@ -134,6 +140,7 @@ def cluster_job(
         kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
         {"min_rows": 1} if reveals else {}, starts,
         _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups),
+        {} if not any(levels) else {"levels": list(levels)}, own | parameters,
     )  # fmt: skip
     stages = [stage for name in kind.before for stage in _before(name, request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
@@ -232,6 +239,8 @@ class _Request:
     starts: dict[str, int]
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
     by_group: bool = False  # or of each of their groups
+    levels: Mapping[str, list[int]] = field(default_factory=dict)  # of a job with categories
+    own: Mapping[str, Any] = field(default_factory=dict)  # the parameters of the clustering
 
     def by_sums(self, protocol: str) -> str:
         """Return the stage that takes the place of one over columns in a job with secure sums."""
@@ -245,11 +254,13 @@ def _before(kind: str, request: _Request) -> list[Stage]:
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
             ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})
             by_group = {"by_group": True} if request.by_group else {}
-            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group})
+            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group, **request.levels})
             by_sums = [enough, ranges if given else Stage("range-by-sums", request.gate)]
             return [ranges] if request.gate_rounds is None else by_sums
         case "scaling":
-            return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
+            scaling = Stage(request.scaling, request.gate if request.scaling == "zscore" else {})
+            weighed = {**request.levels, **request.kind.category_weights(request.own), **request.gate}
+            return [scaling, Stage("category-weights", weighed)] if request.levels else [scaling]
         case "seeding":
             init, own = request.init, {**number, **request.starts}
             if not isinstance(init, str):
@@ -297,6 +308,26 @@ def _agree(centers: list[list[float]], n_clusters: int, bounds: tuple[list[float
         raise UsageError(f"init: {len(centers)} centers were given for n_clusters = {n_clusters}")
     if bounds is not None and len(bounds[0]) != len(centers[0]):
         raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(bounds[0])} features")
+
+
+def _in_blocks(centers: list[list[float]], levels: tuple[int, ...]) -> list[list[float]]:
+    """Return given centers in which each category is the index of a value, with 0/1 blocks."""
+    given = np.array(centers)
+    if (place := blocks.undeclared(given, levels)) is not None:
+        raise UsageError(
+            f"init: row {place[0]}, column {place[1]} is not the index of a value: expected 0 to levels - 1"
+        )
+    plain: list[list[float]] = blocks.in_blocks(given, levels).tolist()
+    return plain
+
+
+def _box_of_blocks(box: tuple[list[float], list[float]], levels: tuple[int, ...]) -> tuple[list[float], list[float]]:
+    """Return declared bounds of each column for the columns of blocks, where those of a category are 0 and 1."""
+    if len(box[0]) != len(levels) or len(box[1]) != len(levels):
+        raise UsageError(f"bounds are given for {len(box[0])} columns, and levels for {len(levels)}")
+    low, high = (np.repeat(side, [max(1, count) for count in levels]) for side in box)
+    inside = blocks.in_block(levels)
+    return np.where(inside, 0.0, low).tolist(), np.where(inside, 1.0, high).tolist()
 
 
 def _scalar(value: Any) -> Any:

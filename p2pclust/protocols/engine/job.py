@@ -19,7 +19,7 @@ from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.data.schema import Schema
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Payload, State, pack, unpack
-from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import Additive, ByColumns, Clustering, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.random_streams import MAX_SEED
@@ -166,6 +166,15 @@ class Job:
     def main(self) -> int:
         """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
         return main_stage([stage.protocol for stage in self.stages])
+
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """The number of values of each column, 0 for a number; empty if no column is a category.
+
+        In every stage of such a job the rows are `Local.in_blocks` of it.
+        """
+        main = self.protocols[self.main]
+        return main.levels if isinstance(main, Clustering) and any(main.levels) else ()
 
     def stream(self, stage: int) -> int:
         """Return the number by which a stage draws: its own, without the stages before it that add nothing."""

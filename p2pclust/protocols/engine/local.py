@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from p2pclust.clustering import Points
+from p2pclust.clustering import Points, blocks
 from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.data.schema import Column, Schema, SchemaError
 from p2pclust.protocols.engine.arrays import Contribution, State
@@ -60,6 +60,9 @@ class Local:
         How many threads passes over these rows may use; the same bits for any number.
     schema : Schema or None
         Which encoded the rows; None: all columns are numbers, or, without names of columns, the rows are as a job has them.
+    levels : tuple of int
+        Of rows whose categories are blocks of 0/1 columns: the number of values of each column of the table, 0 for a number.
+        See :meth:`in_blocks`.
     problem : str
         Why these rows cannot be used, with row and column, or an empty string.
 
@@ -94,6 +97,7 @@ class Local:
         self.feature_names: tuple[str, ...] = ()  # if known
         self.schema: Schema | None = None
         self._by_schema: tuple[Schema, Local] | None = None
+        self.levels: tuple[int, ...] = ()
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
@@ -122,7 +126,7 @@ class Local:
         >>> own.under(Schema((Column("volt", "number"),))).problem
         "its data cannot be used: column 'volt' is absent: the schema names it"
         """
-        if self.problem or schema == self.schema:
+        if self.problem or self.levels or schema == self.schema:
             return self
         if schema is None:
             words = [column.name for column in self.schema.columns if column.level] if self.schema is not None else []
@@ -165,6 +169,32 @@ class Local:
         (5, 10)
         """
         return max(of_job, self.min_cell)
+
+    def in_blocks(self, levels: tuple[int, ...]) -> Local:
+        """Return the rows in which each category is a block of 0/1 columns; without categories, these rows.
+
+        Prepared once. A block's range is 0 to 1 at every peer, so that none reveals which values it has. Rows that have
+        other columns, or a category that is not the index of a value, cannot be used.
+
+        >>> rows = Local([[7.5, 2.0], [1.0, 0.0]]).in_blocks((0, 3))
+        >>> rows.X.tolist(), [end.tolist() for end in rows.range()]
+        ([[7.5, 0.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0, 0.0], [7.5, 1.0, 1.0, 1.0]])
+        >>> Local([[7.5, 3.0]]).in_blocks((0, 3)).problem
+        'row 0, column 1 is not a declared value'
+        """
+        if not any(levels) or self.levels == levels or self.problem:
+            return self
+        if self.n_features != len(levels):
+            return self.refusing(f"has {self.n_features} columns where the job has {len(levels)}")
+        if (place := blocks.undeclared(self.X, levels)) is not None:
+            return self.refusing(f"row {place[0]}, column {place[1]} is not a declared value")
+        other = self.once(("blocks", levels), lambda: self.with_rows(blocks.in_blocks(self.X, levels)))
+        other.min_cell, other.lie, other.threads, other.refused = self.min_cell, self.lie, self.threads, self.refused
+        if not other.levels:
+            low, high = map(np.array, other.range())
+            low[blocks.in_block(levels)], high[blocks.in_block(levels)] = 0.0, 1.0
+            other.levels, other._range = levels, (low, high)
+        return other
 
     def refusing(self, reason: str) -> Local:
         """Return the same rows, which are not to be used for this reason: the peer abstains with it."""
