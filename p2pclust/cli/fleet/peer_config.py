@@ -185,7 +185,7 @@ def load_config(
     config = validated(PeerConfig, document, source, said)
     joins = dict(entry.split("@", 1) for entry in config.join)
     roster = _check_keys(config, joins, where, insecure=insecure)
-    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
+    plain = config.model_dump(exclude_none=True, by_alias=True, exclude={"schema_"}) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
     if config.schema_ is not None:
         plain["schema"] = config.schema_.to_dict()
