@@ -51,6 +51,8 @@ _FOUND: Final = {
     "unclear": "numbers",
 }
 _FLAGS: Final = {"false": 0.0, "no": 0.0, "0": 0.0, "true": 1.0, "yes": 1.0, "1": 1.0}
+#: The words of a flag, in small letters.
+FLAG_WORDS: Final = frozenset(_FLAGS)
 _WHOLE: Final = re.compile(r"-?\d+\.0*", re.ASCII)
 
 
