@@ -56,7 +56,9 @@ class CategoryWeights(Additive):
     def open(self, state: State, rng: np.random.Generator) -> State:
         require_scaling(self.id, state)
         if state["origin"].size != blocks.width(self.levels):
-            raise UsageError(f"{self.id}: the data have {state['origin'].size} columns, blocks included, not those of levels")
+            raise UsageError(
+                f"{self.id}: the data have {state['origin'].size} columns, blocks included, not those of levels"
+            )
         numbers = ~blocks.in_block(self.levels)
         missing = any(count and not own for count, own in zip(self.levels, self._given, strict=True))
         if missing and numbers.any() and "moments" not in state:

@@ -50,7 +50,9 @@ class KPrototypesProtocol(LosslessCMeansProtocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.accelerate:
-            raise UsageError(f"{self.id}: accelerate = true: a mode is a value, and cannot go beyond it: leave accelerate out")
+            raise UsageError(
+                f"{self.id}: accelerate = true: a mode is a value, and cannot go beyond it: leave accelerate out"
+            )
 
     @classmethod
     def category_weights(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,9 @@ def weights(where: str, value: Any) -> tuple[float, ...]:
 def weights_fit(where: str, levels: Sequence[int], weights: Sequence[float]) -> None:
     """Raise UsageError unless there is one weight for each column, or none."""
     if weights and len(weights) != len(levels):
-        raise UsageError(f"{where}: {len(weights)} weights for {len(levels)} columns of levels: give one for each column")
+        raise UsageError(
+            f"{where}: {len(weights)} weights for {len(levels)} columns of levels: give one for each column"
+        )
 
 
 def too_few_rows(n_clusters: int, rows: int) -> str:
