@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         KFed,
         LosslessCMeans,
         LosslessFuzzyCMeans,
+        LosslessKPrototypes,
         StreamingFuzzyCMeans,
         VerticalCMeans,
         VerticalFuzzyCMeans,
@@ -46,6 +47,7 @@ __all__ = [
     "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
+    "LosslessKPrototypes",
     "P2PClustError",
     "StreamingFuzzyCMeans",
     "UsageError",
@@ -65,7 +67,7 @@ _get, _ = lazy_names(
     estimators__base="audit",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
-        "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
+        "LosslessCMeans LosslessFuzzyCMeans LosslessKPrototypes StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
     ),
 )
 

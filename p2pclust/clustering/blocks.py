@@ -66,7 +66,7 @@ def undeclared(X: Floats, levels: Sequence[int]) -> tuple[int, int] | None:
     (1, 1)
     """
     counts = np.array(levels)
-    bad = (counts > 0) & ~((X >= 0) & (X < counts) & (np.floor(X) == X))
+    bad = (counts > 0) & ~((X >= 0) & (counts > X) & (np.floor(X) == X))
     if not bad.any():
         return None
     row, column = (int(i) for i in np.argwhere(bad)[0])
@@ -143,9 +143,13 @@ def rows_known(sums: Floats, masses: Floats, ones: Floats, levels: Sequence[int]
 def named(names: Sequence[str], levels: Sequence[int], values: Sequence[Sequence[str]] = ()) -> tuple[str, ...]:
     """Return the names of the B columns; `values` has the words of each column's values, if they are known.
 
+    Without categories (no `levels`) they are the names that were given.
+
     >>> named(("age", "ward"), (0, 2)), named(("age", "ward"), (0, 2), ((), ("A", "B")))
     (('age', 'ward=0', 'ward=1'), ('age', 'ward=A', 'ward=B'))
     """
+    if not levels:
+        return tuple(names)
     made: list[str] = []
     for column, (name, count) in enumerate(zip(names, levels, strict=True)):
         words = values[column] if values else [str(number) for number in range(count)]

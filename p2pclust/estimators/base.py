@@ -136,18 +136,27 @@ class LabellingEstimator(
         """Return each peer's rows and, if one array was split, their indices in it."""
         if inputs.is_list_of_peers(X):
             self._refuse_partition(X)
-            arrays = inputs.matrices(X, self.n_peers)
+            self._learn_schema(X)
+            arrays = inputs.matrices(X, self.n_peers, numbers=self._numbers)
             named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
             validate_data(self, inputs.without_fields(named), skip_check_array=True)  # names and number of the columns
             self._named = inputs.column_names(named)
             return arrays, None
-        together = inputs.matrix(X, "X")
+        self._learn_schema([X])
+        together = inputs.matrix(self._numbers(X, "X"), "X")
         if isinstance(X, list | tuple) and self.n_peers is None:
             _warn(inputs.ONE_ARRAY, UserWarning)
         validate_data(self, inputs.without_fields(X), skip_check_array=True)  # names and number of the columns
         self._named = inputs.column_names(X)
         parts = inputs.dealt(together, y, self.n_peers, self.partition, seed)
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
+
+    def _learn_schema(self, tables: Sequence[Any]) -> None:
+        """Note which columns of these tables are categories, of an estimator that takes them."""
+
+    def _numbers(self, rows: Any, where: str) -> Any:
+        """Return rows with numbers in the place of words, of an estimator that takes them; `where` names them in errors."""
+        return rows
 
     def _refuse_partition(self, X: Any) -> None:
         if not (isinstance(self.partition, str) and self.partition == self._usual_partition):
@@ -219,7 +228,7 @@ class LabellingEstimator(
         """Return rows of the columns that the estimator was fitted on."""
         if isinstance(X, list | tuple) and X and all(len(getattr(item, "shape", ())) == 2 for item in X):
             raise DataError(f"X is a list of {len(X)} arrays: give one at a time, or np.concatenate(X)")
-        rows = inputs.matrix(X, "X")
+        rows = inputs.matrix(self._numbers(X, "X"), "X")
         if rows.shape[1] != self.n_features_in_:
             wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise DataError(f"X has {rows.shape[1]} features, but {wanted}: give the columns that it was fitted on")
@@ -262,6 +271,7 @@ class FederatedEstimator(
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
+        self._levels = job.levels
         self.cluster_centers_ = summaries.raw_centers(state)
         self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
@@ -271,7 +281,10 @@ class FederatedEstimator(
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
-        return in_working_coordinates(np.ascontiguousarray(self._fitting(X)), self.origin_, self.scale_)
+        rows = Local(self._fitting(X)).in_blocks(self._levels)
+        if rows.problem:
+            raise DataError(f"X: {rows.problem}")
+        return in_working_coordinates(rows.X, self.origin_, self.scale_)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

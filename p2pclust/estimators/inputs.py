@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -87,15 +87,19 @@ def is_list_of_peers(X: Any) -> bool:
     return any(_depth(item) > 1 for item in X)
 
 
-def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False) -> list[Floats]:
+def matrices(
+    X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False,
+    numbers: Callable[[Any, str], Any] = lambda rows, where: rows,
+) -> list[Floats]:  # fmt: skip
     """Return the checked matrices of a list of peers, which hold the same columns, or, if not `same_columns`, rows.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns.
+    columns. `numbers` makes a table of numbers from rows with words, given what names them in errors.
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
-    arrays = {peer: matrix(rows, f"peer {peer}") for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
+    there = {peer: rows for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
+    arrays = {peer: matrix(numbers(rows, f"peer {peer}"), f"peer {peer}") for peer, rows in there.items()}
     if not arrays:
         raise DataError(f"none of the {len(X)} peers has a row: expected at least one array with rows")
     axis, what = (1, "columns") if same_columns else (0, "rows")

@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from p2pclust.clustering import blocks
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.hosts.client import Connection
 from p2pclust.jobs.request import JobRequest
@@ -120,6 +121,8 @@ class FinishedJob:
             return [*self.job.schema.names]
         n_features = self.state.arrays["origin"].size if "origin" in self.state.arrays else 0
         names = list(self.told["features"])
+        if self.job.levels and len(names) == len(self.job.levels):
+            names = list(blocks.named(names, self.job.levels))
         return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]
 
     def named(self, peers: Any) -> list[str]:

@@ -75,9 +75,9 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
 
     # Of a category: send a value that one local row has as zeros. With the privacy gate, a value that so few rows have that
     # the C sums of it could be solved for them.
-    suppress_singletons: bool = True
+    suppress_values: bool = True
 
-    allowed = checks.by_name(suppress_singletons=checks.flag)
+    allowed = checks.by_name(suppress_values=checks.flag)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         points = local.points(state)
         found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]
         numbers = {"suppressed": 0.0} if any(self.levels) else {}
-        if local.levels and self.suppress_singletons:
+        if local.levels and self.suppress_values:
             # The sums of a value that one row has are that row's memberships, from which it could be solved for.
             held = blocks.few(local.X.sum(axis=0, keepdims=True), local.levels, self._least_of_a_value(local))
             found = [(weights, np.where(held, 0.0, sums)) for weights, sums in found]

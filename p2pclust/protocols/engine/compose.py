@@ -120,10 +120,7 @@ def cluster_job(
         box = _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
     first = init if init is None or isinstance(init, str) else _plain("init", init, ndim=2)
     levels = checks.levels(f"{kind.id}: levels", parameters.get("levels", ()))
-    if any(levels):
-        box = None if box is None else _box_of_blocks(box, levels)
-        if isinstance(first, list) and len(first[0]) == len(levels):
-            first = _in_blocks(first, levels)
+    box, first = _in_blocks(box, first, levels)
     if privacy is not None:
         assert box is not None, "privacy needs bounds"
         private = _private_stages(wanted, privacy, box, scaling, first, max_rounds, parameters)
@@ -140,7 +137,7 @@ def cluster_job(
         kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
         {"min_rows": 1} if reveals else {}, starts,
         _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups),
-        {} if not any(levels) else {"levels": list(levels)}, own | parameters,
+        list(levels), own | parameters,
     )  # fmt: skip
     stages = [stage for name in kind.before for stage in _before(name, request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
@@ -239,8 +236,12 @@ class _Request:
     starts: dict[str, int]
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
     by_group: bool = False  # or of each of their groups
-    levels: Mapping[str, list[int]] = field(default_factory=dict)  # of a job with categories
+    levels: list[int] = field(default_factory=list)  # of the columns
     own: Mapping[str, Any] = field(default_factory=dict)  # the parameters of the clustering
+
+    @property
+    def categories(self) -> dict[str, list[int]]:
+        return {"levels": self.levels} if any(self.levels) else {}
 
     def by_sums(self, protocol: str) -> str:
         """Return the stage that takes the place of one over columns in a job with secure sums."""
@@ -254,13 +255,15 @@ def _before(kind: str, request: _Request) -> list[Stage]:
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
             ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})
             by_group = {"by_group": True} if request.by_group else {}
-            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group, **request.levels})
+            enough = Stage(
+                "enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group, **request.categories}
+            )
             by_sums = [enough, ranges if given else Stage("range-by-sums", request.gate)]
             return [ranges] if request.gate_rounds is None else by_sums
         case "scaling":
             scaling = Stage(request.scaling, request.gate if request.scaling == "zscore" else {})
-            weighed = {**request.levels, **request.kind.category_weights(request.own), **request.gate}
-            return [scaling, Stage("category-weights", weighed)] if request.levels else [scaling]
+            weighed = {**request.categories, **request.kind.category_weights(request.own), **request.gate}
+            return [scaling, Stage("category-weights", weighed)] if request.categories else [scaling]
         case "seeding":
             init, own = request.init, {**number, **request.starts}
             if not isinstance(init, str):
@@ -310,24 +313,34 @@ def _agree(centers: list[list[float]], n_clusters: int, bounds: tuple[list[float
         raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(bounds[0])} features")
 
 
-def _in_blocks(centers: list[list[float]], levels: tuple[int, ...]) -> list[list[float]]:
-    """Return given centers in which each category is the index of a value, with 0/1 blocks."""
-    given = np.array(centers)
-    if (place := blocks.undeclared(given, levels)) is not None:
-        raise UsageError(
-            f"init: row {place[0]}, column {place[1]} is not the index of a value: expected 0 to levels - 1"
-        )
-    plain: list[list[float]] = blocks.in_blocks(given, levels).tolist()
-    return plain
+_Bounds = tuple[list[float], list[float]]
 
 
-def _box_of_blocks(box: tuple[list[float], list[float]], levels: tuple[int, ...]) -> tuple[list[float], list[float]]:
-    """Return declared bounds of each column for the columns of blocks, where those of a category are 0 and 1."""
-    if len(box[0]) != len(levels) or len(box[1]) != len(levels):
-        raise UsageError(f"bounds are given for {len(box[0])} columns, and levels for {len(levels)}")
-    low, high = (np.repeat(side, [max(1, count) for count in levels]) for side in box)
-    inside = blocks.in_block(levels)
-    return np.where(inside, 0.0, low).tolist(), np.where(inside, 1.0, high).tolist()
+def _in_blocks(
+    box: _Bounds | None, first: str | list[list[float]] | None, levels: tuple[int, ...]
+) -> tuple[_Bounds | None, str | list[list[float]] | None]:
+    """Return declared bounds and given centers of a table with categories for its 0/1 blocks; all else as it is.
+
+    The bounds of a block are 0 and 1. In given centers a category is the index of a value; centers that have blocks already
+    come from another job.
+    """
+    if not any(levels):
+        return box, first
+    if box is not None:
+        if len(box[0]) != len(levels) or len(box[1]) != len(levels):
+            raise UsageError(f"bounds are given for {len(box[0])} columns, and levels for {len(levels)}")
+        low, high = (np.repeat(side, [max(1, count) for count in levels]) for side in box)
+        inside = blocks.in_block(levels)
+        box = np.where(inside, 0.0, low).tolist(), np.where(inside, 1.0, high).tolist()
+    if isinstance(first, list) and len(first[0]) == len(levels):
+        given = np.array(first)
+        if (place := blocks.undeclared(given, levels)) is not None:
+            row, column = place
+            raise UsageError(
+                f"init: row {row}, column {column} is not the index of a value: expected 0 to {levels[column] - 1}"
+            )
+        first = blocks.in_blocks(given, levels).tolist()
+    return box, first
 
 
 def _scalar(value: Any) -> Any:

@@ -56,8 +56,8 @@ def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0, 
     The paper counts the equations of one round. T rounds give up to T times as many, and rows of peers that pass its rule
     have been found from them; `rounds` above 1 counts so many.
 
-    Of rows with categories F is the number of columns of the table, and sums have B numbers, one for each value: more
-    equations for the same rows. A contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
+    Of rows with categories F is the number of columns of the table, and a sum has B numbers, one for each value. A
+    contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
     """
     C, F = n_clusters, len(local.levels) or local.n_features
     equations = rounds * (starts * C * (local.n_features + 1) + more)

@@ -67,8 +67,8 @@ _CLASSES = {
 
 #: The protocols of p2pclust that a person asks for; the others are stages around them.
 CLUSTERING = (
-    "llf-cm", "llf-fcm", "k-prototypes", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm", "vertical-cm",
-    "vertical-fcm",
+    "llf-cm", "llf-fcm", "k-prototypes", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm",
+    "vertical-cm", "vertical-fcm",
 )  # fmt: skip
 
 

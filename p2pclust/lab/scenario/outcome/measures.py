@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import kmeans_plusplus, objective, run_steps
+from p2pclust.clustering import blocks, kmeans_plusplus, objective, run_steps
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
 from p2pclust.lab.attacks.findings import AttackResult
@@ -104,7 +104,7 @@ class Done:
     @cached_property
     def locals_(self) -> list[Local]:
         if not self.job.by_columns:
-            return [Local(share.X) for share in self.shares.values()]
+            return [Local(share.X).in_blocks(self.job.levels) for share in self.shares.values()]
         return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
 
     @cached_property
@@ -113,7 +113,11 @@ class Done:
         now, found = list(self.locals_), []
         for one in self.damage:
             place = list(self.shares).index(one.peer)
-            now[place] = now[place].lying(lie_called(one.how)) if one.lie else now[place].with_rows(one.X)
+            now[place] = (
+                now[place].lying(lie_called(one.how))
+                if one.lie
+                else now[place].with_rows(one.X).in_blocks(self.job.levels)
+            )
             found.append((one.round, place, now[place]))
         return found
 
@@ -163,6 +167,8 @@ def measured(done: Done) -> dict[str, Any]:
         return entry
     centers = summaries.raw_centers(done.state)
     entry["centers"] = centers.tolist()
+    if done.job.levels:
+        entry["features"] = list(blocks.named(shares[0].feature_names, done.job.levels))
     if done.job.mu_squared:
         return entry  # its noise cannot be drawn again, so there is nothing to compare it with but the labels
     # Over all rows that were used, also the damaged ones.
