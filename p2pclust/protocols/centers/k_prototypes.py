@@ -56,8 +56,9 @@ class KPrototypesProtocol(LosslessCMeansProtocol):
 
     @classmethod
     def category_weights(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        own = parameters["weights"] or [0.0] * len(parameters["levels"])
-        return {"weights": [weight or parameters["gamma"] for weight in own], "rule": "deviation"}
+        gamma = checks.at_least(0.0)(f"{cls.id}: gamma", parameters["gamma"])
+        own = super().category_weights(parameters)["weights"] or [0.0] * len(parameters["levels"])
+        return {"weights": [weight or gamma for weight in own], "rule": "deviation"}
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         opened, ones = super().open(state, rng), 1.0 / state["scale"]

@@ -394,7 +394,9 @@ class Labelling(Protocol):
     @classmethod
     def category_weights(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of the stage that weighs categories, from those of a clustering that takes ``levels``."""
-        return {"weights": list(parameters.get("weights", ()))}
+        weights = checks.weights(f"{cls.id}: weights", parameters.get("weights", ()))
+        checks.weights_fit(cls.id, parameters.get("levels", ()), weights)
+        return {"weights": list(weights)}
 
     @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
