@@ -187,6 +187,7 @@ class LabellingEstimator(
         self._tol = float(getattr(protocol, "tol", 0.0) or 0.0)
         self._moves = str(getattr(protocol, "moves", "centers"))
         self._fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
+        self._levels = job.levels
         self.seed_ = job.seed
         self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
@@ -271,7 +272,6 @@ class FederatedEstimator(
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
-        self._levels = job.levels
         self.cluster_centers_ = summaries.raw_centers(state)
         self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run

@@ -72,22 +72,23 @@ class _LosslessEstimator(RowsEstimator):
         return self
 
     def _learn_schema(self, tables: Sequence[Any]) -> None:
-        self._schema = schema_of(tables)
+        self.schema_ = schema_of(tables)
 
     def _numbers(self, rows: Any, where: str) -> Any:
-        return rows if self._schema is None else encoded(rows, where, self._schema)
+        return rows if self.schema_ is None else encoded(rows, where, self.schema_)
 
     def _options(self) -> dict[str, Any]:
         options = super()._options()
-        if self._schema is not None and not options["levels"]:
-            options["levels"] = self._schema.levels
-        return options
+        if self.schema_ is None:
+            return options
+        given = {name: value for name, value in options.items() if name not in ("levels", "weights") or len(value)}
+        return {**given, "schema": self.schema_}
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
         levels = job.levels or (0,) * self.n_features_in_
         names = self._named or [f"x{number}" for number in range(len(levels))]
-        values = () if self._schema is None else [column.values or ("false", "true") for column in self._schema.columns]
+        values = () if self.schema_ is None else [column.values or ("false", "true") for column in self.schema_.columns]
         self.center_columns_ = blocks.named(names, levels, values)
 
 
@@ -308,7 +309,7 @@ class LosslessKPrototypes(_LosslessEstimator):
         ones = blocks.in_block(job.levels)
         self.gamma_ = float(2.0 / self.scale_[ones][0] ** 2)
         centers = blocks.from_blocks(self.cluster_centers_, job.levels)
-        self.cluster_centers_ = centers if self._schema is None else decoded(centers, self._schema)  # type: ignore[assignment] # words
+        self.cluster_centers_ = centers if self.schema_ is None else decoded(centers, self.schema_)  # type: ignore[assignment] # words
         self.center_columns_ = tuple(self._named) or tuple(f"x{number}" for number in range(len(job.levels)))
 
     def _learn_objective(self, value: float | None) -> None:
