@@ -52,6 +52,7 @@ def result(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Show the result of a job: the centers in the data's own units, the contributors, the terms, suppressed values.
@@ -75,13 +76,13 @@ def result(
     if check or proof is not None:
         if out is not None:
             raise UsageError("-o FILE writes the centers: leave out --check and --proof")
-        _check_end(job, proof, against, (peer, bundle, roster), check=check, as_json=as_json)
+        _check_end(job, proof, against, (peer, bundle, roster, inventory), check=check, as_json=as_json)
         return
     from p2pclust.hosts.submission import result_of  # noqa: PLC0415
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
-    with operate.client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster, inventory) as client:
         found = result_of(client, job)
     told = _told(found)
     if out is not None:
@@ -107,8 +108,8 @@ def result(
 
 
 def _check_end(
-    job: str, proof: Path | None, against: Path | None, client: tuple[str | None, Path | None, Path | None], *,
-    check: bool, as_json: bool,
+    job: str, proof: Path | None, against: Path | None,
+    client: tuple[str | None, Path | None, Path | None, Path | None], *, check: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the evidence of an end, or check it, alone or against that in a file."""
     from p2pclust.hosts.evidence import CONTRADICTS, contradictions, fetch_proof, read_proof  # noqa: PLC0415
@@ -288,6 +289,7 @@ def assign(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
 ) -> None:
     """Label rows with the result of a job: writes the data as CSV with row, label, distance and memberships of each row.
 
@@ -327,7 +329,7 @@ def assign(
         model = Path(job, "model.msgpack") if Path(job).is_dir() else Path(job)
         found = label_by_run(model, data, choice)
     else:
-        with operate.client_of(peer, bundle, roster) as client:
+        with operate.client_of(peer, bundle, roster, inventory) as client:
             found = label_own(client, job) if data is None else label_file(client, job, data, choice)
     table = _table([found.header, *found.rows()])
     if found.data.dropped:

@@ -118,6 +118,7 @@ def submit(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     fleet_roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Submit a job, and return when a majority of its roster has it on disk: after that no crash loses it.
@@ -172,7 +173,7 @@ def submit(
     def submitted(named: str, names: Sequence[str]) -> None:
         note(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}")
 
-    with operate.client_of(peer, bundle, fleet_roster) as client:
+    with operate.client_of(peer, bundle, fleet_roster, inventory) as client:
         width = submission.n_features_at(client) if spec.bounds is not None and len(spec.bounds) == 1 else 1
         names = spec.roster or submission.alive_at(client)
         request, spec = request_from(given, len(names), width)
@@ -308,6 +309,7 @@ def cancel(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Cancel a job in the whole fleet: the peers agree on the end of the job.
@@ -321,7 +323,7 @@ def cancel(
       p2pclust cancel series-3f2a
     """
     answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
-    with operate.client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster, inventory) as client:
         for told in client.follow("cancel", within_s=within, job=job):
             answer |= told
     late = answer["outcome"] in ("done", "failed") or answer.get("late", False)

@@ -256,13 +256,12 @@ def _next_steps(folder: Path, prepared: Prepared, clusters: int, *, by_schema: b
     names = list(prepared.devices)
     scenario, inventory, keys = folder / "scenario.toml", folder / "fleet.toml", folder / "keys"
     more = " ..." if len(names) > 8 else ""
-    peer = folder / "state" / "peers" / names[0] / "state"
     # Without it, `choose` measures up to 10 clusters at devices with rows enough only.
     needed = Measure(compare_up_to=_TRIED.stop - 1).rows_needed(_TRIED.start, len(prepared.features))
     few = any(len(prepared.matrix(rows)) < needed for rows in prepared.devices.values())
     gate = ("--no-gate",) if few else ()
     kinds = ("--schema", folder / "schema.toml") if by_schema else ()
-    job = (_PROTOCOL, "--clusters", clusters, "--scaling", "minmax", *kinds, "--peer", peer, "--wait")
+    job = (_PROTOCOL, "--clusters", clusters, "--scaling", "minmax", *kinds, "--inventory", inventory, "--wait")
     choose = command("p2pclust", "choose", scenario, "--clusters", "1-10", *gate)
     return [
         ("run it as processes on this machine", command("p2pclust", "run", scenario, "--out", folder / "run")),
@@ -271,7 +270,8 @@ def _next_steps(folder: Path, prepared: Prepared, clusters: int, *, by_schema: b
         ("", f"{command('p2pclust', 'keys', 'device', *names[:8])}{more} {command('--fleet', keys)}"),
         ("start it", command("p2pclust", "fleet", "up", inventory)),
         ("hand in the job", command("p2pclust", "submit", *job)),
-        ("look at its centers (the only job whose id begins so)", command("p2pclust", "result", "job-", "--peer", peer)),
+        ("look at its centers (the only job whose id begins so)",
+         command("p2pclust", "result", "job-", "--inventory", inventory)),
         ("end it", command("p2pclust", "fleet", "down", inventory)),
     ]  # fmt: skip
 
