@@ -105,8 +105,8 @@ def choose_clusters(
 
     Parameters
     ----------
-    X : sequence of array_like of shape (n_m, F)
-        One array per peer.
+    X : sequence or dict of array_like of shape (n_m, F)
+        One array per peer; or a dict of them, by the names of the peers.
     protocol : str
         Of peers that hold different rows.
     clusters : iterable of int, default range(2, 11)
@@ -144,11 +144,12 @@ def choose_clusters(
     (3, 'All four measures are best at 3 clusters.')
     """
     protocol, clusters = _either_way(protocol, clusters)
-    if not isinstance(X, list | tuple) or not X:
-        raise DataError("X: expected a list with one array per peer")
-    from p2pclust.estimators.inputs import matrices  # noqa: PLC0415 - imports all estimators
+    from p2pclust.estimators.inputs import matrices, named_peers  # noqa: PLC0415 - imports all estimators
     from p2pclust.estimators.running import has_links  # noqa: PLC0415
 
+    X, names = named_peers(X)
+    if not isinstance(X, list | tuple) or not X:
+        raise DataError("X: expected a list with one array per peer")
     arrays = matrices(X, None)
     wanted = numbers_of_clusters(clusters, sum(len(rows) for rows in arrays))
     if not isinstance(options.get("init") or "", str):
@@ -171,7 +172,7 @@ def choose_clusters(
         return [JobRequest(trial_job(job, wanted[-1], measure_gate), treatment) for job in jobs]
 
     requests = decided(protocol, asked, len(arrays), make)
-    return choice([one.job for one in requests], _run(requests, arrays, fleet))
+    return choice([one.job for one in requests], _run(requests, arrays, fleet), names)
 
 
 def _either_way(first: str | Iterable[int], second: Iterable[int] | str | None) -> tuple[str, Iterable[int]]:

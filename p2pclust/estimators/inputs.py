@@ -87,6 +87,17 @@ def is_list_of_peers(X: Any) -> bool:
     return any(_depth(item) > 1 for item in X)
 
 
+def named_peers(X: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return a dict of one table per peer as a list, and the peers' names; anything else as it is, without names.
+
+    >>> named_peers({"a": [[0.0], [1.0]], "b": [[2.0]]})
+    ([[[0.0], [1.0]], [[2.0]]], ('a', 'b'))
+    """
+    if not isinstance(X, Mapping) or not X or not all(_depth(rows) > 1 for rows in X.values()):
+        return X, ()
+    return list(X.values()), tuple(str(name) for name in X)
+
+
 def matrices(
     X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False,
     numbers: Callable[[Any, str], Any] = lambda rows, where: rows,

@@ -54,6 +54,8 @@ class _LosslessEstimator(RowsEstimator):
         refuse({"weighted": True, "in_process": self.fleet is None, "init": init})
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
+        if isinstance(sample_weight, Mapping):
+            sample_weight = [sample_weight.get(name) for name in getattr(self, "peer_names_", ())]
         weights = _weights_of_peers(sample_weight, arrays, parts)
         factor = _factor(weights)
         # A row of weight 0 is absent for every rule that counts rows as well.
