@@ -24,8 +24,9 @@ def schema_of(tables: Sequence[Any]) -> Schema | None:
     The values of a category are those that its type declares, in that order; where the tables declare none, or different
     ones, those that occur, in alphabetical order.
     """
-    names = next((found for table in tables if (found := column_names(table))), [])
-    columns = [_column(name, [table for table in tables if column_names(table) == names]) for name in names]
+    named = [table for table in tables if column_names(table) and hasattr(table, "__getitem__")]
+    names = column_names(named[0]) if named else []
+    columns = [_column(name, [table for table in named if column_names(table) == names]) for name in names]
     return Schema(tuple(columns)) if any(column.level for column in columns) else None
 
 
@@ -42,12 +43,18 @@ def _column(name: str, tables: Sequence[Any]) -> Column:
 
 def _declared(table: Any, name: str) -> list[str]:
     """Return the values that the type of a column declares: of pandas's and polars's categories; else nothing."""
-    found = getattr(getattr(table[name], "dtype", None), "categories", None)
+    found = getattr(getattr(_called(table, name), "dtype", None), "categories", None)
     return [] if found is None else [str(value) for value in found]
 
 
+def _called(table: Any, name: str) -> Any:
+    """Return a column by its name as text: pandas may call columns by numbers."""
+    given = getattr(table, "columns", [])
+    return table[next((one for one in given if isinstance(one, int) and str(one) == name), name)]
+
+
 def _cells(table: Any, name: str) -> list[Any]:
-    column = table[name]
+    column = _called(table, name)
     for convert in ("to_list", "tolist", "to_pylist"):  # of pandas and polars; of NumPy's records; of Arrow
         if hasattr(column, convert):
             cells: list[Any] = getattr(column, convert)()

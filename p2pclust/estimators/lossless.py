@@ -71,24 +71,10 @@ class _LosslessEstimator(RowsEstimator):
         self._warn_of_no_end(job)
         return self
 
-    def _learn_schema(self, tables: Sequence[Any]) -> None:
-        self._schema = schema_of(tables)
-
-    def _numbers(self, rows: Any, where: str) -> Any:
-        return rows if self._schema is None else encoded(rows, where, self._schema)
-
-    def _options(self) -> dict[str, Any]:
-        options = super()._options()
-        if self._schema is not None and not options["levels"]:
-            options["levels"] = self._schema.levels
-        return options
-
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
-        levels = job.levels or (0,) * self.n_features_in_
-        names = self._named or [f"x{number}" for number in range(len(levels))]
-        values = () if self._schema is None else [column.values or ("false", "true") for column in self._schema.columns]
-        self.center_columns_ = blocks.named(names, levels, values)
+        names = self._named or [f"x{number}" for number in range(self.n_features_in_)]
+        self.center_columns_ = blocks.named(names, job.levels)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -132,8 +118,7 @@ class LosslessCMeans(_LosslessEstimator):
         Against a peer that lies: a center is the trimmed mean, or the median, of the peers' means of its cluster. Such
         rounds are not those of the pooled algorithm.
     levels : sequence of int, optional
-        The number of values of each column, 0 for a number: a category is then the index of its value. Of a table of pandas,
-        polars or Arrow they follow from its columns: text, categories, and true and false.
+        The number of values of each column, 0 for a number: a category is then the index of its value.
     weights : sequence of float, optional
         The squared distance of two different values of a category, for each column; 0: the mean variance of the number
         columns in working coordinates.
@@ -161,7 +146,7 @@ class LosslessCMeans(_LosslessEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, F)
         In the data's own units. With categories each has a column for every value, the share of rows that have it.
     center_columns_ : tuple of str
-        The names of the columns of ``cluster_centers_``, such as ``"age"`` and ``"ward=surgery"``.
+        The names of the columns of ``cluster_centers_``, such as ``"age"`` and ``"ward=0"``.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
         The sum of all rows' squared distances to the nearest center in the last round, in working coordinates, each times
@@ -265,7 +250,8 @@ class LosslessKPrototypes(_LosslessEstimator):
     """k-prototypes over peers that hold different rows: numbers by their mean, categories by their mode.
 
     Z. Huang: Extensions to the k-means algorithm for clustering large data sets with categorical values (1998). Without
-    number columns it is k-modes. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
+    number columns it is k-modes. In a table of pandas, polars or Arrow, columns of text, of categories, and of true and
+    false are categories; in an array `levels` says which are. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------
@@ -299,6 +285,18 @@ class LosslessKPrototypes(_LosslessEstimator):
 
     gamma: float = 0.0
     suppress_singletons: bool = True
+
+    def _learn_schema(self, tables: Sequence[Any]) -> None:
+        self._schema = schema_of(tables)
+
+    def _numbers(self, rows: Any, where: str) -> Any:
+        return rows if self._schema is None else encoded(rows, where, self._schema)
+
+    def _options(self) -> dict[str, Any]:
+        options = super()._options()
+        if self._schema is not None and not options["levels"]:
+            options["levels"] = self._schema.levels
+        return options
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
