@@ -251,7 +251,8 @@ class LosslessKPrototypes(_LosslessEstimator):
 
     Z. Huang: Extensions to the k-means algorithm for clustering large data sets with categorical values (1998). Without
     number columns it is k-modes. In a table of pandas, polars or Arrow, columns of text, of categories, and of true and
-    false are categories; in an array `levels` says which are. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
+    false are categories; in an array `levels` says which are. Parameters and attributes that are not listed: see
+    :class:`LosslessCMeans`.
 
     Parameters
     ----------
