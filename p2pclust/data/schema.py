@@ -43,8 +43,16 @@ _TOP: Final = ("version", "other", "column")
 _KEYS: Final = ("name", "kind", "values", "unit", "weight")
 _OTHERS: Final = ("refuse", "missing")
 #: In the kinds of `ReadColumn`, as a message calls them.
-_FOUND: Final = {"numbers": "numbers", "text": "text", "flags": "true and false", "times": "times"}
+_FOUND: Final = {
+    "numbers": "numbers",
+    "text": "text",
+    "flags": "true and false",
+    "times": "times",
+    "unclear": "numbers",
+}
 _FLAGS: Final = {"false": 0.0, "no": 0.0, "0": 0.0, "true": 1.0, "yes": 1.0, "1": 1.0}
+#: The words of a flag, in small letters.
+FLAG_WORDS: Final = frozenset(_FLAGS)
 _WHOLE: Final = re.compile(r"-?\d+\.0*", re.ASCII)
 
 
@@ -176,6 +184,11 @@ class Schema:
         """The weight of each column, as protocols take it: 0 where none is given."""
         return tuple(column.weight or 0.0 for column in self.columns)
 
+    @property
+    def words(self) -> tuple[tuple[str, ...], ...]:
+        """The values of each column in words: of a number none."""
+        return tuple(("false", "true") if column.kind == "flag" else column.values for column in self.columns)
+
     def encode(self, table: ReadTable) -> Floats:
         """Return a table as numbers, shape (n_rows, n_columns), with its columns found by their names.
 
@@ -202,7 +215,7 @@ class Schema:
         named = f"column {short(column.name)!r}"
         if found.kind == "empty":
             return np.full(len(found.values), np.nan)
-        if found.kind == "unclear":
+        if found.kind == "unclear" and column.kind == "number":
             raise SchemaError(f"{named} can be read in two ways: say so with decimal or thousands")
         codes, undeclared = _numbers(found) if column.kind == "number" else _codes(column, found)
         if codes is None:
@@ -221,6 +234,31 @@ class Schema:
             return [*plain]
         return [None if code is None else bool(code) if kind == "flag" else values[int(code)] for code in plain]
 
+    def problem_with_codes(self, X: Floats) -> str:
+        """Say why rows cannot be encoded by this schema, or return an empty string."""
+        if X.ndim != 2 or X.shape[1] != len(self.columns):
+            return f"rows of shape {X.shape}, and the schema has {len(self.columns)} columns"
+        for column, codes in zip(self.columns, X.T, strict=True):
+            if column.level and not np.isin(codes[~np.isnan(codes)], np.arange(column.level)).all():
+                return f"column {short(column.name)!r} has codes that the schema does not declare"
+        return ""
+
+    def table(self, X: Floats) -> NamedColumns:
+        """Return rows that this schema encoded, shape (n_rows, n_columns), as a table that another one can encode.
+
+        >>> own = Schema((Column("mode", "category", ("eco", "boost")), Column("watt", "number")))
+        >>> of_job = Schema((Column("watt", "number"), Column("mode", "category", ("boost", "eco", "off"))))
+        >>> of_job.encode(own.table(np.array([[0.0, 7.5], [1.0, 8.0]]))).tolist()
+        [[7.5, 1.0], [8.0, 0.0]]
+        """
+        found = []
+        for place, column in enumerate(self.columns):
+            kind = {"number": "numbers", "flag": "flags", "category": "text"}[column.kind]
+            codes = np.ascontiguousarray(X[:, place], dtype=np.float64)
+            cells = ["" if cell is None else str(cell) for cell in self.cells(place, codes)] if kind == "text" else ()
+            found.append(ReadColumn(kind, cells, codes))
+        return NamedColumns(self.names, tuple(found))
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, as they are in TOML; equal schemas give equal ones."""
         columns = [
@@ -236,7 +274,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, document: Any, where: str = "schema") -> Schema:
-        """Check plain values, and return the schema; raise UsageError with one line for each error.
+        """Check plain values, and return the schema; raise UsageError with a line for each error, after its source `where`.
 
         >>> Schema.from_dict({"column": [{"name": "watt", "kind": "numbr"}]})
         Traceback (most recent call last):

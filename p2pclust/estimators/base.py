@@ -65,8 +65,9 @@ class LabellingEstimator(
 
         Parameters
         ----------
-        X : list of array_like, or one array_like
-            A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
+        X : list or dict of array_like, or one array_like
+            A list holds one array of shape (n_m, F) per peer; a dict also has the names of the peers, ``peer_names_``, in
+            the order of all lists of results. One array of shape (n, F) is split over ``n_peers``.
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
 
@@ -134,6 +135,7 @@ class LabellingEstimator(
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""
+        X = self._list_of(X)
         if inputs.is_list_of_peers(X):
             self._refuse_partition(X)
             self._learn_schema(X)
@@ -150,6 +152,15 @@ class LabellingEstimator(
         self._named = inputs.column_names(X)
         parts = inputs.dealt(together, y, self.n_peers, self.partition, seed)
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
+
+    def _list_of(self, X: Any) -> Any:
+        """Return a dict of tables as a list, and store its names."""
+        X, names = inputs.named_peers(X)
+        if names:
+            self.peer_names_ = names
+        elif hasattr(self, "peer_names_"):
+            del self.peer_names_  # of an earlier fit
+        return X
 
     def _learn_schema(self, tables: Sequence[Any]) -> None:
         """Note which columns of these tables are categories, of an estimator that takes them."""
@@ -187,6 +198,7 @@ class LabellingEstimator(
         self._tol = float(getattr(protocol, "tol", 0.0) or 0.0)
         self._moves = str(getattr(protocol, "moves", "centers"))
         self._fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
+        self._levels = job.levels
         self.seed_ = job.seed
         self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
@@ -207,8 +219,9 @@ class LabellingEstimator(
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
             named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
+            called = getattr(self, "peer_names_", ())
             reasons = "; ".join(
-                f"{', '.join(f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
+                f"{', '.join(called[peer] if called else f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
                 for why, peers in summaries.by_reason(dict(sorted(absent.items())[:3])).items()
             )
             more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
@@ -271,7 +284,6 @@ class FederatedEstimator(
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
-        self._levels = job.levels
         self.cluster_centers_ = summaries.raw_centers(state)
         self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run

@@ -54,6 +54,8 @@ class _LosslessEstimator(RowsEstimator):
         refuse({"weighted": True, "in_process": self.fleet is None, "init": init})
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
+        if isinstance(sample_weight, Mapping):
+            sample_weight = [sample_weight.get(name) for name in getattr(self, "peer_names_", ())]
         weights = _weights_of_peers(sample_weight, arrays, parts)
         factor = _factor(weights)
         # A row of weight 0 is absent for every rule that counts rows as well.
@@ -71,10 +73,24 @@ class _LosslessEstimator(RowsEstimator):
         self._warn_of_no_end(job)
         return self
 
+    def _learn_schema(self, tables: Sequence[Any]) -> None:
+        self.schema_ = schema_of(tables)
+
+    def _numbers(self, rows: Any, where: str) -> Any:
+        return rows if self.schema_ is None else encoded(rows, where, self.schema_)
+
+    def _options(self) -> dict[str, Any]:
+        options = super()._options()
+        if self.schema_ is None:
+            return options
+        given = {name: value for name, value in options.items() if name not in ("levels", "weights") or len(value)}
+        return {**given, "schema": self.schema_}
+
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
-        names = self._named or [f"x{number}" for number in range(self.n_features_in_)]
-        self.center_columns_ = blocks.named(names, job.levels)
+        self.center_columns_ = job.center_columns(
+            self._named or [f"x{number}" for number in range(self.n_features_in_)]
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -118,7 +134,8 @@ class LosslessCMeans(_LosslessEstimator):
         Against a peer that lies: a center is the trimmed mean, or the median, of the peers' means of its cluster. Such
         rounds are not those of the pooled algorithm.
     levels : sequence of int, optional
-        The number of values of each column, 0 for a number: a category is then the index of its value.
+        The number of values of each column, 0 for a number: a category is then the index of its value. Of a table of pandas,
+        polars or Arrow they follow from its columns: text, categories, and true and false.
     weights : sequence of float, optional
         The squared distance of two different values of a category, for each column; 0: the mean variance of the number
         columns in working coordinates.
@@ -146,7 +163,7 @@ class LosslessCMeans(_LosslessEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, F)
         In the data's own units. With categories each has a column for every value, the share of rows that have it.
     center_columns_ : tuple of str
-        The names of the columns of ``cluster_centers_``, such as ``"age"`` and ``"ward=0"``.
+        The names of the columns of ``cluster_centers_``, such as ``"age"`` and ``"ward=surgery"``.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
         The sum of all rows' squared distances to the nearest center in the last round, in working coordinates, each times
@@ -250,9 +267,7 @@ class LosslessKPrototypes(_LosslessEstimator):
     """k-prototypes over peers that hold different rows: numbers by their mean, categories by their mode.
 
     Z. Huang: Extensions to the k-means algorithm for clustering large data sets with categorical values (1998). Without
-    number columns it is k-modes. In a table of pandas, polars or Arrow, columns of text, of categories, and of true and
-    false are categories; in an array `levels` says which are. Parameters and attributes that are not listed: see
-    :class:`LosslessCMeans`.
+    number columns it is k-modes. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------
@@ -287,18 +302,6 @@ class LosslessKPrototypes(_LosslessEstimator):
     gamma: float = 0.0
     suppress_singletons: bool = True
 
-    def _learn_schema(self, tables: Sequence[Any]) -> None:
-        self._schema = schema_of(tables)
-
-    def _numbers(self, rows: Any, where: str) -> Any:
-        return rows if self._schema is None else encoded(rows, where, self._schema)
-
-    def _options(self) -> dict[str, Any]:
-        options = super()._options()
-        if self._schema is not None and not options["levels"]:
-            options["levels"] = self._schema.levels
-        return options
-
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
         if not job.levels:
@@ -307,7 +310,7 @@ class LosslessKPrototypes(_LosslessEstimator):
         ones = blocks.in_block(job.levels)
         self.gamma_ = float(2.0 / self.scale_[ones][0] ** 2)
         centers = blocks.from_blocks(self.cluster_centers_, job.levels)
-        self.cluster_centers_ = centers if self._schema is None else decoded(centers, self._schema)  # type: ignore[assignment] # words
+        self.cluster_centers_ = centers if self.schema_ is None else decoded(centers, self.schema_)  # type: ignore[assignment] # words
         self.center_columns_ = tuple(self._named) or tuple(f"x{number}" for number in range(len(job.levels)))
 
     def _learn_objective(self, value: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from pathlib import Path
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from p2pclust.data.columns import HowRead, ReadColumn
 from p2pclust.data.delimited import read_csv_table
+from p2pclust.data.readers import read, write_npz
 from p2pclust.data.schema import Column, NamedColumns, Schema, SchemaError, read_schema
-from p2pclust.errors import UsageError
+from p2pclust.data.sources import public_reason
+from p2pclust.errors import DataError, UsageError
 
 WATT = Column("watt", "number", unit="W")
 MODE = Column("mode", "category", ("eco", "boost", "off"), weight=2)
@@ -230,3 +233,75 @@ class TestEncode:
         assert SCHEMA.cells(0, encoded[:, 0]) == [float(k) for k in range(n)]
         assert SCHEMA.cells(1, encoded[:, 1]) == [mode or None for mode in modes]
         assert SCHEMA.cells(2, encoded[:, 2]) == ([True, False] * n)[:n]
+
+
+CSV = "alarm,id,mode,watt\nyes,r1,off,1.5\nno,r2,eco,2\nno,r3,,3\n"
+ROWS = [[1.5, 2, 1], [2, 0, 0]]
+
+
+class TestReaders:
+    """Every format gives the same rows by one schema."""
+
+    def test_text(self, tmp_path: Path) -> None:
+        (tmp_path / "rows.csv").write_text(CSV)
+        data = read(tmp_path / "rows.csv", schema=SCHEMA, id_column="id", missing_values="drop")
+        assert (data.X.tolist(), data.feature_names, data.schema, data.dropped) == (ROWS, SCHEMA.names, SCHEMA, 1)
+        assert data.row_names.tolist() == ["r1", "r2"]
+        with pytest.raises(DataError, match=r"rows\.csv: row 4, column 'mode': a value is missing: fill it in or"):
+            read(tmp_path / "rows.csv", schema=SCHEMA)
+
+    def test_parquet(self, tmp_path: Path) -> None:
+        pyarrow = pytest.importorskip("pyarrow", reason="pip install 'p2pclust[parquet]'")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        columns = {
+            "alarm": [True, False, False], "id": ["r1", "r2", "r3"], "watt": [1.5, 2.0, 3.0],
+            "mode": pyarrow.array(["off", "eco", None]).dictionary_encode(),
+        }  # fmt: skip
+        parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+        data = read(tmp_path / "rows.parquet", schema=SCHEMA, id_column="id", missing_values="drop")
+        assert (data.X.tolist(), data.schema, data.row_names.tolist()) == (ROWS, SCHEMA, ["r1", "r2"])
+        with pytest.raises(DataError, match=r"column 'mode': a value is missing"):
+            read(tmp_path / "rows.parquet", schema=SCHEMA)
+        with pytest.raises(SchemaError, match=r"column 'alarm' holds true and false: the schema says number$"):
+            read(tmp_path / "rows.parquet", schema=Schema((Column("alarm", "number"),)))
+
+    def test_a_numpy_file_says_which_schema_encoded_it(self, tmp_path: Path) -> None:
+        write_npz(tmp_path / "own.npz", {"X": np.array(ROWS), "schema": np.array(json.dumps(SCHEMA.to_dict()))})
+        data = read(tmp_path / "own.npz")
+        assert (data.X.tolist(), data.schema, data.feature_names) == (ROWS, SCHEMA, SCHEMA.names)
+        turned = Schema((ALARM, Column("mode", "category", ("off", "eco"))))
+        assert read(tmp_path / "own.npz", schema=turned).X.tolist() == [[1, 0], [0, 1]]
+        chosen = read(tmp_path / "own.npz", columns=["mode"])
+        assert (chosen.X.tolist(), chosen.schema) == ([[2.0], [0.0]], Schema((MODE,)))
+
+    def test_codes_of_another_schema_are_refused(self, tmp_path: Path) -> None:
+        schema = np.array(json.dumps(SCHEMA.to_dict()))
+        write_npz(tmp_path / "own.npz", {"X": np.array([[1.0, 3.0, 0.0]]), "schema": schema})
+        with pytest.raises(DataError, match=r"own\.npz: column 'mode' has codes that the schema does not declare$"):
+            read(tmp_path / "own.npz")
+        write_npz(tmp_path / "own.npz", {"X": np.array([[1.0]]), "schema": schema})
+        with pytest.raises(DataError, match=r"own\.npz: rows of shape \(1, 1\), and the schema has 3 columns$"):
+            read(tmp_path / "own.npz")
+
+    def test_numbers_are_filled_in_and_categories_are_not(self, tmp_path: Path) -> None:
+        (tmp_path / "rows.csv").write_text("watt,mode,alarm\n,eco,no\n2,off,1\n")
+        assert read(tmp_path / "rows.csv", schema=SCHEMA, missing_values={"fill": 7}).X.tolist() == [
+            [7, 0, 0],
+            [2, 2, 1],
+        ]
+        (tmp_path / "rows.csv").write_text(CSV)
+        with pytest.raises(DataError, match=r"column 'mode': a value is missing"):
+            read(tmp_path / "rows.csv", schema=SCHEMA, missing_values={"fill": 7})
+        with pytest.raises(DataError, match=r"fill: 'mode' is no number: its rows can be dropped$"):
+            read(tmp_path / "rows.csv", schema=SCHEMA, missing_values={"fill": {"mode": 0}})
+
+    def test_columns_and_a_schema_are_not_both_given(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"^columns and schema: a schema names the features: leave columns out$"):
+            read(tmp_path / "rows.csv", schema=SCHEMA, columns=["watt"])
+
+    def test_other_peers_read_the_name_of_the_column_only(self, tmp_path: Path) -> None:
+        (tmp_path / "rows.csv").write_text("watt,mode,alarm\n1,secret,no\n")
+        with pytest.raises(SchemaError, match=r"rows\.csv: column 'mode' has a value") as refused:
+            read(tmp_path / "rows.csv", schema=SCHEMA)
+        reason = public_reason(refused.value)
+        assert reason == "its data cannot be used: column 'mode' has a value that the schema does not declare"

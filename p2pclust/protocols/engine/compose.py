@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import blocks
+from p2pclust.data.schema import Schema
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, exclusions, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, Remembering, SideBySide, WithWorkspace
@@ -42,7 +43,8 @@ def cluster_job(
     protocol: str, *, n_clusters: int | None = None, scaling: str | None = None,
     bounds: tuple[Sequence[float], Sequence[float]] | None = None, init: str | ArrayLike | None = None,
     tol: float | None = None, max_rounds: int | None = None, participation: float = 1.0, seed: int = 0,
-    secure: bool = False, groups: int = 0, privacy: Mapping[str, float] | None = None, **parameters: Any,
+    secure: bool = False, groups: int = 0, privacy: Mapping[str, float] | None = None,
+    schema: Schema | None = None, **parameters: Any,
 ) -> Job:  # fmt: skip
     """Return a job: range, scaling, first centers, clustering, and what is added up of its result.
 
@@ -78,6 +80,9 @@ def cluster_job(
     privacy : mapping, optional
         ``epsilon`` and ``delta``: differential privacy for each row (docs/protocols/private-cm.md), of llf-cm with secure
         sums and declared bounds. First centers are then "uniform", an array, or by default spread over the bounds.
+    schema : Schema, optional
+        The columns of every peer's rows. A protocol that takes ``levels`` and ``weights`` is given those of the schema;
+        others cluster numbers only.
     **parameters
         The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
         ``n_init`` of both, how many sets of first centers are worked on side by side.
@@ -96,7 +101,7 @@ def cluster_job(
     """
     kind = clustering_class(protocol)
     own = parameters_of(kind)
-    parameters = {name: _scalar(value) for name, value in parameters.items()}
+    parameters = _of_schema(schema, own) | {name: _scalar(value) for name, value in parameters.items()}
     scaling = usual_scaling(kind) if scaling is None else scaling
     given = {
         **parameters, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol, "privacy": privacy, "secure": secure,
@@ -119,7 +124,7 @@ def cluster_job(
     if privacy is not None:
         assert box is not None, "privacy needs bounds"
         private = _private_stages(wanted, privacy, box, scaling, first, max_rounds, parameters)
-        return _checked(private, seed, participation, secure=True, groups=groups)
+        return _checked(private, seed, participation, secure=True, groups=groups, schema=schema)
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
     # If the clustering may reveal single rows, the stages before it may too.
@@ -156,12 +161,23 @@ def cluster_job(
         if own.get("privacy_gate") == "job":
             measured["gate_rounds"] = own["max_rounds"]
         stages.append(Stage("objective", {**measured, **starts, **request.gate}))
-    return _checked(stages, seed, participation, secure=secure, groups=groups)
+    return _checked(stages, seed, participation, secure=secure, groups=groups, schema=schema)
 
 
-def _checked(stages: Sequence[Stage], seed: int, participation: float, *, secure: bool, groups: int) -> Job:
+def _of_schema(schema: Schema | None, own: Mapping[str, object]) -> dict[str, Any]:
+    """Return the parameters that a schema gives a protocol with these parameters; none if all columns are numbers."""
+    if schema is None or not any(schema.levels):
+        return {}
+    given = {"levels": list(schema.levels), "weights": list(schema.weights)}
+    return {name: value for name, value in given.items() if name in own}
+
+
+def _checked(
+    stages: Sequence[Stage], seed: int, participation: float, *, secure: bool, groups: int, schema: Schema | None
+) -> Job:  # fmt: skip
     """Return the job of these stages; raise UsageError if it cannot have secure sums and shall."""
-    job = Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
+    seed = checks.whole("seed", seed, least=0, most=MAX_SEED)
+    job = Job(tuple(stages), seed, _scalar(participation), schema=schema)
     if secure and (problem := problem_with_job(job, groups)):
         raise UsageError(problem)
     return job
