@@ -184,6 +184,11 @@ class Schema:
         """The weight of each column, as protocols take it: 0 where none is given."""
         return tuple(column.weight or 0.0 for column in self.columns)
 
+    @property
+    def words(self) -> tuple[tuple[str, ...], ...]:
+        """The values of each column in words: of a number none."""
+        return tuple(("false", "true") if column.kind == "flag" else column.values for column in self.columns)
+
     def encode(self, table: ReadTable) -> Floats:
         """Return a table as numbers, shape (n_rows, n_columns), with its columns found by their names.
 

@@ -297,7 +297,7 @@ class FederatedEstimator(
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
-        rows = Local(self._fitting(X)).in_blocks(self._levels)
+        rows = Local(self._fitting(X)).in_blocks(getattr(self, "_levels", ()))
         if rows.problem:
             raise DataError(f"X: {rows.problem}")
         return in_working_coordinates(rows.X, self.origin_, self.scale_)

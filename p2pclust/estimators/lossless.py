@@ -88,10 +88,9 @@ class _LosslessEstimator(RowsEstimator):
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
-        levels = job.levels or (0,) * self.n_features_in_
-        names = self._named or [f"x{number}" for number in range(len(levels))]
-        values = () if self.schema_ is None else [column.values or ("false", "true") for column in self.schema_.columns]
-        self.center_columns_ = blocks.named(names, levels, values)
+        self.center_columns_ = job.center_columns(
+            self._named or [f"x{number}" for number in range(self.n_features_in_)]
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

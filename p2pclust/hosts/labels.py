@@ -140,10 +140,8 @@ def labelled(
 
 
 def _distances(found: FinishedJob, X: Floats, labels: NDArray[np.int64]) -> Floats | None:
-    """Return how far each row is from the center of its cluster; None where not all columns have numbers."""
-    arrays, schema = found.state.arrays, found.job.schema
-    if schema is not None and any(schema.levels):
-        return None
+    """Return how far each row is from the center of its cluster; None where the job has no centers of complete rows."""
+    arrays = found.state.arrays
     if found.job.by_columns or "centers" not in arrays or np.ndim(arrays["centers"]) != 2 or (labels < 0).any():
         return None
     away = in_working_coordinates(X, arrays["origin"], arrays["scale"]).X - arrays["centers"][labels]
@@ -178,7 +176,7 @@ def _with_cells(
 ) -> Labelled:
     """Label rows, as they are in a CSV file, or else as the numbers that were read."""
     local.feature_names, local.schema = data.feature_names, data.schema
-    local = local.under(found.job.schema)
+    local = local.under(found.job.schema).in_blocks(found.job.levels)
     if local.schema is None and not found.job.by_columns and found.features and data.X.shape[1] != len(found.features):
         raise DataError(
             f"{data.name}: {data.X.shape[1]} columns, but the job has {len(found.features)} features "

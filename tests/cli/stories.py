@@ -34,6 +34,7 @@ def _set(*lines: str) -> tuple[str, ...]:
 
 
 STORIES: dict[str, Story] = {
+    "admissions": Story(),
     "absent-digits": Story(
         short=_set(*(f"jobs.{job}.{key}" for job in range(3) for key in ("clusters=3", "max_rounds=2")))
     ),

@@ -88,12 +88,12 @@ class Audit:
         by_peer = {peer: hits for peer, hits in sorted(found.items()) if hits}
         return AttackResult(observer, attack, rows, sum(by_peer.values()), self.clock() - began, by_peer)
 
-    def on_values(self, observer: str) -> AttackResult:
+    def on_values(self, observer: str, fuzzifier: float | None) -> AttackResult:
         """Count the rows of each peer of which a category is known, because no other row of their cluster has the value."""
         began, found = self.clock(), dict.fromkeys(chain.from_iterable(self.sights.sent), 0)
         for peers, seen in self.sights.sent.items():
             if len(peers) == 1:  # of several peers it is not known whose row it is
-                found[peers[0]] = max(values_of_single_rows(sight, self.job.levels) for sight in seen)
+                found[peers[0]] = max(values_of_single_rows(sight, self.job.levels, fuzzifier) for sight in seen)
         rows = sum(self.locals[peer].n_samples for peer in found)
         return self._result(observer, "values of single rows", rows, began, found)
 
@@ -161,7 +161,7 @@ def audit_job(audit: Audit) -> list[AttackResult]:
         found.append(audit.on_each(observer, "least squares over the rounds", sights.sent, solve))
     found += [
         audit.on_each(observer, "clusters of one row", sights.sent, single_rows),
-        *([audit.on_values(observer)] if job.levels else []),
+        *([audit.on_values(observer, fuzzifier)] if job.levels else []),
         audit.on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(sights.totals)),
     ]
     if groups := sights.groups:  # whose totals secure sums reveal one by one

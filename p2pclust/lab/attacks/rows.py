@@ -175,11 +175,12 @@ def single_rows(sights: Sequence[Sight]) -> Floats:
     return np.concatenate(found) if found else np.zeros((0, features))
 
 
-def values_of_single_rows(sight: Sight, levels: tuple[int, ...]) -> int:
-    """Return of how many clusters and values a sight shows that exactly one row has them.
+def values_of_single_rows(sight: Sight, levels: tuple[int, ...], fuzzifier: float | None = None) -> int:
+    """Return of how many rows a sight shows the value of a category, because no other row of its cluster has that value.
 
     Either the number of such rows was shown, or it is what the numbers of the other values leave of the cluster's rows. A
     cluster of one row is not counted: it shows all of a row. Zeros show nothing, because they may stand for rows held back.
+    In fuzzy sums the memberships of one row add up to 1, of more rows to more (Minkowski's inequality).
 
     Of three rows in one cluster, two have the first of two values.
 
@@ -191,16 +192,19 @@ def values_of_single_rows(sight: Sight, levels: tuple[int, ...]) -> int:
     >>> values_of_single_rows(seen(0.0, 0.0), (2,)), values_of_single_rows(seen(3.0, 0.0), (2,))
     (0, 0)
     """
-    if (shown := sums_of_clusters(sight)) is None or not shown[2]:
+    if (shown := sums_of_clusters(sight)) is None:
         return 0
-    n_columns = blocks.width(levels)
-    counts = np.where(sight.shown["sums"] == 0.0, 0.0, shown[1]).reshape(-1, n_columns)
-    rows, found = np.ravel(shown[0]), 0
+    masses, sums, crisp = shown
+    counts = np.where(sight.shown["sums"] == 0.0, 0.0, sums)
+    found = 0
     for block in blocks.blocks(levels):
-        known = counts[:, block]
-        alone = np.abs(known - 1.0) < _ALONE
-        left = (np.abs(rows - known.sum(axis=1) - 1.0) < _ALONE) & (known > _ALONE).any(axis=1)
-        found += int(np.count_nonzero((alone.any(axis=1) | left) & (rows > 1.0 + _ALONE)))
+        known = counts[..., block]
+        left = np.where((known > 0.0).any(axis=-1), masses - known.sum(axis=-1), 0.0)
+        each = np.concatenate([known, left[..., np.newaxis]], axis=-1)
+        if not crisp:  # over the clusters
+            each = (np.maximum(each, 0.0) ** (1.0 / (fuzzifier or 1.0))).sum(axis=-2)
+        alone = np.abs(each - 1.0) < _ALONE
+        found += int(np.count_nonzero(alone[masses > 1.0 + _ALONE].any(axis=-1) if crisp else alone))
     return found
 
 

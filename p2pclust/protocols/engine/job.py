@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgpack
 
+from p2pclust.clustering import blocks
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.data.schema import Schema
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
@@ -175,6 +176,10 @@ class Job:
         """
         main = self.protocols[self.main]
         return main.levels if isinstance(main, Clustering) and any(main.levels) else ()
+
+    def center_columns(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the columns of centers, from those of the rows: a category has one for each value."""
+        return blocks.named(features, self.levels, () if self.schema is None else self.schema.words)
 
     def stream(self, stage: int) -> int:
         """Return the number by which a stage draws: its own, without the stages before it that add nothing."""

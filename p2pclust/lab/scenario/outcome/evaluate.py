@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import blocks
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.run.events import RunEvent
@@ -80,7 +79,7 @@ def _recorded(
     job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], shares: Mapping[str, DataSet]
 ) -> dict[str, Any]:  # fmt: skip
     roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
-    features = next((blocks.named(share.feature_names, job.levels) for share in shares.values()), ())
+    features = next((job.center_columns(share.feature_names) for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
     damaged = []
     for one in damage:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import blocks, kmeans_plusplus, objective, run_steps
+from p2pclust.clustering import kmeans_plusplus, objective, run_steps
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
 from p2pclust.lab.attacks.findings import AttackResult
@@ -168,7 +168,7 @@ def measured(done: Done) -> dict[str, Any]:
     centers = summaries.raw_centers(done.state)
     entry["centers"] = centers.tolist()
     if done.job.levels:
-        entry["features"] = list(blocks.named(shares[0].feature_names, done.job.levels))
+        entry["features"] = list(done.job.center_columns(shares[0].feature_names))
     if done.job.mu_squared:
         return entry  # its noise cannot be drawn again, so there is nothing to compare it with but the labels
     # Over all rows that were used, also the damaged ones.

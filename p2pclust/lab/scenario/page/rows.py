@@ -120,7 +120,7 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
     rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
     if job.levels:  # as centers are
-        rows = replace(rows, X=blocks.in_blocks(rows.X, job.levels), features=blocks.named(rows.features, job.levels))
+        rows = replace(rows, X=blocks.in_blocks(rows.X, job.levels), features=job.center_columns(rows.features))
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return rows
