@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         KFed,
         LosslessCMeans,
         LosslessFuzzyCMeans,
+        LosslessKPrototypes,
         StreamingFuzzyCMeans,
         VerticalCMeans,
         VerticalFuzzyCMeans,
@@ -49,6 +50,7 @@ __all__ = [
     "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
+    "LosslessKPrototypes",
     "P2PClustError",
     "StreamingFuzzyCMeans",
     "UsageError",
@@ -71,7 +73,7 @@ _get, _ = lazy_names(
     protocols__measuring__description="Description",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
-        "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
+        "LosslessCMeans LosslessFuzzyCMeans LosslessKPrototypes StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
     ),
 )
 

@@ -272,3 +272,21 @@ def test_many_quantiles_are_rows_without_the_rules_and_not_with_them() -> None:
     attack = ("any peer", "quantiles of neighbouring ranks")
     assert (description_audit(rows, min_cell=0, quantiles=shares)[attack].recovered or 0) > 30
     assert description_audit(rows, quantiles=shares)[attack].recovered == 0
+
+
+@pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm", "k-prototypes"])
+def test_values_of_single_rows_come_back_only_without_the_rule(protocol: str) -> None:
+    rng = np.random.default_rng(2)
+    peers = [
+        np.column_stack([blobs(seed, 40)[0][:, 0], rng.integers(0, 3, 40), rng.integers(0, 9, 40)]) for seed in (1, 2)
+    ]
+    for rows in peers:
+        rows[rows[:, 2] == 8, 2] = 7
+        rows[3, 2] = 8  # the only row of the peer with this value
+    rule = "suppress_values" if protocol == "llf-fcm" else "suppress_singletons"
+    found = {}
+    for on in (True, False):
+        job = cluster_job(protocol, n_clusters=3, levels=(0, 3, 9), seed=1, max_rounds=4, tol=0.0, **{rule: on})
+        found[on] = audited(job, peers, patience_s=0.1)["aggregator", "values of single rows"]
+    assert (found[True].rows, found[True].recovered) == (80, 0)
+    assert set(found[False].by_peer) == {0, 1}

@@ -15,10 +15,12 @@ from p2pclust.cli.show.options import (
     Decimal,
     Header,
     MissingCodes,
+    SchemaFile,
     Thousands,
     column,
     columns_of,
     flag,
+    given_schema,
     how_read,
     option,
 )
@@ -51,6 +53,7 @@ def result(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Show the result of a job: the centers in the data's own units, the contributors, the terms, suppressed values.
@@ -74,14 +77,14 @@ def result(
     if check or proof is not None:
         if out is not None:
             raise UsageError("-o FILE writes the centers: leave out --check and --proof")
-        _check_end(job, proof, against, (peer, bundle, roster), check=check, as_json=as_json)
+        _check_end(job, proof, against, (peer, bundle, roster, inventory), check=check, as_json=as_json)
         return
     from p2pclust.cli.show.description import show_description  # noqa: PLC0415
     from p2pclust.hosts.submission import result_of  # noqa: PLC0415
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
-    with operate.client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster, inventory) as client:
         found = result_of(client, job)
     told = _told(found)
     described = _described(found)
@@ -111,8 +114,8 @@ def result(
 
 
 def _check_end(
-    job: str, proof: Path | None, against: Path | None, client: tuple[str | None, Path | None, Path | None], *,
-    check: bool, as_json: bool,
+    job: str, proof: Path | None, against: Path | None,
+    client: tuple[str | None, Path | None, Path | None, Path | None], *, check: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the evidence of an end, or check it, alone or against that in a file."""
     from p2pclust.hosts.evidence import CONTRADICTS, contradictions, fetch_proof, read_proof  # noqa: PLC0415
@@ -176,12 +179,12 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "job": found.job_id, "name": found.told.get("name", found.job_id),
         "protocol": asked_for.protocol, "parameters": asked_for.parameters, "kernel": found.job.kernel,
         "roster": found.told["roster"], "rounds": len(rounds), "rounds_in_all": len(state.log), "converged": state.converged,
-        "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
+        "features": found.center_columns, "centers": None, "drift": None, "terms": found.told["terms"],
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays, found.features)),
+        "doubts": list(doubts(state.arrays, found.center_columns)),
         "suspects": summaries.suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},
@@ -302,10 +305,12 @@ def assign(
     thousands: Thousands = None,
     missing_codes: MissingCodes = None,
     header: Header = None,
+    schema: SchemaFile = None,
     out: Annotated[Path | None, option("FILE", "Write the CSV here; default standard output.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
 ) -> None:
     """Label rows with the result of a job: writes the data as CSV with row, label, distance and memberships of each row.
 
@@ -327,14 +332,14 @@ def assign(
 
     options = {
         "--columns": columns, "--id-column": id_column, "--missing-values": missing_values, "--decimal": decimal,
-        "--thousands": thousands, "--missing-codes": missing_codes, "--header": header,
+        "--thousands": thousands, "--missing-codes": missing_codes, "--header": header, "--schema": schema,
     }  # fmt: skip
     for name, value in options.items():
         if data is None and value is not None:
             raise UsageError(f"{name} is for --data: this device's rows are read as its peer's configuration says")
     choice = Choice(
         columns_of(columns), missing_values=missing_values or "error", id_column=column(id_column),
-        how_read=how_read(decimal, thousands, missing_codes, header),
+        how_read=how_read(decimal, thousands, missing_codes, header), schema=given_schema(schema),
     )  # fmt: skip
     found: Labelled
     if Path(job).exists():
@@ -345,7 +350,7 @@ def assign(
         model = Path(job, "model.msgpack") if Path(job).is_dir() else Path(job)
         found = label_by_run(model, data, choice)
     else:
-        with operate.client_of(peer, bundle, roster) as client:
+        with operate.client_of(peer, bundle, roster, inventory) as client:
             found = label_own(client, job) if data is None else label_file(client, job, data, choice)
     table = _table([found.header, *found.rows()])
     if found.data.dropped:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import AsJson, Serve, argument, flag, option
+from p2pclust.cli.show.options import AsJson, SchemaFile, Serve, argument, flag, option
 from p2pclust.cli.show.output import note, put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.laboratory import laboratory
@@ -106,6 +106,7 @@ def submit(
     verify: Annotated[
         str | None, option("all", "Which peers make each state again before they adopt it; default none.")
     ] = None,
+    schema: SchemaFile = None,
     seed: Annotated[int | None, option("N", "Seed of all random numbers of the job; default 0.")] = None,
     request_id: Annotated[
         str | None, option("NAME", "Your name for this submission: if it is repeated, it is the same job.", "--id")
@@ -117,6 +118,7 @@ def submit(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     fleet_roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Submit a job, and return when a majority of its roster has it on disk: after that no crash loses it.
@@ -154,6 +156,8 @@ def submit(
     # Options that are named as keys of a job are these keys.
     keys = {key: value for key, value in context.params.items() if key in Submission.model_fields}
     given: dict[str, Any] = {key: value for key, value in keys.items() if value is not None and key != "secure"}
+    if schema is not None:
+        given["schema"] = str(schema)
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     more = parameters(context.args)
@@ -171,7 +175,7 @@ def submit(
     def submitted(named: str, names: Sequence[str]) -> None:
         note(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}")
 
-    with operate.client_of(peer, bundle, fleet_roster) as client:
+    with operate.client_of(peer, bundle, fleet_roster, inventory) as client:
         width = submission.n_features_at(client) if spec.bounds is not None and len(spec.bounds) == 1 else 1
         names = spec.roster or submission.alive_at(client)
         request, spec = request_from(given, len(names), width)
@@ -202,7 +206,7 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
     >>> parameters(["--max-rounds", "50", "--init=careful", "--bounds", "[[0, 1]]"])
     {'max_rounds': 50, 'init': 'careful', 'bounds': [[0, 1]]}
     """
-    from p2pclust.jobs.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.tools.toml_files import toml_value  # noqa: PLC0415
 
     given: dict[str, Any] = {}
     left = list(words)
@@ -307,6 +311,7 @@ def cancel(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Cancel a job in the whole fleet: the peers agree on the end of the job.
@@ -320,7 +325,7 @@ def cancel(
       p2pclust cancel series-3f2a
     """
     answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
-    with operate.client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster, inventory) as client:
         for told in client.follow("cancel", within_s=within, job=job):
             answer |= told
     late = answer["outcome"] in ("done", "failed") or answer.get("late", False)

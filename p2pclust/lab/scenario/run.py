@@ -62,8 +62,8 @@ Attack = Callable[[CheckedRun, FleetResult], Sequence[AuditedJob]]
 def checked_run(scenario: Scenario) -> CheckedRun:
     """Load a scenario's data and make its jobs; refuse what cannot be run."""
     shares = load.load_data(scenario)
-    n_features = next(iter(shares.values())).n_features
-    jobs = [load.make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    first = next(iter(shares.values()))
+    jobs = [load.make_job(scenario, index, first.n_features, first.schema) for index in range(len(scenario.jobs))]
     require_extras(jobs)
     return CheckedRun(scenario, shares, jobs, load.given_centers(scenario, shares))
 

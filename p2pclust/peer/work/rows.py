@@ -67,14 +67,14 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(
-        config.get(key) is None for key in ("columns", "id_column", "missing_codes")
+        config.get(key) is None for key in ("columns", "id_column", "missing_codes", "schema")
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
         return Local(read_array(path), **more), {"dropped": 0}, []
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
-    local.feature_names = data.feature_names
+    local.feature_names, local.schema = data.feature_names, data.schema
     fields = {"dropped": data.dropped} | ({"reading": data.reading} if data.reading else {})
     return local, fields, fills_outside([data])
 

@@ -46,9 +46,13 @@ class EnoughRows(Additive):
 
     n_clusters: int = 1
     gate_rounds: int = 0  # the rounds whose equations are counted against the rows, times the number of starts; 0: none
+    levels: tuple[int, ...] = ()  # of the clustering: each category is one unknown of a row, and a sum for each value
     by_group: bool = False  # whether each group of peers, whose total is revealed, must have so many rows
 
-    allowed = checks.by_name(n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag)
+    allowed = checks.by_name(
+        n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag,
+        levels=checks.levels,
+    )  # fmt: skip
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
         return state.replace(n_columns=np.int64(n_columns))
@@ -74,7 +78,7 @@ class EnoughRows(Additive):
         """Return how many rows all peers, or each group of peers, must have."""
         columns = int(state["n_columns"]) if "n_columns" in state else 1
         equations = self.gate_rounds * self.n_clusters * (columns + 1)
-        return max(self.n_clusters, equations // columns + 1 if equations else 0)
+        return max(self.n_clusters, equations // (len(self.levels) or columns) + 1 if equations else 0)
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_other_columns(state, local)

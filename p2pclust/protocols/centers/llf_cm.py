@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pclust.clustering import weighted_sums_and_counts
+from p2pclust.clustering import blocks, weighted_sums_and_counts
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
@@ -42,14 +42,18 @@ class LosslessCMeansProtocol(Alternating):
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     masses: ClassVar[str] = "counts"
-    numbers: ClassVar[tuple[str, ...]] = ("rows", "suppressed")
 
-    # Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
+    # Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row; and of each
+    # cluster the values of a category that one of its local rows has.
     suppress_singletons: bool = True
 
     allowed = checks.by_name(suppress_singletons=checks.flag)
 
     takes_weights = always
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ("rows", "suppressed")
 
     def withholds_below(self, n_rows: int) -> bool:
         # Objectives are over all rows: those of several rounds, or starts, can be solved for a row that is withheld.
@@ -66,6 +70,11 @@ class LosslessCMeansProtocol(Alternating):
                 few = (counts > 0) & (counts < least)
                 suppressed += int(np.count_nonzero(few))
                 sums, masses = np.where(few[:, np.newaxis], 0.0, sums), np.where(few, 0.0, masses)
+                if local.levels:
+                    rows = sums if local.weights is None else weighted_sums_and_counts(points, centers, None)[0]
+                    held = blocks.few(rows * state["scale"], local.levels, least)
+                    suppressed += int(np.count_nonzero(held))
+                    sums = np.where(held, 0.0, sums)
             starts.append((masses, sums))
         # Line 14, and two numbers more.
         return self.contribution(state, local, starts, suppressed=float(suppressed))

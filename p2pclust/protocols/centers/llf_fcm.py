@@ -23,9 +23,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import fuzzy_sums
+from p2pclust.clustering import blocks, fuzzy_sums
 from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
+from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import always
 from p2pclust.protocols.engine.fixed_point import grid
@@ -72,9 +73,23 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     )
     works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
 
+    # Of a category: send a value that one local row has as zeros. With the privacy gate, a value that so few rows have that
+    # the C sums of it could be solved for them.
+    suppress_values: bool = True
+
+    allowed = checks.by_name(suppress_values=checks.flag)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ("rows", "suppressed") if any(self.levels) else ("rows",)
+
     @property
     def limbs(self) -> int:
         return fuzzy_limbs(self.fuzzifier)
+
+    def _least_of_a_value(self, local: Local) -> int:
+        gate = self.n_init * self.n_clusters // len(local.levels) + 1 if self.privacy_gate else 0
+        return max(2, gate)
 
     takes_weights = always
 
@@ -92,7 +107,15 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         points = local.points(state)
         found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]
-        return self.contribution(state, local, found, self.fuzzifier)  # line 6, and the number of rows up to C
+        numbers = {"suppressed": 0.0} if any(self.levels) else {}
+        if local.levels and self.suppress_values:
+            # The sums of a value that one row has are that row's memberships, from which it could be solved for.
+            held = blocks.few(local.X.sum(axis=0, keepdims=True), local.levels, self._least_of_a_value(local))
+            found = [(weights, np.where(held, 0.0, sums)) for weights, sums in found]
+            numbers["suppressed"] += float(np.count_nonzero(held) * len(found))
+        return self.contribution(
+            state, local, found, self.fuzzifier, **numbers
+        )  # line 6, and the number of rows up to C
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:
         # A row adds at least C^(1-m) to the weights, where it belongs to all clusters alike, and at most 1.

@@ -395,6 +395,13 @@ class Labelling(Protocol):
     withholds_below = never
 
     @classmethod
+    def category_weights(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the stage that weighs categories, from those of a clustering that takes ``levels``."""
+        weights = checks.weights(f"{cls.id}: weights", parameters.get("weights", ()))
+        checks.weights_fit(cls.id, parameters.get("levels", ()), weights)
+        return {"weights": list(weights)}
+
+    @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters that a new job has where the person gave none, beside the defaults of older documents."""
         return {}
@@ -425,6 +432,9 @@ class Clustering(Labelling):
         The algorithm on pooled rows that :meth:`pooled_step` is a step of.
     moves : str
         What ``shifts`` of its states measure the movement of.
+    levels : tuple of int
+        The number of values of each column, 0 for a number; in its job, centers and rows have a block of 0/1 columns for
+        each category (`Local.in_blocks`). Empty: no column is a category.
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
@@ -434,6 +444,7 @@ class Clustering(Labelling):
     moves: ClassVar[str] = "centers"
 
     n_clusters: int
+    levels: tuple[int, ...] = ()
 
     @property
     def lossless(self) -> bool:
@@ -455,7 +466,8 @@ class Clustering(Labelling):
 
         The state is the first one of this stage that has centers.
         """
-        X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in locals])
+        held = [local.in_blocks(self.levels) for local in locals]
+        X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in held])
         # No other shift than the job's: rows that tie exactly must tie here too.
         return Pool(Points(X, shift=np.zeros(X.shape[1])), state["centers"], state["origin"], state["scale"])
 

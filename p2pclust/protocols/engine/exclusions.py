@@ -83,6 +83,7 @@ _FOR_GOSSIP: Final = "it is for gossip only"
 _FOR_SECURE: Final = "it is a parameter of secure sums"
 _SINGLE_ROWS: Final = "it depends on single rows, which the noise does not hide"
 _OWN_UNITS: Final = "it describes columns in their own units"
+_FEW_ROWS: Final = "the mean of a few rows shows a value that one of them has"
 _NO_LINKS: Final = "nothing crosses a link there"
 _OTHER: Final = "run peers: 'simulated' or 'processes'"
 
@@ -98,6 +99,11 @@ EXCLUSIONS: Final = (
     Exclusion("privacy excludes max_weight", "no peer knows what a single one weighs", "leave max_weight out"),
     Exclusion("privacy excludes robust", "no peer knows what a single one contributes", "leave robust out"),
     Exclusion("privacy excludes n_init", "each start would need its own noise", "leave n_init out"),
+    Exclusion("privacy excludes levels", "its noise is that of numbers within bounds", "leave levels out"),
+    Exclusion("levels excludes init = 'k-means++'", _FEW_ROWS, "leave init out"),
+    Exclusion("levels excludes init = 'shared-k-means++'", _FEW_ROWS, "leave init out"),
+    Exclusion("levels excludes init = 'careful'", _FEW_ROWS, "leave init out"),
+    Exclusion("levels excludes one_by_one", "a peer sends no value that few of its rows have", "leave one of the two out"),
     Exclusion("by_columns needs missing = 'all'", _EVERY_PEER, "set missing = 'all'"),
     Exclusion("by_columns excludes participation", _EVERY_PEER, "leave participation out"),
     Exclusion("by_columns excludes bounds", "each peer scales its own columns", "leave bounds out"),

@@ -56,13 +56,15 @@ def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0, 
     The paper counts the equations of one round. T rounds give up to T times as many, and rows of peers that pass its rule
     have been found from them; `rounds` above 1 counts so many.
 
-    A contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
+    Of rows with categories F is the number of columns of the table, and a sum has B numbers, one for each value. A
+    contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
     """
-    C, F = n_clusters, local.n_features
-    equations = rounds * (starts * C * (F + 1) + more)
+    C, F = n_clusters, len(local.levels) or local.n_features
+    equations = rounds * (starts * C * (local.n_features + 1) + more)
     # In whole numbers: N > C (F + 1) / F.
     if local.n_samples * F <= equations:
-        product = f"{starts} C (F + 1)" if starts > 1 else "C (F + 1)"
+        columns = "B" if local.levels else "F"
+        product = f"{starts} C ({columns} + 1)" if starts > 1 else f"C ({columns} + 1)"
         formula = f"({product} + {more}) / F" if more else f"{product} / F"
         formula = f"{rounds} rounds of {formula}" if rounds > 1 else formula
         # The argument rests on N being unknown, so the reason names the limit only.

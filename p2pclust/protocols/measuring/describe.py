@@ -26,7 +26,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.quantile import (
     between_0_and_1,
     hold_below_gate,
-    level_counts,
     problem_with_cells,
     rows_needed,
     sorted_words,
@@ -81,7 +80,7 @@ class Describe(Additive, Labelling):
     privacy_gate: bool = True
 
     allowed = checks.by_name(
-        min_cell=checks.between(0, 2**20), quantiles=between_0_and_1, bins=checks.between(1, 1000), levels=level_counts,
+        min_cell=checks.between(0, 2**20), quantiles=between_0_and_1, bins=checks.between(1, 1000), levels=checks.levels,
         privacy_gate=checks.flag,
     )  # fmt: skip
 
@@ -90,7 +89,7 @@ class Describe(Additive, Labelling):
         """The parameters of the stage of quantiles that stands before this one in a job."""
         return {
             "shares": [*QUARTILES, *self.quantiles], "min_cell": self.min_cell, "ends": True, "reach": True,
-            "levels": list(self.levels), "privacy_gate": self._gated,
+            "privacy_gate": self._gated, **({"levels": list(self.levels)} if any(self.levels) else {}),
         }  # fmt: skip
 
     @property

@@ -36,7 +36,6 @@ _BINADE_BITS: Final = 12  # sign and exponent: these words are the values betwee
 _PIECE_BITS: Final = 22
 _PIECES: Final = 3
 _PIECE: Final = np.uint64((1 << _PIECE_BITS) - 1)
-_MOST_LEVELS: Final = 2**16
 _MOST_SHARES: Final = 100
 _MOST_ROUNDS: Final = 110  # ten times as many as without another contributor
 _FARTHEST: Final = 2.0**401  # beyond all values that a peer may have
@@ -50,13 +49,6 @@ def between_0_and_1(where: str, value: Any) -> tuple[float, ...]:
     if len(numbers) > _MOST_SHARES or not all(0.0 <= number <= 1.0 for number in numbers):
         raise UsageError(f"{where}: expected at most {_MOST_SHARES} numbers from 0 to 1")
     return numbers
-
-
-def level_counts(where: str, value: Any) -> tuple[int, ...]:
-    """Return the number of values of each column as a tuple: 0 for a number; empty if all columns are numbers."""
-    if not isinstance(value, list | tuple):
-        raise UsageError(f"{where}: expected a list with the number of values of each column, 0 for a number")
-    return tuple(checks.whole(where, one, least=0, most=_MOST_LEVELS) for one in value)
 
 
 def rows_needed(n_columns: int) -> int:
@@ -100,7 +92,7 @@ class Quantile(Additive):
     privacy_gate: bool = False  # a peer abstains with too few rows for the sums of a description; see `rows_needed`
 
     allowed = checks.by_name(
-        shares=between_0_and_1, min_cell=checks.between(0, 2**20), ends=checks.flag, reach=checks.flag, levels=level_counts,
+        shares=between_0_and_1, min_cell=checks.between(0, 2**20), ends=checks.flag, reach=checks.flag, levels=checks.levels,
         privacy_gate=checks.flag,
     )  # fmt: skip
 

@@ -84,7 +84,7 @@ def _recorded(
     job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], shares: Mapping[str, DataSet]
 ) -> dict[str, Any]:  # fmt: skip
     roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
-    features = next((share.feature_names for share in shares.values()), ())
+    features = next((job.center_columns(share.feature_names) for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
     damaged = []
     for one in damage:
@@ -194,7 +194,7 @@ def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[s
     return {
         roster[peer]: f"it has {rows[roster[peer]]} rows, and the sums of {rounds} rounds are as many equations"
         for peer, rounds in sorted(told.items())
-        if rows.get(roster[peer], 0) * n_features <= rounds * equations
+        if rows.get(roster[peer], 0) * (len(job.levels) or n_features) <= rounds * equations
     }
 
 

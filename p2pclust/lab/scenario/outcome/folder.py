@@ -93,7 +93,7 @@ def write_centers(directory: Path, feature_names: Sequence[str], jobs: Sequence[
     which peers hold columns there are those that each peer exports: ``centers-PEER.csv``, ``centers-2-PEER.csv``.
     """
     for number, job in enumerate(jobs, start=1):
-        files = {"": (feature_names, job["centers"])} if job["centers"] is not None else {}
+        files = {"": (job.get("features", feature_names), job["centers"])} if job["centers"] is not None else {}
         files |= {f"-{name}": (own["features"], own["centers"]) for name, own in job.get("own_centers", {}).items()}
         for ending, (names, centers) in files.items():
             rows = [[repr(float(value)) for value in center] for center in centers]

@@ -204,7 +204,8 @@ def centers_table(story: JobStory) -> list[list[str]]:
 
     Numbers have six digits here and all digits in the files ``centers*.csv``.
     """
-    found, features = story.entry["centers"], next(iter(story.run.shares.values())).feature_names
+    features = story.entry.get("features", next(iter(story.run.shares.values())).feature_names)
+    found = story.entry["centers"]
     if found is None and story.job.by_columns and story.rows is not None:
         found, features = story.evidence.centers, story.rows.features
     if found is None or np.ndim(found) != 2 or np.shape(found)[1] != len(features):

@@ -16,11 +16,20 @@ from p2pclust.lab.simulation.checks.liars import NamedRosters, Published, Refuta
 from p2pclust.lab.simulation.checks.secrecy import Secrecy
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.faults import break_
-from p2pclust.lab.simulation.fleets.jobs import KINDS, N_FEATURES, DrawnJob, DrawnSeries, JobsSeen, job_of, treatment_of
+from p2pclust.lab.simulation.fleets.jobs import (
+    CATEGORIES,
+    KINDS,
+    N_FEATURES,
+    DrawnJob,
+    DrawnSeries,
+    JobsSeen,
+    job_of,
+    treatment_of,
+)
 from p2pclust.lab.simulation.fleets.liars import LIES, Forger, Ghosts, let_them_lie
 from p2pclust.lab.simulation.fleets.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.lab.simulation.fleets.out_of_turn import speak_out_of_turn
-from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan
+from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan, JobPlan
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
 from p2pclust.lab.simulation.world.world import World
@@ -71,7 +80,7 @@ class RandomFleet:
             self.jobs.append(DrawnSeries(planned, job, turns=turns) if repeated else DrawnJob(planned, job))
         seen = (JobsSeen(self.jobs), turns) if self.jobs else ()
         rng = np.random.default_rng([plan.seed, 21])
-        self.locals = _rows({KINDS[job.kind].data for job in plan.jobs}, self.names, rng)
+        self.locals = _rows(plan.jobs, self.names, rng)
         ends = [(self.names[a], self.names[b]) for link in plan.links for a, b in (link, link[::-1])]
         near = {name: tuple(sorted(b for a, b in ends if a == name)) for name in self.names} if ends else None
         self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
@@ -410,9 +419,9 @@ class RandomFleet:
         return all(core.routing.neighbours_of(name) == near for core in peers for name, near in now.items())
 
 
-def _rows(kinds: set[str], names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
-    """Draw what each peer holds for kinds of jobs, see `JobKind.data`."""
-    made = {}
+def _rows(jobs: Sequence[JobPlan], names: Sequence[str], rng: np.random.Generator) -> dict[str, Local]:
+    """Draw what each peer holds for these jobs, see `JobKind.data`."""
+    made, kinds = {}, {KINDS[job.kind].data for job in jobs}
     if "labelled" in kinds:  # three kinds of rows, two of them at each peer; one label in ten is wrong
         middles = rng.random((3, N_FEATURES))
         for name in names:
@@ -428,11 +437,15 @@ def _rows(kinds: set[str], names: Sequence[str], rng: np.random.Generator) -> di
         centers = rng.uniform(0, 100, (3, 2))
         for name in names:
             n_rows = int(rng.integers(6, 14))
-            made[name] = Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
+            X = centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2))
+            if any(job.protocol == "k-prototypes" for job in jobs):  # numbers around 0 to 100 become values
+                X[:, 1] = np.clip(X[:, 1] // 34, 0, CATEGORIES[1] - 1)
+            made[name] = Local(X)
     return made
 
 
 def _grown(peer: Peer) -> Local:
     """Return more rows of the same kind, up to a limit."""
     rows = peer.local.X
-    return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + 0.5]))
+    more = np.where((rows == np.rint(rows)).all(axis=0), 0.0, 0.5)  # a category stays one
+    return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + more]))

@@ -40,6 +40,8 @@ _GROUPS: Final = 3
 #: After all peers have ended a FedCRef job, the last of them has by then dropped what it need not keep.
 _SETTLE_S: Final = 5.0
 N_FEATURES: Final = 6
+#: The columns of the rows of fleets whose jobs are of k-prototypes: a number, and a category.
+CATEGORIES: Final = (0, 3)
 #: How long a job that drops peers waits for the answers of a round.
 _DEADLINE_S: Final = 2.0
 #: How many turns a series has after everything healed, and for how long none begins after its cancel.
@@ -61,6 +63,7 @@ class JobKind:
     waits: Callable[[JobPlan, int, int], bool] = lambda plan, n, healed: False
     deadline_s: float = 120.0  # within so many virtual seconds after healing it ends, with the timing `fast`
     data: str = "rows"  # what peers must hold: "rows", "columns" of the same rows, or "labelled" rows
+    categories: bool = True  # whether its rows may have them
     repeated: bool = False  # whether it is a series
     only_named: bool = False  # whether only swarms that name it draw it
 
@@ -69,7 +72,8 @@ def job_of(plan: JobPlan, seed: int) -> Job:
     """Return the mathematics of a job."""
     options: dict[str, Any] = {"n_clusters": 3, "tol": 0.0, "max_rounds": 4, "seed": seed}
     options["init"] = ("uniform", "split-merge")[seed % 2]
-    off: dict[str, Any] = {{"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]: False}
+    off: dict[str, Any] = {"privacy_gate" if plan.protocol == "llf-fcm" else "suppress_singletons": False}
+    off |= {"levels": CATEGORIES} if plan.protocol == "k-prototypes" else {}
     match plan.kind:
         case "secured" | "verified-secured":
             options |= {"secure": True, "n_init": plan.n_init}
@@ -221,12 +225,18 @@ KINDS: Final[dict[str, JobKind]] = {
     "verified": JobKind(same_bits, most_peers=25, deadline_s=600.0),
     "gossip": JobKind(_nearly, missing=("wait", "all"), most_peers=9, waits=lambda plan, n, healed: True),
     "vertical": JobKind(
-        same_bits, least_peers=2, most_peers=9, missing=("all",), data="columns", waits=lambda plan, n, healed: True
+        same_bits,
+        least_peers=2,
+        most_peers=9,
+        missing=("all",),
+        data="columns",
+        categories=False,
+        waits=lambda plan, n, healed: True,
     ),
-    "fedcref": JobKind(_groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled"),
+    "fedcref": JobKind(_groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled", categories=False),
     "series": _SERIES,
     "gossip-series": replace(_SERIES, missing=("wait",), most_peers=9, only_named=True),
-    "grouped": replace(_SECURED, least_peers=9, only_named=True),
+    "grouped": replace(_SECURED, least_peers=9, only_named=True, categories=False),
     "verified-secured": replace(_SECURED, deadline_s=600.0, only_named=True),
     "described": JobKind(same_bits, most_peers=25, deadline_s=300.0, only_named=True),
     "described-secured": replace(_SECURED, deadline_s=600.0, only_named=True),
