@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError
-from p2pclust.estimators import inputs
+from p2pclust.estimators import categories, inputs
 from p2pclust.estimators.running import has_links, run_job
 from p2pclust.jobs.secured import decided, secured_fields
 from p2pclust.protocols.engine.compose import cluster_job
@@ -19,15 +19,15 @@ from p2pclust.protocols.measuring.description import Description
 
 
 def describe(
-    X: Sequence[ArrayLike], *, min_cell: int = 5, quantiles: Sequence[float] = (), bins: int = 10,
+    X: Sequence[ArrayLike] | Mapping[str, ArrayLike], *, min_cell: int = 5, quantiles: Sequence[float] = (), bins: int = 10,
     levels: Sequence[int] = (), fleet: Any = None, secure: bool | Mapping[str, Any] | None = None,
 ) -> Description:  # fmt: skip
     """Describe the table of all peers: counts, means, deviations, quantiles, histograms, correlations.
 
     Parameters
     ----------
-    X : sequence of array_like of shape (n_m, F)
-        One array or table per peer; NaN is a missing value.
+    X : sequence or dict of array_like of shape (n_m, F)
+        One array or table per peer; NaN is a missing value. Columns of text, categories or flags are counted by value.
     min_cell : int
         What fewer rows are behind is hidden or merged; 0 shows everything.
     quantiles : sequence of float
@@ -59,16 +59,23 @@ def describe(
     >>> column.rows, column.mean, column.smallest, column.largest, column.quantiles[1]
     (100, 49.5, 5.0, 94.0, FoundQuantile(share=0.5, value=49.0))
     """
+    X, _ = inputs.named_peers(X)
     if not isinstance(X, list | tuple) or not X:
         raise DataError("X: expected a list with one array per peer")
-    arrays = inputs.matrices(X, None, may_miss=True)
+    schema = None if levels else categories.schema_of(X)
+
+    def numbers(rows: Any, where: str) -> Any:
+        return rows if schema is None else categories.encoded(rows, where, schema)
+
+    arrays = inputs.matrices(X, None, may_miss=True, numbers=numbers)
     named = next((names for rows in X if (names := inputs.column_names(rows))), [])
     refuse({"in_process": not has_links(fleet), "secure": bool(secure) or isinstance(secure, Mapping)})
     asked = secure if has_links(fleet) else False
-    options: dict[str, Any] = {"min_cell": min_cell, "quantiles": list(quantiles), "bins": bins, "levels": list(levels)}
+    options: dict[str, Any] = {"min_cell": min_cell, "quantiles": list(quantiles), "bins": bins}
+    options |= {"levels": list(levels)} if levels else {}
 
     def make(secured: Mapping[str, Any]) -> Job:
-        return cluster_job("describe", secure=bool(secured), **options).here()
+        return cluster_job("describe", secure=bool(secured), schema=schema, **options).here()
 
     job = decided("describe", asked, len(arrays), make)
     state, _ = run_job(job, [Local(rows) for rows in arrays], fleet, secured_fields("describe", asked, len(arrays)))

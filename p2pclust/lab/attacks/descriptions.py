@@ -90,7 +90,7 @@ def _cells_shown(found: Description) -> Iterator[ShownCells]:
             edges: Floats = np.array([-np.inf, *inner, np.inf])
             yield ShownCells(number, edges, np.array([cell.rows for cell in column.histogram], dtype=np.float64))
         if column.values:
-            rows = np.array([-1.0 if count is None else float(count) for count in column.values])
+            rows = np.array([-1.0 if one.rows is None else float(one.rows) for one in column.values])
             yield ShownCells(number, np.arange(rows.size + 1.0) - 0.5, rows)
 
 

@@ -36,6 +36,7 @@ HIDDEN: Final = -1  # in the place of a number of rows
 
 _MEDIAN: Final = QUARTILES.index(0.5)
 _LIMBS: Final = 4  # squares about a mean in a column whose offset is 1e12 times as large as its deviations need them
+_MOST_COUNTS: Final = 2**20
 _IN_CACHE: Final = 2**15
 #: Of a subset's squares about the mean of all rows: less is left about the subset's own mean only by rounding.
 _NOTHING: Final = 1e-12
@@ -83,6 +84,11 @@ class Describe(Additive, Labelling):
         min_cell=checks.between(0, 2**20), quantiles=between_0_and_1, bins=checks.between(1, 1000), levels=checks.levels,
         privacy_gate=checks.flag,
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.levels) * max(self.levels, default=0) > _MOST_COUNTS:
+            raise UsageError(f"describe: levels: {max(self.levels)} values are too many to count for each column")
 
     @property
     def quantile_parameters(self) -> dict[str, Any]:

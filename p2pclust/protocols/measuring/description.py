@@ -27,6 +27,13 @@ class HistogramCell(NamedTuple):
     rows: int
 
 
+class CategoryCount(NamedTuple):
+    """The rows with one value of a category; None if they are hidden."""
+
+    value: str
+    rows: int | None
+
+
 class FoundQuantile(NamedTuple):
     """The value of a row below or at which this share of the rows lie; None if it is hidden."""
 
@@ -50,8 +57,8 @@ class DescribedColumn:
     quantiles : tuple of FoundQuantile
         The quartiles first; each is the value of a row, that of rank ceil(q n).
     histogram : tuple of HistogramCell
-    values : tuple of int or None
-        The rows of each value, of a category.
+    values : tuple of CategoryCount
+        Of a category: its values, as the job's schema has them, otherwise numbered from 0.
     other_values : int
         The rows of all hidden values together.
     """
@@ -65,7 +72,7 @@ class DescribedColumn:
     largest: float | None = None
     quantiles: tuple[FoundQuantile, ...] = ()
     histogram: tuple[HistogramCell, ...] = ()
-    values: tuple[int | None, ...] = ()
+    values: tuple[CategoryCount, ...] = ()
     other_values: int = 0
 
 
@@ -95,7 +102,8 @@ class Description:
 
     @classmethod
     def of(cls, job: Job, state: JobState, names: Sequence[str] = ()) -> Description:
-        """Return the description that a job ended with; `names` are those of the columns, by default x1, x2, ...
+        """Return the description that a job ended with; `names` are those of the columns of a job without
+        a schema, by default x1, x2, ...
 
         Raises
         ------
@@ -106,8 +114,10 @@ class Description:
         if not isinstance(protocol, Describe) or state.status != "done":
             raise UsageError(f"the job has described nothing: {state.reason or 'submit the protocol describe'}")
         n_columns = arrays["present"].size
+        names = names if job.schema is None else job.schema.names
         called = names if len(names) == n_columns else [f"x{number}" for number in range(1, n_columns + 1)]
-        found = tuple(_column(protocol, state, number, name) for number, name in enumerate(called))
+        words = [()] * n_columns if job.schema is None else job.schema.words
+        found = tuple(_column(protocol, state, number, name, words[number]) for number, name in enumerate(called))
         pairs = zip(arrays["correlations"].tolist(), arrays["correlated"].tolist(), strict=True)
         correlations = tuple(
             tuple(value if known else None for value, known in zip(*of_column, strict=True)) for of_column in pairs
@@ -121,6 +131,7 @@ class Description:
             | {
                 "quantiles": [one._asdict() for one in column.quantiles],
                 "histogram": [cell._asdict() for cell in column.histogram],
+                "values": [one._asdict() for one in column.values],
             }
             for column in self.columns
         ]
@@ -149,7 +160,7 @@ class Description:
         """Return a line of text for each value of each category, with headings first; only these without categories."""
         table = [["column", "value", "rows", "share"]]
         for column in self.columns:
-            counts = [(str(number), rows) for number, rows in enumerate(column.values) if rows is not None]
+            counts = [(one.value, one.rows) for one in column.values if one.rows is not None]
             hidden = len(column.values) - len(counts)
             counts += [(f"{hidden} others", column.other_values)] if hidden else []
             counts += [("missing", column.missing)] if column.values else []
@@ -181,8 +192,7 @@ class Description:
             yield from ([column.name, "quantile", repr(one.share), "", _exact(one.value)] for one in column.quantiles)
             for cell in column.histogram:
                 yield [column.name, "cell", _exact(cell.low), _exact(cell.high), str(cell.rows)]
-            for value, rows in enumerate(column.values):
-                yield [column.name, "value", str(value), "", _exact(rows)]
+            yield from ([column.name, "value", one.value, "", _exact(one.rows)] for one in column.values)
             if column.values:
                 yield [column.name, "other values", "", "", str(column.other_values)]
             for other in self.numbers if number in self.numbers else ():
@@ -202,13 +212,17 @@ class Description:
         return f"{rule}; the aggregator sees {seen} before that"
 
 
-def _column(protocol: Describe, state: JobState, number: int, name: str) -> DescribedColumn:
+def _column(
+    protocol: Describe, state: JobState, number: int, name: str, words: Sequence[str]
+) -> DescribedColumn:  # fmt: skip
     arrays = state.arrays
     rows = int(arrays["present"][number])
     missing = int(arrays["rows"]) - rows
     if protocol.levels and (level := protocol.levels[number]):
         counts = arrays["value_counts"][number, :level].tolist()
-        values = tuple(None if count == HIDDEN else count for count in counts)
+        called = words or [str(value) for value in range(level)]
+        shown = (None if count == HIDDEN else count for count in counts)
+        values = tuple(CategoryCount(*one) for one in zip(called, shown, strict=True))
         return DescribedColumn(name, rows, missing, values=values, other_values=int(arrays["other_values"][number]))
     found = [
         value if rank else None

@@ -73,7 +73,7 @@ def test_json_and_csv_have_all_digits(cli: Cli, sites: np.ndarray) -> None:
     known = sites[~np.isnan(sites[:, 0]), 0]
     assert watt["quantiles"][3] == {"share": 0.9, "value": np.quantile(known, 0.9, method="inverted_cdf")}
     assert sum(cell["rows"] for cell in watt["histogram"]) == watt["rows"] == known.size
-    assert sum(mode["values"]) == mode["rows"]
+    assert sum(one["rows"] for one in mode["values"]) == mode["rows"]
     lines = list(csv.DictReader(io.StringIO(cli(*arguments, "--csv").out)))
     mean = next(line["value"] for line in lines if (line["column"], line["what"]) == ("watt", "mean"))
     assert float(mean) == watt["mean"]

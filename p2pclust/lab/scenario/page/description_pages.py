@@ -71,7 +71,7 @@ def _histogram(column: DescribedColumn) -> Drawing | None:
 
 
 def _categories(column: DescribedColumn) -> Drawing:
-    counts = [(str(number), rows) for number, rows in enumerate(column.values) if rows is not None]
+    counts = [(one.value, one.rows) for one in column.values if one.rows is not None]
     counts += [("others", column.other_values)] if column.other_values else []
     bars = [Bar(name, rows, f"{rows:,}", f"{column.name} = {name}: {rows:,} rows", CURVE) for name, rows in counts]
     return value_bars(bars, title=column.name)
