@@ -52,7 +52,7 @@ class DataSet:
     reading: str = ""  # how the columns of a text file were read, in words; empty for other files
     #: Shape (n_rows, n_features): where a reader filled in a value that was missing; None: nowhere
     filled: NDArray[np.bool_] | None = None
-    keeps_missing: bool = False  # whether NaN in X is a missing value; otherwise it is refused
+    keeps_gaps: bool = False  # whether NaN in X is a missing value; otherwise it is refused
     schema: Schema | None = None  # which encoded the rows; None: all columns are numbers
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class DataSet:
             raise DataError(f"{name}: no features: expected at least one column")
         with np.errstate(over="ignore"):  # what only a wider type can hold becomes infinite, and is refused below
             rows = np.ascontiguousarray(X, dtype=np.float64)
-        finite = np.isfinite(rows) | (np.isnan(rows) & self.keeps_missing)
+        finite = np.isfinite(rows) | (np.isnan(rows) & self.keeps_gaps)
         if not finite.all():
             row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))
             value = rows[row - 1, column - 1]

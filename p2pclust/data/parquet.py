@@ -35,7 +35,7 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
             if column.kind in ("text", "times"):
                 advice = "leave it out with columns, or name it as label_column or id_column; a schema takes categories"
                 raise DataError(f"{file}: {where} holds {table.column(names[i]).type}: expected numbers; {advice}")
-            may_be_missing = choice.may_lack or not np.isnan(fills[place])
+            may_be_missing = choice.may_be_missing or not np.isnan(fills[place])
             bad = np.isinf(column.values) if may_be_missing else ~np.isfinite(column.values)
             if bad.any():
                 row = int(bad.argmax())

@@ -73,7 +73,7 @@ class Choice:
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
 
     @property
-    def may_lack(self) -> bool:
+    def may_be_missing(self) -> bool:
         """Whether any value may be missing."""
         return self.missing_values in ("drop", "keep")
 
@@ -257,7 +257,7 @@ class TextRows:
                 if problem := self.column(i).problem:
                     raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
             X = np.column_stack([self.column(i).values for i in features])
-            self._check(X, features, choice.may_lack, fills)
+            self._check(X, features, choice.may_be_missing, fills)
         by_row = self.titles.by_row(named, lambda i: self.columns[i], self.lines, text.ABSENT)
         return replace(finished(self.file, X, choice, by_row, titles), reading=self.reading(features))
 
@@ -321,7 +321,7 @@ def encoded(file: Path, choice: Choice, table: ReadTable, lines: Sequence[int]) 
         X = choice.schema.encode(table)
     except SchemaError as error:
         raise SchemaError(error.reason, str(file)) from None
-    if not choice.may_lack:
+    if not choice.may_be_missing:
         bad = np.isnan(X) & np.isnan(choice.fills(file, choice.schema.names))
         if bad.any():
             row, place = (int(i) for i in np.argwhere(bad)[0])
@@ -370,7 +370,7 @@ def finished(
         row=row,
         filled=filled,
         schema=choice.schema,
-        keeps_missing=choice.missing_values == "keep",
+        keeps_gaps=choice.missing_values == "keep",
         **found,
     )
 

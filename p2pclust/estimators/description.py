@@ -67,7 +67,7 @@ def describe(
     def numbers(rows: Any, where: str) -> Any:
         return rows if schema is None else categories.encoded(rows, where, schema)
 
-    arrays = inputs.matrices(X, None, may_miss=True, numbers=numbers)
+    arrays = inputs.matrices(X, None, keeps_gaps=True, numbers=numbers)
     named = next((names for rows in X if (names := inputs.column_names(rows))), [])
     refuse({"in_process": not has_links(fleet), "secure": bool(secure) or isinstance(secure, Mapping)})
     asked = secure if has_links(fleet) else False

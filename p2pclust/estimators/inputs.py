@@ -99,20 +99,22 @@ def named_peers(X: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def matrices(
-    X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False, may_miss: bool = False,
+    X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False, keeps_gaps: bool = False,
     numbers: Callable[[Any, str], Any] = lambda rows, where: rows,
 ) -> list[Floats]:  # fmt: skip
     """Return the checked matrices of a list of peers, which hold the same columns, or, if not `same_columns`, rows.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns. `numbers` makes a table of numbers from rows with words, given what names them in errors. With `may_miss`, NaN
+    columns. `numbers` makes a table of numbers from rows with words, given what names them in errors. With `keeps_gaps`, NaN
     is a missing value.
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
     there = {peer: rows for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
     named = {peer: f"peer {peer}" for peer in there}
-    arrays = {peer: matrix(numbers(rows, named[peer]), named[peer], may_miss=may_miss) for peer, rows in there.items()}
+    arrays = {
+        peer: matrix(numbers(rows, named[peer]), named[peer], keeps_gaps=keeps_gaps) for peer, rows in there.items()
+    }
     if not arrays:
         raise DataError(f"none of the {len(X)} peers has a row: expected at least one array with rows")
     axis, what = (1, "columns") if same_columns else (0, "rows")
@@ -173,8 +175,8 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
     return list(split(labels, len(X), count, scheme, random_streams.splitting(seed), **options))
 
 
-def matrix(rows: Any, where: str, *, may_miss: bool = False) -> Floats:
-    """Return rows as a matrix of float64; `where` names them in errors. With `may_miss`, NaN is a missing value.
+def matrix(rows: Any, where: str, *, keeps_gaps: bool = False) -> Floats:
+    """Return rows as a matrix of float64; `where` names them in errors. With `keeps_gaps`, NaN is a missing value.
 
     Raise DataError if it is empty or not a matrix of finite numbers, and, as scikit-learn does, TypeError if it is sparse.
     """
@@ -197,7 +199,7 @@ def matrix(rows: Any, where: str, *, may_miss: bool = False) -> Floats:
         raise DataError(f"{where} is empty: 0 sample(s) (shape={converted.shape}) while a minimum of 1 is required")
     if n_columns == 0:
         raise DataError(f"{where} is empty: 0 feature(s) (shape={converted.shape}) while a minimum of 1 is required.")
-    problem = first_bad_value(np.where(np.isnan(converted), 0.0, converted) if may_miss else converted)
+    problem = first_bad_value(np.where(np.isnan(converted), 0.0, converted) if keeps_gaps else converted)
     if problem:
         spelled = with_columns(problem, column_names(rows)).replace("is nan", "is NaN")
         raise DataError(f"{where}: {spelled}: mend or leave out that row")

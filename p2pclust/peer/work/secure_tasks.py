@@ -217,8 +217,8 @@ class SecureRound(PlainRound):
         """Return why these rows take no part; of a job with noise no reason may depend on values."""
         if self.job.mu_squared:
             return local.refused or ("" if local.n_features else UNUSABLE)
-        problem = local.problem_for(self.job.takes_missing)
-        return (problem or NO_DATA) if not local.X.size or problem else ""
+        keeps_gaps = self.job.protocols[self.job.main].keeps_gaps
+        return local.problem_if(keeps_gaps=keeps_gaps) or ("" if local.X.size else NO_DATA)
 
     def _reserved(self, sets: Callable[[], Sequence[PeerSet]] = tuple) -> str:
         """Note a job in the device's ledger, on disk before anything is revealed; return why not."""

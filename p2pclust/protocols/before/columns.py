@@ -23,12 +23,14 @@ class Columns(Protocol):
 
     id: ClassVar[str] = "columns"
     holds: ClassVar[str] = "int64: n_columns"
-    takes_missing: ClassVar[bool] = True
-
     takes_weights = finished = always
 
+    @property
+    def keeps_gaps(self) -> bool:
+        return True
+
     def problem_with_rows(self, state: State, local: Local) -> str:
-        return local.problem_for(takes_missing=True)
+        return local.problem_if(keeps_gaps=True)
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"n_columns": Slot((), "int64")}

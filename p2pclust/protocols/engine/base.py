@@ -78,8 +78,6 @@ class Protocol(ABC):
         Whether the stages after it draw as if it were not there, so that a job has the same centers with it and without.
     imports : tuple of str
         Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all its peers.
-    takes_missing : bool
-        Whether NaN in a peer's rows is a missing value that it works with; rows with NaN are refused by other protocols.
     allowed : mapping of str to check
         A check for single parameters of the class, by name; those of its bases are checked first.
     """
@@ -92,7 +90,6 @@ class Protocol(ABC):
     evaluates: ClassVar[bool] = False
     adds_nothing: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
-    takes_missing: ClassVar[bool] = False
     allowed: ClassVar[Mapping[str, checks.Check]] = {}
 
     def __post_init__(self) -> None:
@@ -162,6 +159,11 @@ class Protocol(ABC):
     def instead_of_sums(self) -> str:
         """Return, where :meth:`sums_only` is false, what it does and what would work instead; for a message to people."""
         return "needs what single peers send, not only the sum: choose llf-cm or llf-fcm"
+
+    @property
+    def keeps_gaps(self) -> bool:
+        """Whether it works on rows in which NaN is a missing cell."""
+        return False
 
     def withholds_below(self, n_rows: int) -> bool:
         """Return whether a peer sends nothing of a cluster with fewer of its rows, if its device asks for that.

@@ -156,11 +156,6 @@ class Job:
         return f"{only}: needs secure sums, with whose keys the peers agree on the number of columns" if only else ""
 
     @cached_property
-    def takes_missing(self) -> bool:
-        """Whether rows with missing values, which are NaN, can take part."""
-        return all(protocol.takes_missing for protocol in self.protocols)
-
-    @cached_property
     def mu_squared(self) -> float:
         """How much of a privacy budget the job takes from each of its peers: the square of mu, over all its totals.
 

@@ -90,7 +90,7 @@ class Local:
         only_gaps = self.problem.endswith(" is nan") and not first_bad_value(
             np.nan_to_num(self.X, posinf=np.inf, neginf=-np.inf)
         )
-        self._gaps = self.problem if only_gaps else ""
+        self.gap = self.problem if only_gaps else ""
         self.refused = ""  # why this device gives nothing to a job, whatever its rows are
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
@@ -131,7 +131,7 @@ class Local:
         >>> own.under(Schema((Column("volt", "number"),))).problem
         "its data cannot be used: column 'volt' is absent: the schema names it"
         """
-        if (self.problem and self.problem != self._gaps) or self.levels or schema == self.schema:
+        if (self.problem and self.problem != self.gap) or self.levels or schema == self.schema:
             return self
         if schema is None:
             words = [column.name for column in self.schema.columns if column.level] if self.schema is not None else []
@@ -207,13 +207,14 @@ class Local:
         other.problem = other.refused = reason
         return other
 
-    def problem_for(self, takes_missing: bool) -> str:
-        """Say why these rows cannot be used, where NaN is perhaps a missing value, or return an empty string.
+    def problem_if(self, *, keeps_gaps: bool) -> str:
+        """Return :attr:`problem`, or an empty string for a job that keeps missing cells, where these are all that is wrong.
 
-        >>> Local([[0.0, float("nan")]]).problem_for(True), Local([[0.0, float("inf")]]).problem_for(True)
-        ('', 'row 0, column 1 is inf')
+        >>> rows = Local([[0.0, float("nan")]])
+        >>> rows.problem_if(keeps_gaps=False), rows.problem_if(keeps_gaps=True)
+        ('row 0, column 1 is nan', '')
         """
-        return "" if takes_missing and self.problem == self._gaps else self.problem
+        return "" if keeps_gaps and self.problem == self.gap else self.problem
 
     def points(self, state: State) -> Points:
         """Return the rows in working coordinates, ``(X - origin) / scale``.

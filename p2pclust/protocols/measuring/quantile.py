@@ -80,7 +80,6 @@ class Quantile(Additive):
     holds: ClassVar[str] = (
         "int64: n_columns rows; int64 F: present; int64 T F: bracket_words bracket_bits ranks; float64 T F: quantiles"
     )
-    takes_missing: ClassVar[bool] = True
 
     shares: tuple[float, ...] = (0.5,)
     #: A rank with fewer other rows below or above it is not sought, nor one that is nearer to that of an earlier share: of n
@@ -127,6 +126,10 @@ class Quantile(Additive):
             found += [np.where(present > 0, rank, 0) for rank in (np.ones_like(present), present)]
         numbers = np.array([not level for level in self.levels] or [True] * present.size)
         return np.where(numbers, np.stack(found), 0)
+
+    @property
+    def keeps_gaps(self) -> bool:
+        return True
 
     withholds_below = never
     units = Additive.ones
@@ -245,7 +248,7 @@ def sorted_words(local: Local) -> list[Words]:
 
 def problem_with_cells(local: Local, levels: tuple[int, ...]) -> str:
     """Return why rows with missing values and categories cannot be described, or an empty string."""
-    if problem := local.problem_for(takes_missing=True):
+    if problem := local.problem_if(keeps_gaps=True):
         return problem
     if levels and len(levels) != local.n_features:
         return f"has {local.n_features} columns, and levels are given for {len(levels)}"
