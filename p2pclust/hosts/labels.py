@@ -24,6 +24,7 @@ from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
+from p2pclust.protocols.measuring.describe import Describe
 
 Floats = NDArray[np.float64]
 
@@ -128,6 +129,8 @@ def labelled(
         return _by_models(found, local), None, {}
     workspace = Workspace(own, found.note, found.blobs.get) if job.has_workspace else None
     kept = engine.conclude(job, state, local, workspace)
+    if isinstance(job.protocols[job.main], Describe):
+        raise UsageError(f"{found.job_id}: it describes the table, and labels no row: see `p2pclust result`")
     if "labels" not in kept:
         raise DataError(f"{found.job_id}: these rows have no labels in this job: are they the rows that the job used?")
     plain = {} if job.has_workspace or job.by_columns else kept

@@ -215,7 +215,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
-    before = outcome["rounds_in_all"] - outcome["rounds"]
+    before = outcome["rounds_in_all"] - outcome["rounds"] if outcome["description"] is None else 0
     of = f"{outcome['rounds_in_all']} rounds"
     of += f" ({outcome['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
     yield f"{outcome['name']}: {outcome['protocol']}, {of}, {how}"

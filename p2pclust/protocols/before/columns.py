@@ -18,7 +18,7 @@ from p2pclust.protocols.engine.local import Local
 
 
 @dataclass(frozen=True)
-class Columns(Protocol):
+class AgreedColumns(Protocol):
     """Each peer says how many columns it has; those with another number than most peers are left out by name."""
 
     id: ClassVar[str] = "columns"

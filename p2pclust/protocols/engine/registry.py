@@ -54,7 +54,7 @@ _CLASSES = {
     "split-merge": ("p2pclust.protocols.before.split_merge", "SplitMerge"),
     "objective": ("p2pclust.protocols.measuring.objective", "Objective"),
     "measure": ("p2pclust.protocols.measuring.measure", "Measure"),
-    "columns": ("p2pclust.protocols.before.columns", "Columns"),
+    "columns": ("p2pclust.protocols.before.columns", "AgreedColumns"),
     "quantile": ("p2pclust.protocols.measuring.quantile", "Quantile"),
     "describe": ("p2pclust.protocols.measuring.describe", "Describe"),
     "align": ("p2pclust.protocols.columns.vertical_stages", "Align"),

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.cli.fleet.result import _told, _write
+from p2pclust.cli.fleet.result import _lines, _told, _write
 from p2pclust.cli.show.description import _blocks
 from p2pclust.errors import UsageError
+from p2pclust.hosts.labels import labelled
 from p2pclust.hosts.submission import FinishedJob
 from p2pclust.protocols import Local, cluster_job, run_in_process
 from p2pclust.protocols.measuring.description import Description
@@ -121,6 +122,9 @@ def test_the_result_of_a_fleet_is_written_as_csv_or_json(tmp_path: Path) -> None
     assert (tmp_path / "d.csv").read_text(encoding="utf-8").startswith("column,what,of,to,value\nkwh,rows,,,40\n")
     _write(tmp_path / "d.json", answer, described)
     assert json.loads((tmp_path / "d.json").read_text(encoding="utf-8"))["description"]["rows"] == 40
+    assert next(_lines(answer)).startswith("job-1: describe, ")
+    with pytest.raises(UsageError, match="describes the table, and labels no row"):
+        labelled(found, Local(rows))
     with pytest.raises(UsageError, match=r"written as \.csv or \.json"):
         _write(tmp_path / "d.npz", answer, described)
 
