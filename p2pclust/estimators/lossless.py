@@ -81,10 +81,11 @@ class _LosslessEstimator(RowsEstimator):
 
     def _options(self) -> dict[str, Any]:
         options = super()._options()
-        if self.schema_ is None:
+        schema = getattr(self, "schema_", None)
+        if schema is None:
             return options
         given = {name: value for name, value in options.items() if name not in ("levels", "weights") or len(value)}
-        return {**given, "schema": self.schema_}
+        return {**given, "schema": schema}
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
