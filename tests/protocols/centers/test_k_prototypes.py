@@ -19,6 +19,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import conclude, pooled, run_in_process
+from p2pclust.protocols.measuring.doubts import doubts
 
 LEVELS = (0, 3, 0, 4)
 OPEN = {"suppress_singletons": False}
@@ -237,6 +238,18 @@ class TestHeldBack:
         assert all(hidden or not 0 < count < least for count, hidden in zip(counts, held, strict=True))
         rest = sum(count for count, hidden in zip(counts, held, strict=True) if hidden)
         assert rest == 0 or rest >= min(least, total)
+
+
+def test_a_number_column_that_decides_alone_is_doubted_next_to_categories() -> None:
+    found = [Local(own.X * [1.0, 1.0, 1000.0, 1.0]) for own in peers(7)]
+    job, state = run("k-prototypes", found, **OPEN)
+    names = job.center_columns(("age", "ward", "watt", "day"))
+    (doubt,) = [one for one in doubts(state.arrays, names, job.levels) if "range" in one]
+    assert doubt.startswith("the range of watt is about")
+    assert not [one for one in doubts(run("k-prototypes", found, scaling="zscore")[1].arrays) if "range" in one]
+    width, _ = summaries.widths(state, job.levels)
+    assert width[blocks.in_block(LEVELS)].tolist() == [1.0] * 7
+    assert width[0] == state.arrays["unit"][0] > 1.0
 
 
 class TestRefused:
