@@ -39,6 +39,7 @@ from p2pclust.tools.laboratory import laboratory
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
+_ALONE = "each of its clusters has one row, which is sent as zeros (suppress_singletons)"
 _AROUND = ("n_peers", "partition", "fleet", "random_state", "secure", "kernel", "threads")
 
 
@@ -186,12 +187,12 @@ class LabellingEstimator(
             raise UsageError(f"bounds are given for {size} features, but the data have {n_features}")
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
-        self._learn_rounds(job, state)
         nothing = np.zeros(0, dtype=np.int64)  # of a peer without rows, where there may be one
         labels = [np.array(kept.get("labels", nothing)) for kept in conclude(job, state, locals)]
+        self._learn_rounds(job, state, labels)
         self.labels_: list[Rows] | Rows = labels if parts is None else in_order(parts, labels)
 
-    def _learn_rounds(self, job: Job, state: JobState) -> None:
+    def _learn_rounds(self, job: Job, state: JobState, labels: Sequence[Rows] = ()) -> None:
         protocol, rounds = job.protocols[job.main], [record for record in state.log if record.stage == job.main]
         self._clustered = [n for n, one in enumerate(state.log) if one.stage == job.main and one.contributors]
         # Those of the job: a parameter that is set after the fit is for the next one.
@@ -208,7 +209,7 @@ class LabellingEstimator(
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
         names = tuple(getattr(self, "feature_names_in_", ()))
-        self.doubts_ = doubts(state.arrays, job.center_columns(names) if names else (), job.levels)
+        self.doubts_ = doubts(state.arrays, job.center_columns(names) if names else (), labels, job.levels)
         self.suspects_ = tuple((one["peer"], one["round"], one["reason"]) for one in suspects_of_log(state))
         self.limited_ = limited_peers(state.arrays)
         self.exposed_ = () if state.secured is None else exposed_peers(state)
@@ -218,6 +219,9 @@ class LabellingEstimator(
             self.center_deviations_ = np.array(state.arrays["deviations"]) * self.scale_
         took_part = {peer for record in rounds for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
+        if getattr(protocol, "suppress_singletons", False):
+            alone = [peer for peer, own in enumerate(labels) if len(own) and len(np.unique(own)) == len(own)]
+            absent |= {peer: _ALONE for peer in alone if peer not in absent}
         if absent:
             named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
             called = getattr(self, "peer_names_", ())

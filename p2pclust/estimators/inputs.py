@@ -93,7 +93,7 @@ def named_peers(X: Any) -> tuple[Any, tuple[str, ...]]:
     >>> named_peers({"a": [[0.0], [1.0]], "b": [[2.0]]})
     ([[[0.0], [1.0]], [[2.0]]], ('a', 'b'))
     """
-    if not isinstance(X, Mapping) or not X or not all(_depth(rows) > 1 for rows in X.values()):
+    if not isinstance(X, Mapping) or hasattr(X, "shape") or not X or not all(_depth(rows) > 1 for rows in X.values()):
         return X, ()
     return list(X.values()), tuple(str(name) for name in X)
 

@@ -74,6 +74,7 @@ class TestSurvey:
         ("name", "values", "unique"),
         [
             ("reading", ["7", "8", "9"], True), ("kwh", ["7", "9", "8"], False), ("Row Nr", ["7", "9", "8"], True),
+            ("hum", ["50", "51"], False),
             ("label", ["p", "q", "r"], True), ("label", ["p", "q", "q"], False), ("", ["0", "1", "2"], True),
         ],
     )  # fmt: skip
@@ -127,6 +128,22 @@ class TestPrepare:
         schema = Schema((Column("mode", "category", ("on", "off")),))
         with pytest.raises(UsageError, match=r"^--missing-values -1: column 'mode' holds no numbers: drop its rows$"):
             prepared(schema=schema, missing=-1.0)
+
+    def test_a_number_is_refused_where_nothing_is_missing(self) -> None:
+        rows = [["ab"[n % 2], ["11.5", "-999", "31.5", "12"][n % 4]] for n in range(16)]
+        with pytest.raises(UsageError, match=r"^--missing-values -999: no value is missing: .* --missing-codes -999$"):
+            prepare(table(rows, ["site", "w"]), Wishes("site", missing=-999.0), np.random.default_rng(0))
+        found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
+        said = "w: many values are -999, far from all others: if it means a missing value, name it with --missing-codes -999"
+        assert said in found.notes
+
+    @pytest.mark.parametrize(
+        "values", [[0, 0, 0, 1], [0, 0, 0, 5, 9, 20], [1, 2, 3, 4, 900], [7, 7, 7, 7, 8, 9, 10, 11]]
+    )
+    def test_usual_values_are_no_codes(self, values: list[int]) -> None:
+        rows = [["ab"[n % 2], f"{value}"] for n, value in enumerate(values * 2)]
+        found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
+        assert "--missing-codes" not in "".join(found.notes)
 
     def test_a_schema_names_the_features(self) -> None:
         kwh = Column("kwh", "number")

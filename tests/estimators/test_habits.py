@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from p2pclust import FFCM, FederatedKMeans, LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans, VerticalFuzzyCMeans
+from p2pclust import (
+    FFCM,
+    FederatedKMeans,
+    KFed,
+    LosslessCMeans,
+    LosslessFuzzyCMeans,
+    VerticalCMeans,
+    VerticalFuzzyCMeans,
+)
 from p2pclust.choose.trials import _either_way, choose_clusters
-from p2pclust.errors import DataError, LeftOutWarning, UsageError
+from p2pclust.errors import DataError, LeftOutWarning, SuspectResultWarning, UsageError
 
 
 def peers() -> list[np.ndarray[Any, Any]]:
@@ -85,3 +93,24 @@ def test_peers_have_the_names_of_a_dict() -> None:
 def test_a_dict_of_columns_is_no_dict_of_peers() -> None:
     with pytest.raises(DataError, match=r"got a dict: pass list\(X\.values\(\)\) if it has one array per peer$"):
         LosslessCMeans(n_clusters=2).fit({"watt": [1.0, 2.0, 3.0], "volt": [230.0, 231.0, 229.0]})
+
+
+@pytest.mark.parametrize("kind", [KFed, FFCM, LosslessCMeans])
+def test_clusters_without_a_row_are_doubted(kind: Any) -> None:
+    rng = np.random.default_rng(1)
+    base = np.array([[30.0, 5], [31, 5], [90, 40], [90, 41], [10, 80]])
+    with pytest.warns(SuspectResultWarning, match=r"^(no|hardly any) row belongs to centers? \d"):
+        model = kind(n_clusters=8, random_state=0).fit([base[rng.integers(0, 5, 30)] for _ in range(3)])
+    assert any("row belongs to" in doubt for doubt in model.doubts_)
+
+
+def test_a_peer_that_can_only_send_zeros_is_left_out_with_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(0, 1, (40, 2)), np.array([[3.0, 2.9]]), rng.normal(6, 1, (40, 2))]
+    with pytest.warns(
+        LeftOutWarning, match=r"a peer \(peer 1: each of its clusters has one row, which is sent as zeros"
+    ):
+        LosslessCMeans(n_clusters=2, random_state=0).fit(parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LeftOutWarning)
+        LosslessCMeans(n_clusters=2, random_state=0, suppress_singletons=False).fit(parts)

@@ -31,6 +31,11 @@ MOST_DEVICES: Final = 200
 MOST_VALUES: Final = 20
 """A text column with more values is not a category: each value becomes a column of 0 and 1."""
 _SPARSE: Final = 0.5  # a column with a larger share of missing values is left out, or no row would be left
+#: A number may be a code of missing values if so large a share of the rows has it, and if it is so many times as far from
+#: the others, at least so many different ones, as these are from each other.
+_FREQUENT: Final = 0.01
+_FAR: Final = 2.0
+_LEAST_OTHERS: Final = 3
 _RESERVED: Final = ("aggregator", "all")
 
 
@@ -100,6 +105,10 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
             raise UsageError(
                 f"--missing-values {wishes.missing:g}: column {words[0]!r} holds no numbers: drop its rows"
             )
+    elif isinstance(wishes.missing, float) and not any(column.n_missing for column in columns.values()):
+        code = f"{wishes.missing:g}"
+        why = f"no value is missing: cells that mean a missing value are named with --missing-codes {code}"
+        raise UsageError(f"--missing-values {code}: {why}")
     if wishes.id_column:
         id_column, ids = wishes.id_column, named(cells[wishes.id_column])
         if len(set(ids)) < len(ids):
@@ -136,6 +145,23 @@ def _schema(table: TextRows, columns: Mapping[str, ColumnSurvey], chosen: set[st
             f"{table.file}: no column of numbers is left to cluster: encode text columns, or name the columns"
         )
     return Schema(tuple(made))
+
+
+def _probable_code(column: ReadColumn) -> float | None:
+    """Return the smallest or the largest number of a column if it is frequent and far from all others, such as -999.
+
+    >>> from p2pclust.data.columns import read_column
+    >>> _probable_code(read_column(["-999", "20.5", "-999", "21", "22.5", "-999"])), _probable_code(read_column(["0", "1"]))
+    (-999.0, None)
+    """
+    values, counts = np.unique(column.values[~np.isnan(column.values)], return_counts=True)
+    if len(values) < _LEAST_OTHERS + 1:
+        return None
+    for code, others in ((0, values[1:]), (-1, values[:-1])):
+        apart = np.abs(others - values[code]).min()
+        if counts[code] >= max(3, _FREQUENT * counts.sum()) and apart > _FAR * (others[-1] - others[0]):
+            return float(values[code])
+    return None
 
 
 def _cells(column: Column, found: ReadColumn) -> list[str]:
@@ -217,10 +243,14 @@ def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wish
         chosen.add(name)
         if naming(column) and not named:
             notes.append(f"{name}: a feature, though its name may say that it names something (--omit {name})")
+        if (code := _probable_code(table.column(place))) is not None and column.kind == "numbers":
+            where = "far from all others: if it means a missing value, name it with --missing-codes"
+            notes.append(f"{name}: many values are {code:g}, {where} {code:g}")
         if column.n_odd:
             notes.append(f"{name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing")
         if of_text:
-            notes.append(f"{name}: text: a category of {n_values} values")
+            is_flag = FLAG_WORDS.issuperset(value.lower() for value in column.values)
+            notes.append(f"{name}: text: {'a flag' if is_flag else f'a category of {n_values} values'}")
         if n_missing:
             what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
             notes.append(f"{name}: {missing}: {what}")

@@ -32,13 +32,15 @@ def objective_of(state: State) -> float | None:
     return float(state["objectives"][int(state["winner"])])
 
 
-def doubts(state: State, features: Sequence[str] = (), levels: Sequence[int] = ()) -> tuple[str, ...]:
+def doubts(
+    state: State, features: Sequence[str] = (), labels: Sequence[NDArray[np.int64]] = (), levels: Sequence[int] = ()
+) -> tuple[str, ...]:
     """Return what is suspect about the result of a finished job, one sentence each.
 
     `features` are the names of the centers' columns, `levels` those of the job.
 
     Of a state with neither an objective that its peers added up, nor counts of their local centers, nor ranges, nothing is
-    known.
+    known but what `labels` show, the labels of each peer's rows.
 
     >>> from p2pclust.protocols.engine.arrays import Arrays
     >>> state = Arrays(centers=[[0.0], [9.0], [9.01]], masses=[60.0, 30.0, 0.5], objectives=[80.0], winner=0)
@@ -57,6 +59,10 @@ def doubts(state: State, features: Sequence[str] = (), levels: Sequence[int] = (
                 "centers beyond one per peer share a cluster with another of their peer; set n_local_clusters to the number "
                 "of clusters that a peer holds (1 if it holds one)"
             )
+        if len(labels) and "centers" in state:
+            without = np.setdiff1d(np.arange(len(state["centers"])), np.concatenate(labels))
+            if without.size:
+                found.append(f"no row belongs to {_centers(without)}: ask for fewer clusters")
         return tuple(found)
     centers, masses, starts = state["centers"], state["masses"], np.sort(state["objectives"])
     empty = np.flatnonzero(masses < _HARDLY * masses.mean())

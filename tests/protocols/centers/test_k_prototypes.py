@@ -244,7 +244,7 @@ def test_a_number_column_that_decides_alone_is_doubted_next_to_categories() -> N
     found = [Local(own.X * [1.0, 1.0, 1000.0, 1.0]) for own in peers(7)]
     job, state = run("k-prototypes", found, **OPEN)
     names = job.center_columns(("age", "ward", "watt", "day"))
-    (doubt,) = [one for one in doubts(state.arrays, names, job.levels) if "range" in one]
+    (doubt,) = [one for one in doubts(state.arrays, names, levels=job.levels) if "range" in one]
     assert doubt.startswith("the range of watt is about")
     assert not [one for one in doubts(run("k-prototypes", found, scaling="zscore")[1].arrays) if "range" in one]
     width, _ = summaries.widths(state, job.levels)
