@@ -235,6 +235,8 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
         with ``"job"`` `max_rounds` times as many, because those of all rounds together can be solved too. Peers of one or
         two rows reveal no range.
+    suppress_values : bool, default True
+        Send the value of a category as zeros if one row of the peer has it.
 
     Attributes
     ----------
@@ -258,6 +260,7 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
     protocol_id = "llf-fcm"
 
     privacy_gate: bool | str = True
+    suppress_values: bool = True
 
     def _learn_objective(self, value: float | None) -> None:
         self.objective_: float = float("nan") if value is None else value
