@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 #: Shares of two values that differ by less are equal: sums are rounded, and gossip adds up within a tolerance.
-_EQUAL: Final = 2.0**-30
+_EQUAL: Final = 2.0**-26
 
 
 def width(levels: Sequence[int]) -> int:

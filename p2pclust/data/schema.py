@@ -39,6 +39,7 @@ from p2pclust.tools.toml_files import read_toml, toml_lines
 Floats = NDArray[np.float64]
 
 KINDS: Final = ("number", "category", "flag")
+_LARGEST: Final = 2**31
 _TOP: Final = ("version", "other", "column")
 _KEYS: Final = ("name", "kind", "values", "unit", "weight")
 _OTHERS: Final = ("refuse", "missing")
@@ -339,7 +340,7 @@ def _problems_with(given: Mapping[str, Any]) -> list[str]:
         problems.append("values: a category needs the list of its values")
     elif kind != "category" and values:
         problems.append("values: only a category has values")
-    elif twice := next((value for value in values if list(values).count(value) > 1), ""):
+    elif twice := next((value for value, times in Counter(values).items() if times > 1), ""):
         problems.append(f"values: {short(twice)!r} is declared twice")
     if not isinstance(unit, str) or (unit and kind != "number"):
         problems.append("unit: expected text, for a number")
@@ -347,7 +348,7 @@ def _problems_with(given: Mapping[str, Any]) -> list[str]:
         is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if kind == "number":
             problems.append("weight: only a category or a flag has a weight")
-        elif not is_number or not 0 < weight < math.inf:
+        elif not is_number or not 0 < weight < _LARGEST:
             problems.append(f"weight = {weight!r}: expected a number above 0")
     return problems
 
@@ -356,7 +357,7 @@ def _problems_with_all(names: Sequence[str], version: Any, other: Any) -> list[s
     problems = [] if names else ["expected at least one [[column]]"]
     twice = [name for name, times in Counter(names).items() if times > 1]
     problems += [f"column {short(name)!r} is declared twice" for name in twice]
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < _LARGEST:
         problems.append(f"version = {version!r}: expected a whole number from 1")
     if other not in _OTHERS:
         problems.append(f"other = {other!r}: expected one of {', '.join(_OTHERS)}")

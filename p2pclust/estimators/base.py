@@ -208,7 +208,8 @@ class LabellingEstimator(
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
-        self.doubts_ = doubts(state.arrays, tuple(getattr(self, "feature_names_in_", ())), labels)
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        self.doubts_ = doubts(state.arrays, job.center_columns(names) if names else (), labels, job.levels)
         self.suspects_ = tuple((one["peer"], one["round"], one["reason"]) for one in suspects_of_log(state))
         self.limited_ = limited_peers(state.arrays)
         self.exposed_ = () if state.secured is None else exposed_peers(state)

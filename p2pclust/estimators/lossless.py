@@ -81,10 +81,11 @@ class _LosslessEstimator(RowsEstimator):
 
     def _options(self) -> dict[str, Any]:
         options = super()._options()
-        if self.schema_ is None:
+        schema = getattr(self, "schema_", None)
+        if schema is None:
             return options
         given = {name: value for name, value in options.items() if name not in ("levels", "weights") or len(value)}
-        return {**given, "schema": self.schema_}
+        return {**given, "schema": schema}
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
@@ -234,6 +235,8 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
         with ``"job"`` `max_rounds` times as many, because those of all rounds together can be solved too. Peers of one or
         two rows reveal no range.
+    suppress_values : bool, default True
+        Send the value of a category as zeros if one row of the peer has it.
 
     Attributes
     ----------
@@ -257,6 +260,7 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
     protocol_id = "llf-fcm"
 
     privacy_gate: bool | str = True
+    suppress_values: bool = True
 
     def _learn_objective(self, value: float | None) -> None:
         self.objective_: float = float("nan") if value is None else value

@@ -162,7 +162,7 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
     centers = summaries.raw_centers(found.state)
     if given is None or np.shape(given) != centers.shape:
         return None
-    width, of = summaries.widths(found.state)
+    width, of = summaries.widths(found.state, found.job.levels)
     apart = (np.array(given)[:, None, :] - centers[None, :, :]) / width
     squared = (apart**2).sum(axis=2)
     # The matching wants whole numbers; 53 bits keep what a float has.

@@ -184,7 +184,7 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays, found.center_columns)),
+        "doubts": list(doubts(state.arrays, found.center_columns, levels=found.job.levels)),
         "suspects": summaries.suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},

@@ -249,7 +249,8 @@ def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wish
         if column.n_odd:
             notes.append(f"{name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing")
         if of_text:
-            notes.append(f"{name}: text: a category of {n_values} values")
+            is_flag = FLAG_WORDS.issuperset(value.lower() for value in column.values)
+            notes.append(f"{name}: text: {'a flag' if is_flag else f'a category of {n_values} values'}")
         if n_missing:
             what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
             notes.append(f"{name}: {missing}: {what}")

@@ -119,14 +119,11 @@ def diagonal(state: State) -> float:
 
 
 def means_or(previous: Floats, sums: Floats, weights: Floats) -> Floats:
-    """Return total sums over total weights, and the previous center of a cluster without any weight.
-
-    Weights are those of clusters (C,), or of each column of a cluster (C, F).
-    """
+    """Return total sums (C, F) over total weights, (C,) or (C, F); where there is no weight, the previous center."""
     # IV-B of [1] says that a "random perturbation" can handle such a cluster; the authors' published code keeps the
     # center. Keeping it needs no randomness and lets the pooled algorithm do the same.
-    each = weights[:, np.newaxis] if weights.ndim == 1 else weights
-    return np.asarray(np.divide(sums, each, out=np.array(previous), where=each > 0))
+    own = weights if weights.ndim == sums.ndim else weights[:, np.newaxis]
+    return np.divide(sums, own, out=np.array(previous), where=np.broadcast_to(own > 0, sums.shape))
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class LosslessCMeansProtocol(Alternating):
     reveals: ClassVar[str] = (
         "each round, for each cluster: the number of its own rows in it and their sum (zeros if it is one row); and "
         "its number of rows, up to the number of clusters, and how many clusters it sent as zeros. In the end its share "
-        "of the objective and its rows in each cluster. With n_init starts, all of that for each"
+        "of the objective and its rows in each cluster. With n_init starts, all of that for each. Of categories, the "
+        "number of rows with each value (zeros if it is one row)"
     )
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step

@@ -69,7 +69,8 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of its rows' memberships and their weighted sum (nothing with C (F + "
         "1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its share of the "
-        "objective and the sums of memberships. With n_init starts, all of that for each"
+        "objective and the sums of memberships. With n_init starts, all of that for each. Of categories, sums for each "
+        "value (zeros if one row has it)"
     )
     works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
 
@@ -88,8 +89,9 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         return fuzzy_limbs(self.fuzzifier)
 
     def _least_of_a_value(self, local: Local) -> int:
-        gate = self.n_init * self.n_clusters // len(local.levels) + 1 if self.privacy_gate else 0
-        return max(2, gate)
+        """Return the fewest rows of a value that is sent: with the gate, more than its sums over the columns."""
+        rounds = self.max_rounds if self.privacy_gate == "job" else int(self.privacy_gate)
+        return max(2, rounds * self.n_init * self.n_clusters // len(local.levels) + 1)
 
     takes_weights = always
 
@@ -113,9 +115,8 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
             held = blocks.few(local.X.sum(axis=0, keepdims=True), local.levels, self._least_of_a_value(local))
             found = [(weights, np.where(held, 0.0, sums)) for weights, sums in found]
             numbers["suppressed"] += float(np.count_nonzero(held) * len(found))
-        return self.contribution(
-            state, local, found, self.fuzzifier, **numbers
-        )  # line 6, and the number of rows up to C
+        # Line 6, and the number of rows up to C.
+        return self.contribution(state, local, found, self.fuzzifier, **numbers)
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:
         # A row adds at least C^(1-m) to the weights, where it belongs to all clusters alike, and at most 1.

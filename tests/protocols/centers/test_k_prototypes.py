@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p2pclust.clustering import blocks
-from p2pclust.errors import UsageError
+from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.before.weights import CategoryWeights
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
@@ -19,6 +20,8 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import conclude, pooled, run_in_process
+from p2pclust.protocols.engine.wire import decode_state
+from p2pclust.protocols.measuring.doubts import doubts
 
 LEVELS = (0, 3, 0, 4)
 OPEN = {"suppress_singletons": False}
@@ -239,6 +242,18 @@ class TestHeldBack:
         assert rest == 0 or rest >= min(least, total)
 
 
+def test_a_number_column_that_decides_alone_is_doubted_next_to_categories() -> None:
+    found = [Local(own.X * [1.0, 1.0, 1000.0, 1.0]) for own in peers(7)]
+    job, state = run("k-prototypes", found, **OPEN)
+    names = job.center_columns(("age", "ward", "watt", "day"))
+    (doubt,) = [one for one in doubts(state.arrays, names, levels=job.levels) if "range" in one]
+    assert doubt.startswith("the range of watt is about")
+    assert not [one for one in doubts(run("k-prototypes", found, scaling="zscore")[1].arrays) if "range" in one]
+    width, _ = summaries.widths(state, job.levels)
+    assert width[blocks.in_block(LEVELS)].tolist() == [1.0] * 7
+    assert width[0] == state.arrays["unit"][0] > 1.0
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -281,6 +296,15 @@ class TestRefused:
     def test_a_peer_with_other_columns_or_values_is_left_out(self, rows: Any, reason: str) -> None:
         _, state = run("k-prototypes", [*peers(1), Local(rows)])
         assert state.log[0].abstained == {4: reason}
+
+    @pytest.mark.parametrize("protocol", ["llf-cm", "k-prototypes"])
+    def test_a_state_with_other_columns_than_the_levels(self, protocol: str) -> None:
+        job, state = run(protocol, peers(1), **OPEN)
+        assert decode_state(job, state.encode()).encode() == state.encode()
+        columns = ("centers", "origin", "scale", "unit")
+        fewer = replace(state, arrays=state.arrays.replace(**{name: state.arrays[name][..., :2] for name in columns}))
+        with pytest.raises(WireError, match="2 columns of centers, expected 9"):
+            decode_state(job, fewer.encode())
 
     def test_weights_of_blocks_that_the_data_do_not_have(self) -> None:
         stage = CategoryWeights(levels=(0, 3))

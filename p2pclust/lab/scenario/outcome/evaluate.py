@@ -103,7 +103,7 @@ def _recorded(
         "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
         "stages": [job.stages[record.stage].protocol for record in state.log],
         "suppressed": summaries.suppressed(state), "coarse": summaries.coarse(state),
-        "objective": objective_of(state.arrays), "doubts": list(doubts(state.arrays, features)),
+        "objective": objective_of(state.arrays), "doubts": list(doubts(state.arrays, features, levels=job.levels)),
         "secure": state.secured is not None, "exposed": exposed_in(job, state, roster, rows),
         "suspects": suspects_of_log(state, roster),
         "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()}, "privacy": privacy,
