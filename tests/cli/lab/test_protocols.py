@@ -32,6 +32,9 @@ def test_json(cli: Cli) -> None:
         "max_weight": 0.0,
         "robust": "",
         "n_init": 1,
+        "levels": [],
+        "weights": [],
         "fuzzifier": 2.0,
         "privacy_gate": True,
+        "suppress_values": True,
     }
