@@ -214,9 +214,6 @@ class Quantile(Additive):
         odd |= short & (words >> np.where(short & (bits >= 0), bits, 0).astype(np.uint64) > 0)
         return "brackets that cannot be of this stage" if odd.any() else ""
 
-    def news(self, previous: State, state: State) -> Mapping[str, Any]:
-        return {} if "bracket_bits" not in state else {"bits": int(state["bracket_bits"].min())}
-
     @property
     def _coarse(self) -> NDArray[np.bool_]:
         """Of which quantiles only powers of two around them are sought, shape (T, 1)."""

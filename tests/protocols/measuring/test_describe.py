@@ -15,6 +15,7 @@ from p2pclust import describe
 from p2pclust.errors import DataError, FleetError, UsageError, WireError
 from p2pclust.lab.testbed import backend
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
@@ -24,6 +25,7 @@ from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.measuring.describe import merged_cells
 from p2pclust.protocols.measuring.description import Description
 from p2pclust.protocols.measuring.quantile import rows_needed
+from p2pclust.protocols.secure.parameters import SecureSums
 
 Floats = NDArray[np.float64]
 SHARES = (0.25, 0.5, 0.75)
@@ -283,3 +285,11 @@ def test_in_python_a_table_has_its_names_and_words_are_counted() -> None:
     assert mode.values == (("boost", 20), ("eco", 20))
     with pytest.raises(DataError, match="one array per peer"):
         describe([])
+
+
+def test_the_floor_of_init_takes_secured_descriptions_and_no_plain_ones() -> None:
+    floor, sums = Floor(secure=True), SecureSums(keepers=3, cohort=3, colluders=1)
+    assert floor.problem_with(cluster_job("describe", secure=True), sums, 100) == ""
+    assert "only to jobs with secure sums" in floor.problem_with(cluster_job("describe"), None, 100)
+    least = Floor(min_cell=5)
+    assert "sends nothing of clusters with fewer" in least.problem_with(cluster_job("describe", secure=True), sums, 100)
