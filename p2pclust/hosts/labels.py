@@ -180,7 +180,12 @@ def _with_cells(
     """Label rows, as they are in a CSV file, or else as the numbers that were read."""
     local.feature_names, local.schema = data.feature_names, data.schema
     local = local.under(found.job.schema).in_blocks(found.job.levels)
-    if local.schema is None and not found.job.by_columns and found.features and data.X.shape[1] != len(found.features):
+    if (
+        found.job.schema is None
+        and not found.job.by_columns
+        and found.features
+        and data.X.shape[1] != len(found.features)
+    ):
         raise DataError(
             f"{data.name}: {data.X.shape[1]} columns, but the job has {len(found.features)} features "
             f"({', '.join(found.features[:8])}): name them with --columns"

@@ -305,3 +305,22 @@ class TestReaders:
             read(tmp_path / "rows.csv", schema=SCHEMA)
         reason = public_reason(refused.value)
         assert reason == "its data cannot be used: column 'mode' has a value that the schema does not declare"
+
+
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
+    | st.sampled_from(["number", "category", "flag", "refuse"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["name", "kind", "values", "unit", "weight", "version", "other", "column"]), inner),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(_PLAIN, st.lists(_PLAIN, max_size=2))
+def test_a_document_of_another_peer_is_a_schema_or_is_refused(document: Any, columns: list[Any]) -> None:
+    for given_one in (document, {"column": document}, {"column": columns, "version": document}):
+        try:
+            schema = Schema.from_dict(given_one)
+        except UsageError:
+            continue  # nothing else may be raised
+        assert Schema.from_dict(schema.to_dict()) == schema

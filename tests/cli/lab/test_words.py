@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +163,57 @@ def test_a_split_keeps_it(cli: Cli, folder: Path) -> None:
     done = cli("data", "split", "iris", "--schema", "schema.toml", "--peers", "2", "--out", "more")
     assert done.err.startswith("error: iris: ")
     assert done.err.endswith(", schema are for files, not for a registered data set\n")
+
+
+def test_other_rows_are_labelled_by_a_schema_of_the_same_version(cli: Cli, folder: Path) -> None:
+    cli("run", "s.toml", "--backend", "in-process", "--out", "r")
+    (folder / "new.csv").write_text("on,mode,watt\nyes,boost,410\nno,eco,47\n")
+    turned = Schema((SCHEMA.columns[2], Column("mode", "category", ("boost", "eco")), SCHEMA.columns[0]))
+    (folder / "turned.toml").write_text(turned.to_toml())
+    one, two = (cli("assign", "r", "--data", "new.csv", *more) for more in ((), ("--schema", "turned.toml")))
+    assert (one.code, one.out) == (two.code, two.out)
+    (folder / "turned.toml").write_text(turned.to_toml().replace("version = 1", "version = 2"))
+    done = cli("assign", "r", "--data", "new.csv", "--schema", "turned.toml")
+    why = "version 2 of the schema, and the job has version 1"
+    assert (done.code, done.err) == (2, f"error: its data cannot be used: {why}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_fleet_that_stays_finds_clusters_of_words(cli: Cli, folder: Path) -> None:
+    """From a file with words to a result by their names, and the labels of a device's own rows."""
+    rows = [(folder / f"{name}.csv").read_text().splitlines() for name in NAMES]
+    order = [[lines[0].split(",").index(name) for name in ("id", *SCHEMA.names)] for lines in rows]
+    cells = [[line.split(",") for line in lines[1:]] for lines in rows]
+    with open(folder / "all.csv", "w") as file:
+        table = csv.writer(file)
+        table.writerow(["site", "id", *SCHEMA.names])
+        for name, own, places in zip(NAMES, cells, order, strict=True):
+            table.writerows([name, *(row[place] for place in places)] for row in own)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    done = cli("init", "all.csv", "--text", "encode", "--clusters", "2", "--port", str(min(port, 60000)), "--out", "f")
+    assert done.code == 0, done.err
+    cli("keys", "init", "f/keys", "--no-passphrase")
+    cli("keys", "device", *NAMES, "--fleet", "f/keys")
+    at = ("--inventory", "f/fleet.toml")
+    try:
+        assert cli("fleet", "up", "f/fleet.toml").code == 0
+        job = ("submit", "llf-cm", "--clusters", "2", "--scaling", "minmax", "--wait", *at)
+        plain = cli(*job)
+        assert plain.code == 3
+        assert "categories or flags (mode, on), and the job has no schema" in plain.err
+        done = cli(*job, "--schema", "f/schema.toml")
+        assert done.code == 0, done.err
+        named = done.out.strip()
+        told = json.loads(cli("result", named, "--json", *at).out)
+        assert told["features"] == ["watt", "mode=boost", "mode=eco", "on=false", "on=true"]
+        assert sorted(center[1:] for center in told["centers"]) == [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]
+        own = cli("assign", named, *at, "--peer", "b")
+        assert own.code == 0, own.err
+        assert {(row["mode"], row["label"]) for row in csv.DictReader(own.out.splitlines())} in (
+            {("eco", "0"), ("boost", "1")}, {("eco", "1"), ("boost", "0")},
+        )  # fmt: skip
+    finally:
+        cli("fleet", "down", "f/fleet.toml")
