@@ -25,11 +25,14 @@ if TYPE_CHECKING:
         KFed,
         LosslessCMeans,
         LosslessFuzzyCMeans,
+        LosslessKPrototypes,
         StreamingFuzzyCMeans,
         VerticalCMeans,
         VerticalFuzzyCMeans,
     )
     from p2pclust.estimators.base import audit
+    from p2pclust.estimators.description import describe
+    from p2pclust.protocols.measuring.description import Description
 
 __version__ = "0.1.0"  # both distributions take it from here
 
@@ -39,6 +42,7 @@ __all__ = [
     "ChoiceOfClusters",
     "ClusteredFuzzyCMeans",
     "DataError",
+    "Description",
     "FedCRef",
     "FederatedClustering",
     "FederatedKMeans",
@@ -47,6 +51,7 @@ __all__ = [
     "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
+    "LosslessKPrototypes",
     "P2PClustError",
     "StreamingFuzzyCMeans",
     "UsageError",
@@ -56,6 +61,7 @@ __all__ = [
     "__version__",
     "audit",
     "choose_clusters",
+    "describe",
     "metrics",
 ]
 
@@ -64,9 +70,11 @@ _get, _ = lazy_names(
     choose__trials="ChoiceOfClusters choose_clusters",
     errors="DataError FleetError P2PClustError UsageError WireError",
     estimators__base="audit",
+    estimators__description="describe",
+    protocols__measuring__description="Description",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
-        "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
+        "LosslessCMeans LosslessFuzzyCMeans LosslessKPrototypes StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
     ),
 )
 

@@ -17,6 +17,7 @@ from typing import Any
 PICTURES = Path(__file__).parents[1] / "docs" / "gallery"
 #: By scenario, the label of the report's picture that shows most.
 LABELS = {
+    "admissions": "the centers",
     "absent-digits": "what each peer holds",
     "activity-by-user": "communities by refinement",
     "broken-tablet": "rows in a plane: clusters found",

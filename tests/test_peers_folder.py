@@ -13,6 +13,7 @@ import pytest
 from tests.command_line import p2pclust
 
 from p2pclust.cli.fleet.peer_config import PeerConfig, load_config
+from p2pclust.data.schema import Column, Schema
 from p2pclust.transport.bundle import load_bundle, newest_roster
 from p2pclust.transport.keys import add_devices, init_fleet
 
@@ -90,10 +91,12 @@ def test_the_configuration_explains_every_key() -> None:
 @pytest.mark.parametrize("line", SHOWN, ids=lambda line: line.split()[0])
 def test_what_is_shown_as_a_comment_can_be_said(device: Path, line: str) -> None:
     (key,) = tomllib.loads(line)
-    others = [other for other in TEXT.splitlines() if not other.startswith(f"{key} = ")]
+    instead = {"schema": "columns"}.get(key, key)
+    others = [other for other in TEXT.splitlines() if not other.startswith(f"{instead} = ")]
     text = "\n".join([*others, line]).replace("meter-07", "meter-03").replace("cpus = [2, 3]", "cpus = [0]")
     (device / "device.toml").write_text(text, encoding="utf-8")
     (device / "ring.edges").write_text("meter-01 meter-02\nmeter-02 meter-03\nmeter-03 meter-01\n", encoding="utf-8")
+    (device / "schema.toml").write_text(Schema((Column("kwh", "number"), Column("volt", "number"))).to_toml())
     (device / "read-meter").write_text("#!/bin/sh\necho kwh,volt\necho 1.5,230\n", encoding="utf-8")
     (device / "read-meter").chmod(0o755)
     config = load_config(device / "device.toml", {}, try_command=True)

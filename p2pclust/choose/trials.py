@@ -32,6 +32,7 @@ from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
 from p2pclust.protocols.secure.classes import exposed
 from p2pclust.tools.bit_sets import members_of
 from p2pclust.tools.distribution import laboratory
+from p2pclust.tools.spelling import first_few
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,8 +105,8 @@ def choose_clusters(
 
     Parameters
     ----------
-    X : sequence of array_like of shape (n_m, F)
-        One array per peer.
+    X : sequence or dict of array_like of shape (n_m, F)
+        One array per peer; or a dict of them, by the names of the peers.
     protocol : str
         Of peers that hold different rows.
     clusters : iterable of int, default range(2, 11)
@@ -143,11 +144,12 @@ def choose_clusters(
     (3, 'All four measures are best at 3 clusters.')
     """
     protocol, clusters = _either_way(protocol, clusters)
-    if not isinstance(X, list | tuple) or not X:
-        raise DataError("X: expected a list with one array per peer")
-    from p2pclust.estimators.inputs import matrices  # noqa: PLC0415 - imports all estimators
+    from p2pclust.estimators.inputs import matrices, named_peers  # noqa: PLC0415 - imports all estimators
     from p2pclust.estimators.running import has_links  # noqa: PLC0415
 
+    X, names = named_peers(X)
+    if not isinstance(X, list | tuple) or not X:
+        raise DataError("X: expected a list with one array per peer")
     arrays = matrices(X, None, keeps_gaps=options.get("missing_values") == "keep")
     wanted = numbers_of_clusters(clusters, sum(len(rows) for rows in arrays))
     if not isinstance(options.get("init") or "", str):
@@ -170,7 +172,7 @@ def choose_clusters(
         return [JobRequest(trial_job(job, wanted[-1], measure_gate), treatment) for job in jobs]
 
     requests = decided(protocol, asked, len(arrays), make)
-    return choice([one.job for one in requests], _run(requests, arrays, fleet))
+    return choice([one.job for one in requests], _run(requests, arrays, fleet), names)
 
 
 def _either_way(first: str | Iterable[int], second: Iterable[int] | str | None) -> tuple[str, Iterable[int]]:
@@ -217,6 +219,9 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     The privacy parameters of the clustering hold for measuring too; `gate` replaces its ``privacy_gate``.
     """
     clustering_stage(job)  # what has no centers cannot be measured
+    if job.schema is not None and (words := [column.name for column in job.schema.columns if column.level]):
+        why = "the measures are distances of numbers: give the number of clusters yourself"
+        raise UsageError(f"choose: {first_few(words, 3)} hold categories or flags, and {why}")
     own = job.stages[job.main].parameters
     gate = bool(own.get("privacy_gate", True)) if gate is None else gate
     singletons = own.get("suppress_singletons", True)

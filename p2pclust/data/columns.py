@@ -156,7 +156,8 @@ BY_THE_ROWS: Final = HowRead()
 class ReadColumn:
     """A column as it was read."""
 
-    #: "numbers" (if at least half of the cells that are there are numbers), "text", "times", "empty" or "unclear"
+    #: "numbers" (if at least half of the cells that are there are numbers), "text", "times", "empty" or "unclear"; of typed
+    #: tables also "flags"
     kind: str
     cells: Sequence[str]  # as they are in the file
     #: One for each cell; NaN where it is not a finite number, everywhere if the column is not one of numbers
@@ -165,6 +166,7 @@ class ReadColumn:
     convention: str = ".,"  # the decimal mark by which numbers were read, and the mark between thousands
     how: str = ""  # in words, for people
     problem: str = ""  # why it is unclear: two cells, and what to do
+    unit: str = ""  # that stands behind all of its numbers
 
     @cached_property
     def written(self) -> list[str]:
@@ -202,7 +204,7 @@ thousands or decimal = ',' (--thousands, --decimal)"
     if unit := _one_unit(there):
         cells = [_WITH_UNIT.sub(r"\g<number>", cell) for cell in cells]
         found = read_column(cells, separator, decimal, how_read)
-        return replace(found, how=f"{found.how} in {unit}" if found.kind == "numbers" else found.how)
+        return replace(found, how=f"{found.how} in {unit}", unit=unit) if found.kind == "numbers" else found
     if sum(bool(forms[cell]) for cell in there) < _LEAST_NUMBERS * len(there):
         timed = sum(map(is_time, there)) >= _LEAST_NUMBERS * len(there)
         kind = "times" if timed else "text"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.data.schema import Schema
 from p2pclust.errors import DataError
 
 _MANY = 0.1  # of all rows
@@ -52,6 +53,7 @@ class DataSet:
     #: Shape (n_rows, n_features): where a reader filled in a value that was missing; None: nowhere
     filled: NDArray[np.bool_] | None = None
     keeps_gaps: bool = False  # whether NaN in X is a missing value that was kept
+    schema: Schema | None = None  # which encoded the rows; None: all columns are numbers
 
     def __post_init__(self) -> None:
         name, X = self.name, self.X
@@ -123,7 +125,10 @@ class DataSet:
         """Return these columns as a data set, in the given order: indices from 0, at least one."""
         names = tuple(self.feature_names[column] for column in columns)
         filled = None if self.filled is None else self.filled[:, columns]
-        return replace(self, X=self.X[:, columns], feature_names=names, filled=filled)
+        schema = self.schema
+        if schema is not None:
+            schema = replace(schema, columns=tuple(schema.columns[column] for column in columns))
+        return replace(self, X=self.X[:, columns], feature_names=names, filled=filled, schema=schema)
 
 
 def what_to_do(*, missing: bool) -> str:

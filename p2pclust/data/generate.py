@@ -47,6 +47,18 @@ HABITS: dict[str, tuple[tuple[float, float, float], ...]] = {
 }
 """What rises above the 0.15 kWh of an hour in which nothing happens: the hour of its top, its width in hours, and kWh."""
 
+ADMISSIONS: dict[str, tuple[tuple[tuple[float, float], ...], tuple[tuple[float, ...], ...]]] = {
+    "birth": (((31, 5), (4, 1.5), (10, 6)), ((0.8, 0.15, 0.05), (0.96, 0.0, 0.02, 0.02), (1.0, 0.0))),
+    "heart": (((70, 9), (8, 3), (8, 5)), ((0.3, 0.6, 0.1), (0.0, 0.85, 0.0, 0.15), (0.4, 0.6))),
+    "accident": (((45, 18), (5, 3), (20, 12)), ((0.25, 0.7, 0.05), (0.0, 0.0, 0.92, 0.08), (0.4, 0.6))),
+    "infection": (((66, 14), (9, 4), (120, 50)), ((0.5, 0.35, 0.15), (0.02, 0.04, 0.04, 0.9), (0.5, 0.5))),
+}
+"""The kinds of admissions: mean and standard deviation of each number, and the probabilities of each category's values.
+
+Numbers: age in years, stay in days, C-reactive protein in mg/l. Categories, as indices: arrival (home, ambulance, transfer),
+ward (maternity, cardiology, surgery, medicine), sex (female, male).
+"""
+
 _BASE_KWH = 0.15
 _DAYS_OF_A_WEEK, _WORKING_DAYS = 7, 5
 
@@ -261,6 +273,32 @@ def smart_meters(*, households: int = 24, days: int = 60, noise: float = 0.4, se
     return DataSet("smart_meters", X, y, group.astype(np.int64), feature_names=names)
 
 
+def admissions(*, hospitals: int = 6, patients: int = 80, focus: float = 1.0, seed: int = 0) -> DataSet:
+    """Generate admissions to hospitals, three numbers and three categories; see `ADMISSIONS`.
+
+    Records of patients may not be passed on. ``y`` is the kind of admission, ``group`` the hospital. The smaller `focus`,
+    the concentration of a Dirichlet distribution, the more a hospital has one kind only.
+
+    >>> data = admissions(hospitals=2, patients=30)
+    >>> data.X.shape, data.feature_names
+    ((60, 6), ('age', 'stay', 'crp', 'arrival', 'ward', 'sex'))
+    """
+    if min(hospitals, patients) < 1 or not focus > 0 or seed < 0:
+        raise DataError("admissions: expected at least one hospital and patient, a focus above 0, and no negative seed")
+    rng = np.random.default_rng(seed)
+    kinds = [rng.choice(4, patients, p=rng.dirichlet([focus] * 4)) for _ in range(hospitals)]
+    y = np.concatenate(kinds).astype(np.int64)
+    X = np.empty((len(y), 6))
+    for k, (numbers, shares) in enumerate(ADMISSIONS.values()):
+        own = y == k
+        for column, (mean, deviation) in enumerate(numbers):
+            X[own, column] = np.maximum(mean + deviation * rng.standard_normal(own.sum()), 0.0).round(1)
+        for column, share in enumerate(shares, start=len(numbers)):
+            X[own, column] = rng.choice(len(share), own.sum(), p=share)
+    group = np.repeat(np.arange(hospitals, dtype=np.int64), patients)
+    return DataSet("admissions", X, y, group, feature_names=("age", "stay", "crp", "arrival", "ward", "sex"))
+
+
 def _by_peer(name: str, means: Matrix, sigma: float, counts: Sequence[Sequence[int]], seed: int) -> DataSet:
     """Draw ``counts[peer][k]`` rows around mean k for each peer; ``group`` is the peer."""
     rng = np.random.default_rng(_seed(name, seed, sigma))
@@ -280,8 +318,8 @@ def _seed(name: str, seed: int, sigma: float) -> int:
 GENERATORS: dict[str, Callable[..., DataSet]] = {
     make.__name__: make
     for make in (
-        absent_clusters, g2, gaussian_grid, gaussians, hidden_clusters, moving_clusters, smart_meters, unequal_clusters,
-        uneven_grid,
+        absent_clusters, admissions, g2, gaussian_grid, gaussians, hidden_clusters, moving_clusters, smart_meters,
+        unequal_clusters, uneven_grid,
     )
 }  # fmt: skip
 """By the name under which a scenario or a command asks for them."""

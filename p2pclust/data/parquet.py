@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from p2pclust.data.columns import HowRead, ReadColumn
 from p2pclust.data.dataset import DataSet, what_to_do
-from p2pclust.data.table import Choice, Titles, finished, unreadable
+from p2pclust.data.schema import NamedColumns
+from p2pclust.data.table import Choice, Titles, encoded, finished, unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import regular
@@ -19,31 +21,28 @@ from p2pclust.tools.files import regular
 def read_parquet(file: Path, choice: Choice) -> DataSet:
     """Read the chosen columns of a Parquet file; null and NaN are missing values."""
     with opened_parquet(file) as (opened, names):
-        from pyarrow import types  # noqa: PLC0415 - an extra
-
         titles = Titles(file, names, len(names))
         features, named = titles.chosen(choice)
         table = opened.read(columns=[names[i] for i in dict.fromkeys([*features, *named.values()])])
     called = tuple(names[i] for i in features)
+    found = NamedColumns(called, tuple(_column(table.column(name), choice.how_read) for name in called))
     fills = choice.fills(file, called)
-    X = np.empty((table.num_rows, len(features)))
-    for place, i in enumerate(features):
-        column, where = table.column(names[i]), titles.where(i)
-        # Without any value a column has the type null; all of its cells are missing.
-        known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-        if not any(known_as(column.type) for known_as in known):
-            advice = "leave it out with columns, or name it as label_column or id_column"
-            raise DataError(f"{file}: {where} holds {column.type}: expected numbers; {advice}")
-        values = np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
-        values[np.isin(values, choice.how_read.numbers)] = np.nan
-        may_be_missing = choice.may_be_missing or not np.isnan(fills[place])
-        bad = np.isinf(values) if may_be_missing else ~np.isfinite(values)
-        if bad.any():
-            row = int(bad.argmax())
-            missing = bool(np.isnan(values[row]))
-            what = "missing" if missing else f"{values[row]} is not a finite number"
-            raise DataError(f"{file}: row {row + 1}, {where}: {what}: {what_to_do(missing=missing)}")
-        X[:, place] = values
+    if choice.schema is not None:
+        X = encoded(file, choice, found, range(1, table.num_rows + 1))
+    else:
+        for place, i in enumerate(features):
+            column, where = found.column(place), titles.where(i)
+            if column.kind in ("text", "times"):
+                advice = "leave it out with columns, or name it as label_column or id_column; a schema takes categories"
+                raise DataError(f"{file}: {where} holds {table.column(names[i]).type}: expected numbers; {advice}")
+            may_be_missing = choice.may_be_missing or not np.isnan(fills[place])
+            bad = np.isinf(column.values) if may_be_missing else ~np.isfinite(column.values)
+            if bad.any():
+                row = int(bad.argmax())
+                missing = bool(np.isnan(column.values[row]))
+                what = "missing" if missing else f"{column.values[row]} is not a finite number"
+                raise DataError(f"{file}: row {row + 1}, {where}: {what}: {what_to_do(missing=missing)}")
+        X = np.column_stack([column.values for column in found.columns])
 
     def cells(i: int) -> list[str]:
         absent = "" if i == named.get("id") else "None"
@@ -51,6 +50,22 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
 
     by_row = titles.by_row(named, cells, range(1, table.num_rows + 1))
     return finished(file, X, choice, by_row, called)
+
+
+def _column(column: Any, how_read: HowRead) -> ReadColumn:
+    """Return a column as its type says; null and NaN, and codes of missing values, are missing."""
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    cells, numbers = column.to_pylist(), (types.is_integer, types.is_floating, types.is_decimal)
+    if types.is_null(kind):  # a column without any value
+        return ReadColumn("empty", (), np.full(len(cells), np.nan))
+    if types.is_boolean(kind) or any(known_as(kind) for known_as in numbers):
+        values = np.array([np.nan if cell is None else float(cell) for cell in cells])
+        values[np.isin(values, how_read.numbers)] = np.nan
+        return ReadColumn("flags" if types.is_boolean(kind) else "numbers", (), values)
+    words = ["" if cell is None or how_read.is_code(str(cell)) else str(cell) for cell in cells]
+    return ReadColumn("times" if types.is_temporal(kind) else "text", words, np.full(len(words), np.nan))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ A file is read wholly or refused, and nothing in it is ever executed: Python obj
 
 from __future__ import annotations
 
+import json
 import struct
 import warnings
 import zipfile
@@ -17,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.columns import BY_THE_ROWS, HowRead
+from p2pclust.data.columns import BY_THE_ROWS, HowRead, ReadColumn
 from p2pclust.data.dataset import DataSet, filled_in
-from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
+from p2pclust.data.schema import NamedColumns, Schema
+from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, encoded, finished, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular, replacing
 
@@ -55,6 +57,7 @@ def read(
     missing_values: Missing = "error",
     id_column: Column | None = None,
     how_read: HowRead = BY_THE_ROWS,
+    schema: Schema | None = None,
 ) -> DataSet:
     """Read a data file by its suffix, or all data files of a folder.
 
@@ -63,8 +66,9 @@ def read(
     path : str or Path
         A ``.csv``, ``.tsv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files, which are read
         in the order of their names. There the group of a row is the name of its file, if no group column is chosen. An NPZ
-        file holds ``X``, perhaps ``y``, ``group`` and ``id``, one value for each row, and ``features``, the names of
-        columns. Text files may be compressed: ``.csv.gz``, ``.bz2``, ``.xz``, or ``.zip`` with one file in it.
+        file holds ``X``, perhaps ``y``, ``group`` and ``id``, one value for each row, ``features``, the names of
+        columns, and ``schema``, which encoded X, as JSON. Text files may be compressed: ``.csv.gz``, ``.bz2``, ``.xz``, or
+        ``.zip`` with one file in it.
     label_column, group_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``y`` or ``group``, by its name or by its number counted from
         1. Its cells may be text; it is not a feature. Whole numbers stay numbers, everything else becomes text.
@@ -73,14 +77,15 @@ def read(
     missing_values : {"error", "drop", "keep"} or mapping
         What to do where a value is missing: refuse the file and name the cell, leave the row out, keep it as NaN unless
         the row has no other value, or put a declared value in its place, ``{"fill": 0.0}`` or ``{"fill": {"volt":
-        230.0}}``. Infinity is never a missing value, and
-        always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in text, null and NaN in Parquet,
-        NaN in NumPy files.
+        230.0}}``. Infinity is never a missing value, and always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells
+        are missing in text, null and NaN in Parquet, NaN in NumPy files.
     id_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``id``, what each row is called: whole numbers, or text. It is
         not a feature, and no two rows of a file may have the same id.
     how_read : HowRead
         What the rows of a text file do not decide: marks of decimals and thousands, codes of missing values, the header.
+    schema : Schema, optional
+        The features, in place of `columns`: they are found by their names, and categories and flags become numbers.
 
     Raises
     ------
@@ -98,7 +103,8 @@ def read(
     >>> data.X.tolist(), data.y.tolist(), data.dropped
     ([[230.0, 12.0], [231.0, 14.0]], ['a', 'b'], 1)
     """
-    return read_chosen(Path(path), Choice(columns, label_column, group_column, missing_values, id_column, how_read))
+    choice = Choice(columns, label_column, group_column, missing_values, id_column, how_read, schema)
+    return read_chosen(Path(path), choice)
 
 
 def read_chosen(file: Path, choice: Choice) -> DataSet:
@@ -161,6 +167,8 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
                 f"{file}: columns {', '.join(part.feature_names[:8])}, but {files[0]} has "
                 f"{', '.join(parts[0].feature_names[:8])}: files of one folder need the same columns in the same order"
             )
+        if parts and part.schema != parts[0].schema:
+            raise DataError(f"{file}: another schema than {files[0]} has: files of one folder need the same schema")
         parts.append(part)
     stems, sizes = [kind_and_stem(file)[1] for file in files], [part.n_rows for part in parts]
 
@@ -197,17 +205,37 @@ def text_rows(file: Path, suffix: str, names: Collection[str] = (), how_read: Ho
 
 def read_numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
     """Read a NumPy file; one with `named` arrays is an NPZ file."""
-    arrays = numpy_arrays(file, ["X", "y", "group", "id", "features"] if named else ["X"])
+    arrays = numpy_arrays(file, ["X", "y", "group", "id", "features", "schema"] if named else ["X"])
     X, names = arrays["X"], arrays.get("features")
     titles: tuple[str, ...] = ()
     if names is not None and names.dtype.kind == "U" and X.ndim == 2 and names.shape == X.shape[1:]:
         titles = tuple(str(name) for name in names)
-    if X.ndim == 2:
-        columns = Titles(file, titles, X.shape[1])
-        kept, _ = columns.chosen(choice)
+    own = _own_schema(file, arrays["schema"], X) if "schema" in arrays else None
+    if own is not None and choice.schema is None:
+        kept, _ = Titles(file, own.names, len(own.names)).chosen(choice)
+        choice = replace(choice, columns=None, schema=replace(own, columns=tuple(own.columns[i] for i in kept)))
+    if choice.schema is not None and X.ndim == 2:
+        numbers = np.where(np.isin(X, choice.how_read.numbers), np.nan, X) if choice.how_read.numbers else X
+        columns = tuple(ReadColumn("numbers", (), np.array(column, dtype=np.float64)) for column in numbers.T)
+        table = NamedColumns(titles, columns) if own is None else own.table(X)
+        X, titles = encoded(file, choice, table, range(1, len(X) + 1)), choice.schema.names
+    elif X.ndim == 2:
+        named_so = Titles(file, titles, X.shape[1])
+        kept, _ = named_so.chosen(choice)
         if choice.columns is not None:
-            X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
+            X, titles = X[:, kept], tuple(named_so.title(i) for i in kept)
     return finished(file, X, choice, {what: arrays[what] for what in ("y", "group", "id") if what in arrays}, titles)
+
+
+def _own_schema(file: Path, array: NDArray[Any], X: NDArray[Any]) -> Schema:
+    """Return the schema by which the rows of an NPZ file are encoded."""
+    try:
+        schema = Schema.from_dict(json.loads(str(array)), f"{file}: schema")
+    except ValueError as error:
+        raise DataError(f"{file}: schema: not the text of a schema as JSON ({error})") from None
+    if problem := schema.problem_with_codes(X):
+        raise DataError(f"{file}: {problem}")
+    return schema
 
 
 def numpy_arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:

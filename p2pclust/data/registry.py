@@ -21,6 +21,7 @@ from p2pclust.data.columns import BY_THE_ROWS, HowRead
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import GENERATORS, generate
 from p2pclust.data.readers import SUFFIXES, kind_and_stem, read, read_chosen
+from p2pclust.data.schema import Schema
 from p2pclust.data.table import Choice, Column, Missing
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import expanded
@@ -41,6 +42,7 @@ def load(
     options: Mapping[str, Any] | None = None,
     id_column: Column | None = None,
     how_read: HowRead = BY_THE_ROWS,
+    schema: Schema | None = None,
 ) -> DataSet:
     """Load a data set by name, or from a file.
 
@@ -52,7 +54,7 @@ def load(
         name, capitals equal small letters and "-" equals "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
-    label_column, group_column, columns, missing_values, id_column, how_read
+    label_column, group_column, columns, missing_values, id_column, how_read, schema
         For files: see `p2pclust.data.readers.read`.
     options : mapping, optional
         For generated sets: see `p2pclust.data.generate`.
@@ -74,14 +76,14 @@ def load(
     from_files = is_file(source, base)
     if options and (from_files or name not in GENERATORS):
         raise UsageError(f"{source}: options are for generated data sets: {', '.join(GENERATORS)}")
-    choice = Choice(columns, label_column, group_column, missing_values, id_column, how_read)
+    choice = Choice(columns, label_column, group_column, missing_values, id_column, how_read, schema)
     if from_files:
         return read_chosen(Path(base or ".") / expanded(source), choice)
     if choice != Choice():
         given = (
             "label_column, group_column, id_column, columns, missing_values, decimal, thousands, missing_codes, header"
         )
-        raise UsageError(f"{source}: {given} are for files, not for a registered data set")
+        raise UsageError(f"{source}: {given}, schema are for files, not for a registered data set")
     if name in GENERATORS:
         return generate(name, options or {})
     if name in BUILT_IN:

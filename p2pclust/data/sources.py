@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from p2pclust.data.columns import HowRead
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.readers import SUFFIXES, read_as, read_chosen
+from p2pclust.data.schema import Schema, SchemaError
 from p2pclust.data.table import Choice
 from p2pclust.errors import DataError
 
@@ -38,7 +39,8 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
 
     In `config`, ``data`` is the path of a file or a folder, or a table with ``command`` (the program and its arguments),
     ``format`` (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs);
-    ``columns``, ``missing_values``, ``id_column`` and what `HowRead` has are as `p2pclust.data.readers.read` takes them.
+    ``columns``, ``missing_values``, ``id_column``, ``schema`` (as plain values) and what `HowRead` has are as
+    `p2pclust.data.readers.read` takes them.
     A command is ended when `cancelled` says that the peer leaves.
 
     A command is started without a shell: its arguments arrive as they are written. It has no input. When it is ended
@@ -52,7 +54,8 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     """
     data, missing_values = config["data"], config.get("missing_values", "error")
     how_read = HowRead.of(config)
-    choice = Choice(config.get("columns"), None, None, missing_values, config.get("id_column"), how_read)
+    schema = None if config.get("schema") is None else Schema.from_dict(config["schema"])
+    choice = Choice(config.get("columns"), None, None, missing_values, config.get("id_column"), how_read, schema)
     if isinstance(data, str | Path):
         return read_chosen(Path(data), choice)
     named = f"command {data['command'][0]}"
@@ -61,6 +64,8 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
         file = Path(f"/dev/fd/{output.fileno()}")
         try:
             return read_as(file, f".{data['format']}", choice)
+        except SchemaError as error:
+            raise SchemaError(error.reason, f"{named}: its output") from None
         except DataError as error:
             raise DataError(str(error).replace(str(file), f"{named}: its output")) from None
 
@@ -68,9 +73,13 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
 def public_reason(error: DataError) -> str:
     """Return the reason that other peers may see for data that cannot be read: the place of the error, no path and no value.
 
+    A table that does not fit a schema has the name of the column, which the job's schema has, too.
+
     >>> public_reason(DataError("/home/me/rows.csv: row 7, column 2 (watt): 'secret' is text: expected a number"))
     'its data cannot be used (row 7, column 2)'
     """
+    if isinstance(error, SchemaError):
+        return f"its data cannot be used: {error.reason}"
     words = str(error).replace(",", " ").replace(":", " ").split()
     places = [f"{a} {b}" for a, b in pairwise(words) if a in ("row", "column") and b.isdigit()]
     return "its data cannot be used" + (f" ({', '.join(places[:2])})" if places else "")

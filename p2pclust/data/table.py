@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data import columns as text
 from p2pclust.data.dataset import DataSet, what_to_do
+from p2pclust.data.schema import ReadTable, Schema, SchemaError
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 from p2pclust.tools.spelling import did_you_mean, first_few
@@ -50,8 +51,11 @@ class Choice:
     missing_values: Missing = "error"
     id_column: Column | None = None
     how_read: text.HowRead = text.BY_THE_ROWS
+    schema: Schema | None = None  # the features and their kinds, in place of `columns`
 
     def __post_init__(self) -> None:
+        if self.schema is not None and self.columns is not None:
+            raise DataError("columns and schema: a schema names the features: leave columns out")
         if self.missing_values == "mean":
             raise DataError(
                 "missing_values = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
@@ -73,9 +77,14 @@ class Choice:
         return self.missing_values in ("drop", "keep")
 
     @property
+    def features(self) -> Sequence[Column] | None:
+        """The chosen features; None: all columns that are nothing else."""
+        return self.columns if self.schema is None else self.schema.names
+
+    @property
     def names(self) -> set[str]:
         """The columns that are chosen by name."""
-        chosen = (*(self.columns or ()), self.label_column, self.group_column, self.id_column)
+        chosen = (*(self.features or ()), self.label_column, self.group_column, self.id_column)
         return {column for column in chosen if isinstance(column, str)}
 
     def fills(self, file: Path, titles: Sequence[str]) -> NDArray[np.float64]:
@@ -86,16 +95,20 @@ class Choice:
         """
         values = np.full(len(titles), np.nan)
         if isinstance(self.missing_values, Mapping):
+            levels = (0,) * len(titles) if self.schema is None else self.schema.levels
             declared = self.missing_values["fill"]
             if not isinstance(declared, Mapping):
-                return np.full(len(titles), float(declared))
+                return np.where(np.array(levels) == 0, float(declared), np.nan)
             for name, value in declared.items():
                 if name not in titles:
                     meant, known = did_you_mean(name, titles), ", ".join(map(printable, titles[:20]))
                     raise DataError(
                         f"{file}: missing_values.fill: {name!r} is not a feature{meant}; the features are {known}"
                     )
-                values[titles.index(name)] = float(value)
+                place = titles.index(name)
+                if levels[place]:
+                    raise DataError(f"{file}: missing_values.fill: {name!r} is no number: its rows can be dropped")
+                values[place] = float(value)
         return values
 
 
@@ -159,7 +172,7 @@ class Titles:
             if (column := getattr(choice, option)) is not None
         }
         taken: dict[int, None] = {}
-        for column in choice.columns or ():
+        for column in choice.features or ():
             index = self.find("columns", column)
             if index in taken:
                 raise DataError(f"{self.file}: columns: {column!r} is named twice")
@@ -233,14 +246,17 @@ class TextRows:
 
     def to_data(self, choice: Choice) -> DataSet:
         """Return the data set that `choice` takes of it."""
+        by_schema = choice.schema is not None
+        X = encoded(self.file, choice, self, self.lines) if by_schema else np.empty(0)
         features, named = self.titles.chosen(choice)
         titles = tuple(self.titles.title(i) for i in features)
         fills = choice.fills(self.file, titles)
-        for i in features:
-            if problem := self.column(i).problem:
-                raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
-        X = np.column_stack([self.column(i).values for i in features])
-        self._check(X, features, choice.may_be_missing, fills)
+        if not by_schema:
+            for i in features:
+                if problem := self.column(i).problem:
+                    raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
+            X = np.column_stack([self.column(i).values for i in features])
+            self._check(X, features, choice.may_be_missing, fills)
         by_row = self.titles.by_row(named, lambda i: self.columns[i], self.lines, text.ABSENT)
         return replace(finished(self.file, X, choice, by_row, titles), reading=self.reading(features))
 
@@ -262,13 +278,15 @@ class TextRows:
         first = ", ".join(map(printable, self.rows[0][:3])) + ", ..." * (len(self.rows[0]) > 3)
         return "" if self.names else f"no header: row {self.lines[0]} ({first}) has values"
 
-    def _check(self, X: NDArray[np.float64], features: Sequence[int], may: bool, fills: NDArray[np.float64]) -> None:
+    def _check(
+        self, X: NDArray[np.float64], features: Sequence[int], may_lack: bool, fills: NDArray[np.float64]
+    ) -> None:
         """Refuse the first cell that is not a finite number, unless it is missing and may be."""
         bad: list[tuple[int, int]] = []
         for place in np.flatnonzero(np.isnan(X).any(axis=0)).tolist():
-            column, may_lack = self.column(features[place]), may or not np.isnan(fills[place])
+            column, absent_too = self.column(features[place]), may_lack or not np.isnan(fills[place])
             rows = ((row, column.cells[row]) for row in np.flatnonzero(np.isnan(X[:, place])).tolist())
-            if may_lack:
+            if absent_too:
                 rows = ((row, cell) for row, cell in rows if cell.lower() not in text.ABSENT)
             # In a column of text also the cells that are numbers are NaN.
             rows = ((row, cell) for row, cell in rows if column.kind == "numbers" or not text.is_number(cell))
@@ -292,6 +310,25 @@ class TextRows:
             raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {fault}")
 
 
+def encoded(file: Path, choice: Choice, table: ReadTable, lines: Sequence[int]) -> NDArray[np.float64]:
+    """Encode the table of a file by the schema of `choice`; refuse the first cell that is missing, unless it may be.
+
+    `lines` are the names of the rows in messages.
+    """
+    assert choice.schema is not None
+    try:
+        X = choice.schema.encode(table)
+    except SchemaError as error:
+        raise SchemaError(error.reason, str(file)) from None
+    if not choice.may_be_missing:
+        bad = np.isnan(X) & np.isnan(choice.fills(file, choice.schema.names))
+        if bad.any():
+            row, place = (int(i) for i in np.argwhere(bad)[0])
+            where = f"{file}: row {lines[row]}, column {text.short(choice.schema.names[place])!r}"
+            raise DataError(f"{where}: a value is missing: {what_to_do(missing=True)}")
+    return X
+
+
 def finished(
     file: Path, X: NDArray[Any], choice: Choice, by_row: ByRow | None = None, titles: tuple[str, ...] = ()
 ) -> DataSet:
@@ -302,7 +339,9 @@ def finished(
     `by_row` has the label, group and id of each row, as far as they are known.
     """
     found: dict[str, Any] = dict(by_row or {})
-    if codes := choice.how_read.numbers:  # in text they are read so already
+    if (
+        codes := choice.how_read.numbers
+    ) and choice.schema is None:  # in text, and by a schema, they are read so already
         X = np.where(np.isin(X, codes), np.nan, X)
     dropped, row, filled = 0, None, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
@@ -327,7 +366,8 @@ def finished(
                 found[what] = values[kept]
             row = np.flatnonzero(kept).astype(np.int64)
     return DataSet(
-        str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, keeps_gaps=keeps, **found
+        str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, schema=choice.schema,
+        keeps_gaps=keeps, **found,
     )  # fmt: skip
 
 

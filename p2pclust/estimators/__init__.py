@@ -5,7 +5,7 @@ from __future__ import annotations
 from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
 from p2pclust.estimators.base import FederatedClustering
 from p2pclust.estimators.fedcref import FedCRef
-from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
+from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans, LosslessKPrototypes
 from p2pclust.estimators.models import UIFCA
 from p2pclust.estimators.stream import StreamingFuzzyCMeans
 from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
@@ -21,6 +21,7 @@ __all__ = [
     "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
+    "LosslessKPrototypes",
     "StreamingFuzzyCMeans",
     "VerticalCMeans",
     "VerticalFuzzyCMeans",

@@ -40,6 +40,7 @@ from p2pclust.tools.distribution import laboratory
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
+_ALONE = "each of its clusters has one row, which is sent as zeros (suppress_singletons)"
 _AROUND = ("n_peers", "partition", "fleet", "random_state", "secure", "kernel", "threads")
 
 
@@ -66,8 +67,9 @@ class LabellingEstimator(
 
         Parameters
         ----------
-        X : list of array_like, or one array_like
-            A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
+        X : list or dict of array_like, or one array_like
+            A list holds one array of shape (n_m, F) per peer; a dict also has the names of the peers, ``peer_names_``, in
+            the order of all lists of results. One array of shape (n, F) is split over ``n_peers``.
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
 
@@ -135,20 +137,39 @@ class LabellingEstimator(
         """Return each peer's rows and, if one array was split, their indices in it."""
         asked = self._options().get("missing_values", "error")
         keeps_gaps = checks.one_of("missing_values", asked, ("error", "keep")) == "keep"
+        X = self._list_of(X)
         if inputs.is_list_of_peers(X):
             self._refuse_partition(X)
-            arrays = inputs.matrices(X, self.n_peers, keeps_gaps=keeps_gaps)
+            self._learn_schema(X)
+            arrays = inputs.matrices(X, self.n_peers, keeps_gaps=keeps_gaps, numbers=self._numbers)
             named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
             validate_data(self, inputs.without_fields(named), skip_check_array=True)  # names and number of the columns
             self._named = inputs.column_names(named)
             return arrays, None
-        together = inputs.matrix(X, "X", keeps_gaps=keeps_gaps)
+        self._learn_schema([X])
+        together = inputs.matrix(self._numbers(X, "X"), "X", keeps_gaps=keeps_gaps)
         if isinstance(X, list | tuple) and self.n_peers is None:
             _warn(inputs.ONE_ARRAY, UserWarning)
         validate_data(self, inputs.without_fields(X), skip_check_array=True)  # names and number of the columns
         self._named = inputs.column_names(X)
         parts = inputs.dealt(together, y, self.n_peers, self.partition, seed)
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
+
+    def _list_of(self, X: Any) -> Any:
+        """Return a dict of tables as a list, and store its names."""
+        X, names = inputs.named_peers(X)
+        if names:
+            self.peer_names_ = names
+        elif hasattr(self, "peer_names_"):
+            del self.peer_names_  # of an earlier fit
+        return X
+
+    def _learn_schema(self, tables: Sequence[Any]) -> None:
+        """Note which columns of these tables are categories, of an estimator that takes them."""
+
+    def _numbers(self, rows: Any, where: str) -> Any:
+        """Return rows with numbers in the place of words, of an estimator that takes them; `where` names them in errors."""
+        return rows
 
     def _refuse_partition(self, X: Any) -> None:
         if not (isinstance(self.partition, str) and self.partition == self._usual_partition):
@@ -167,21 +188,21 @@ class LabellingEstimator(
             raise UsageError(f"bounds are given for {size} features, but the data have {n_features}")
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
-        self._learn_rounds(job, state)
         nothing = np.zeros(0, dtype=np.int64)  # of a peer without rows, where there may be one
         labels = [np.array(kept.get("labels", nothing)) for kept in conclude(job, state, locals)]
+        self._learn_rounds(job, state, labels)
         self.labels_: list[Rows] | Rows = labels if parts is None else in_order(parts, labels)
         if empty := sum(local.n_samples - local.n_observed for local in locals):
             _warn(f"{empty} row{'s have' if empty > 1 else ' has'} no value, and the label -1", LeftOutWarning)
 
-    def _learn_rounds(self, job: Job, state: JobState) -> None:
+    def _learn_rounds(self, job: Job, state: JobState, labels: Sequence[Rows] = ()) -> None:
         protocol, rounds = job.protocols[job.main], [record for record in state.log if record.stage == job.main]
         self._clustered = [n for n, one in enumerate(state.log) if one.stage == job.main and one.contributors]
         # Those of the job: a parameter that is set after the fit is for the next one.
         self._tol = float(getattr(protocol, "tol", 0.0) or 0.0)
         self._moves = str(getattr(protocol, "moves", "centers"))
         self._fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
-        self._keeps_gaps = protocol.keeps_gaps
+        self._keeps_gaps, self._levels = protocol.keeps_gaps, job.levels
         self.seed_ = job.seed
         self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
@@ -190,7 +211,8 @@ class LabellingEstimator(
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
-        self.doubts_ = doubts(state.arrays, tuple(getattr(self, "feature_names_in_", ())))
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        self.doubts_ = doubts(state.arrays, job.center_columns(names) if names else (), labels, job.levels)
         self.suspects_ = tuple((one["peer"], one["round"], one["reason"]) for one in suspects_of_log(state))
         self.limited_ = limited_peers(state.arrays)
         self.exposed_ = () if state.secured is None else exposed_peers(state)
@@ -200,10 +222,14 @@ class LabellingEstimator(
             self.center_deviations_ = np.array(state.arrays["deviations"]) * self.scale_
         took_part = {peer for record in rounds for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
+        if getattr(protocol, "suppress_singletons", False):
+            alone = [peer for peer, own in enumerate(labels) if len(own) and len(np.unique(own)) == len(own)]
+            absent |= {peer: _ALONE for peer in alone if peer not in absent}
         if absent:
             named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
+            called = getattr(self, "peer_names_", ())
             reasons = "; ".join(
-                f"{', '.join(f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
+                f"{', '.join(called[peer] if called else f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
                 for why, peers in summaries.by_reason(dict(sorted(absent.items())[:3])).items()
             )
             more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
@@ -223,7 +249,7 @@ class LabellingEstimator(
         """Return rows of the columns that the estimator was fitted on."""
         if isinstance(X, list | tuple) and X and all(len(getattr(item, "shape", ())) == 2 for item in X):
             raise DataError(f"X is a list of {len(X)} arrays: give one at a time, or np.concatenate(X)")
-        rows = inputs.matrix(X, "X", keeps_gaps=self._keeps_gaps)
+        rows = inputs.matrix(self._numbers(X, "X"), "X", keeps_gaps=self._keeps_gaps)
         if rows.shape[1] != self.n_features_in_:
             wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise DataError(f"X has {rows.shape[1]} features, but {wanted}: give the columns that it was fitted on")
@@ -285,9 +311,11 @@ class FederatedEstimator(
 
     def _points(self, X: ArrayLike) -> Points | GappedPoints:
         check_is_fitted(self)
-        rows = np.ascontiguousarray(self._fitting(X))
+        rows = Local(np.ascontiguousarray(self._fitting(X))).in_blocks(self._levels)
+        if problem := rows.problem_if(keeps_gaps=self._keeps_gaps):
+            raise DataError(f"X: {problem}")
         prepare = with_gaps_in_working_coordinates if self._keeps_gaps else in_working_coordinates
-        return prepare(rows, self.origin_, self.scale_)
+        return prepare(rows.X, self.origin_, self.scale_)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -28,11 +28,11 @@ ONE_ARRAY = (
 _SHOWN = 8
 _OPTIONS = ("beta", "labels_per_peer", "locations")
 # How pandas, polars and Arrow call the types of columns of times and text. An "object" or "category" may be of numbers.
-_NO_NUMBERS: Final = re.compile(
+NO_NUMBERS: Final = re.compile(
     r"date|time|duration|period|interval|(large_)?str|utf8|bytes|categorical|enum|dictionary|binary"
 )
 
-_TEXT_OR_TIME: Final = (
+TEXT_OR_TIME: Final = (
     str, bytes, np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta,
 )  # fmt: skip
 
@@ -87,18 +87,34 @@ def is_list_of_peers(X: Any) -> bool:
     return any(_depth(item) > 1 for item in X)
 
 
+def named_peers(X: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return a dict of one table per peer as a list, and the peers' names; anything else as it is, without names.
+
+    >>> named_peers({"a": [[0.0], [1.0]], "b": [[2.0]]})
+    ([[[0.0], [1.0]], [[2.0]]], ('a', 'b'))
+    """
+    if not isinstance(X, Mapping) or hasattr(X, "shape") or not X or not all(_depth(rows) > 1 for rows in X.values()):
+        return X, ()
+    return list(X.values()), tuple(str(name) for name in X)
+
+
 def matrices(
-    X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False, keeps_gaps: bool = False
+    X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False, keeps_gaps: bool = False,
+    numbers: Callable[[Any, str], Any] = lambda rows, where: rows,
 ) -> list[Floats]:  # fmt: skip
     """Return the checked matrices of a list of peers, which hold the same columns, or, if not `same_columns`, rows.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns. With `keeps_gaps`, NaN is a missing value.
+    columns. `numbers` makes a table of numbers from rows with words, given what names them in errors. With `keeps_gaps`, NaN
+    is a missing value.
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
-    there = [(peer, rows) for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))]
-    arrays = {peer: matrix(rows, f"peer {peer}", keeps_gaps=keeps_gaps) for peer, rows in there}
+    there = {peer: rows for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
+    named = {peer: f"peer {peer}" for peer in there}
+    arrays = {
+        peer: matrix(numbers(rows, named[peer]), named[peer], keeps_gaps=keeps_gaps) for peer, rows in there.items()
+    }
     if not arrays:
         raise DataError(f"none of the {len(X)} peers has a row: expected at least one array with rows")
     axis, what = (1, "columns") if same_columns else (0, "rows")
@@ -112,8 +128,8 @@ def matrices(
                 raise DataError(f"peer {peer} has rows of another index than peer {tables[0]}: {advice}")
     first = next(iter(arrays))
     wanted = arrays[first].shape[axis]
-    for peer, held in arrays.items():
-        if (found := held.shape[axis]) != wanted:
+    for peer, own in arrays.items():
+        if (found := own.shape[axis]) != wanted:
             raise DataError(
                 f"peer {peer} has {found} {what} where peer {first} has {wanted}: give every peer the same {what}"
             )
@@ -204,11 +220,7 @@ def _numbers(rows: Any, where: str) -> Floats:
         raise DataError(f"{where}: values are masked: fill them in, or leave out these rows")
     try:
         # By their types first: polars would make microseconds of times, and Arrow does not say which column is of text.
-        kinds: Any = getattr(rows, "dtypes", None)
-        kinds = getattr(getattr(rows, "schema", None), "types", None) if kinds is None else kinds
-        names = [str(kind).lower() for kind in kinds] if isinstance(kinds, Iterable) else []
-        names = names or [rows.dtype[name].name for name in _fields(rows)]
-        columns = [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
+        columns = [index for index, name in enumerate(column_types(rows)) if NO_NUMBERS.match(name)]
         given = np.empty((0, 0)) if columns else np.asarray(without_fields(rows))
         if columns or _is_text_or_time(given):
             if given.ndim == 2 and given.dtype.kind == "O":
@@ -261,6 +273,14 @@ def column_names(rows: Any) -> list[str]:
     return [] if names is None else [str(name) for name in names]
 
 
+def column_types(rows: Any) -> list[str]:
+    """Return what a table calls the types of its columns, in small letters; nothing of a matrix."""
+    kinds: Any = getattr(rows, "dtypes", None)
+    kinds = getattr(getattr(rows, "schema", None), "types", None) if kinds is None else kinds
+    names = [str(kind).lower() for kind in kinds] if isinstance(kinds, Iterable) else []
+    return names or [rows.dtype[name].name for name in _fields(rows)]
+
+
 def _first_non_number(rows: Any) -> str:
     """Name the first value of a table or matrix of objects that is not a number, such as a missing one."""
     try:
@@ -280,7 +300,7 @@ def _first_non_number(rows: Any) -> str:
 def _is_text_or_time(given: NDArray[Any]) -> bool:
     """Whether there is something that is not a number: text, also such as NumPy takes for a number, or a time."""
     if given.dtype.kind == "O":
-        return any(isinstance(value, _TEXT_OR_TIME) for value in given.flat)
+        return any(isinstance(value, TEXT_OR_TIME) for value in given.flat)
     return given.dtype.kind in "USMm"
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from p2pclust.clustering import blocks
 from p2pclust.errors import DataError
 from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
+from p2pclust.estimators.categories import decoded, encoded, schema_of
 from p2pclust.estimators.inputs import Floats, Rows, seed_from
 from p2pclust.protocols.engine.exclusions import refuse
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
 
@@ -31,6 +34,8 @@ class _LosslessEstimator(RowsEstimator):
     max_weight: float = 0.0
     robust: str = ""
     missing_values: str = "error"
+    levels: Sequence[int] = ()
+    weights: Sequence[float] = ()
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run the federated job.
@@ -50,6 +55,8 @@ class _LosslessEstimator(RowsEstimator):
         refuse({"weighted": True, "in_process": self.fleet is None, "init": init})
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
+        if isinstance(sample_weight, Mapping):
+            sample_weight = [sample_weight.get(name) for name in getattr(self, "peer_names_", ())]
         weights = _weights_of_peers(sample_weight, arrays, parts)
         factor = _factor(weights)
         # A row of weight 0 is absent for every rule that counts rows as well.
@@ -66,6 +73,26 @@ class _LosslessEstimator(RowsEstimator):
         self._learn_objective(None if found is None else found / factor)
         self._warn_of_no_end(job)
         return self
+
+    def _learn_schema(self, tables: Sequence[Any]) -> None:
+        self.schema_ = schema_of(tables)
+
+    def _numbers(self, rows: Any, where: str) -> Any:
+        return rows if self.schema_ is None else encoded(rows, where, self.schema_)
+
+    def _options(self) -> dict[str, Any]:
+        options = super()._options()
+        schema = getattr(self, "schema_", None)
+        if schema is None:
+            return options
+        given = {name: value for name, value in options.items() if name not in ("levels", "weights") or len(value)}
+        return {**given, "schema": schema}
+
+    def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
+        super()._learn(job, state, locals, parts)
+        self.center_columns_ = job.center_columns(
+            self._named or [f"x{number}" for number in range(self.n_features_in_)]
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -111,6 +138,12 @@ class LosslessCMeans(_LosslessEstimator):
     missing_values : {"error", "keep"}, default "error"
         With "keep", NaN is a missing value: distances are over the values that are there, and each column of a center is the
         mean over the rows of its cluster that have a value in it. A row without any value has the label -1.
+    levels : sequence of int, optional
+        The number of values of each column, 0 for a number: a category is then the index of its value. Of a table of pandas,
+        polars or Arrow they follow from its columns: text, categories, and true and false.
+    weights : sequence of float, optional
+        The squared distance of two different values of a category, for each column; 0: the mean variance of the number
+        columns in working coordinates.
     n_peers : int, optional
         Over how many peers one array is split. None: one peer holds it.
     partition : str or mapping, default "iid"
@@ -133,7 +166,9 @@ class LosslessCMeans(_LosslessEstimator):
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, F)
-        In the data's own units.
+        In the data's own units. With categories each has a column for every value, the share of rows that have it.
+    center_columns_ : tuple of str
+        The names of the columns of ``cluster_centers_``, such as ``"age"`` and ``"ward=surgery"``.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
         The sum of all rows' squared distances to the nearest center in the last round, in working coordinates, each times
@@ -204,6 +239,8 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
         with ``"job"`` `max_rounds` times as many, because those of all rounds together can be solved too. Peers of one or
         two rows reveal no range.
+    suppress_values : bool, default True
+        Send the value of a category as zeros if one row of the peer has it.
 
     Attributes
     ----------
@@ -227,9 +264,65 @@ class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
     protocol_id = "llf-fcm"
 
     privacy_gate: bool | str = True
+    suppress_values: bool = True
 
     def _learn_objective(self, value: float | None) -> None:
         self.objective_: float = float("nan") if value is None else value
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LosslessKPrototypes(_LosslessEstimator):
+    """k-prototypes over peers that hold different rows: numbers by their mean, categories by their mode.
+
+    Z. Huang: Extensions to the k-means algorithm for clustering large data sets with categorical values (1998). Without
+    number columns it is k-modes. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
+
+    Parameters
+    ----------
+    init : {"split-merge", "random", "uniform"} or array_like (n_clusters, F)
+        First centers; in an array a category is the index of its value.
+    gamma : float, default 0.0
+        The cost of two different values of a category, where `weights` has none. 0: half of the mean standard deviation of
+        the number columns in working coordinates, as in the package kmodes 0.12; 1 without number columns.
+    suppress_singletons : bool, default True
+        Send a local cluster of one row as zeros, and of each cluster the values that one of its local rows has.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, F)
+        Means of numbers and modes of categories: the values of a table with words, otherwise their indices.
+    cost_ : float
+        The sum over all rows of the squared distance of the numbers, in working coordinates, and of gamma for each category
+        that differs. NaN if every peer abstained from that.
+    gamma_ : float
+        The cost of two different values, of the first category; NaN without one.
+
+    Examples
+    --------
+    >>> peers = [[[1.0, 0.0], [1.2, 0.0], [9.0, 2.0], [9.4, 2.0]], [[1.1, 0.0], [1.3, 0.0], [9.2, 2.0], [9.4, 2.0]]]
+    >>> model = LosslessKPrototypes(n_clusters=2, levels=(0, 3), gamma=0.5, random_state=0).fit(peers)
+    >>> sorted(model.cluster_centers_.round(2).tolist())
+    [[1.15, 0.0], [9.25, 2.0]]
+    """
+
+    protocol_id = "k-prototypes"
+
+    gamma: float = 0.0
+    suppress_singletons: bool = True
+
+    def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
+        super()._learn(job, state, locals, parts)
+        if not job.levels:
+            self.gamma_ = float("nan")
+            return
+        ones = blocks.in_block(job.levels)
+        self.gamma_ = float(2.0 / self.scale_[ones][0] ** 2)
+        centers = blocks.from_blocks(self.cluster_centers_, job.levels)
+        self.cluster_centers_ = centers if self.schema_ is None else decoded(centers, self.schema_)  # type: ignore[assignment] # words
+        self.center_columns_ = tuple(self._named) or tuple(f"x{number}" for number in range(len(job.levels)))
+
+    def _learn_objective(self, value: float | None) -> None:
+        self.cost_: float = float("nan") if value is None else value
 
 
 def _weights_of_peers(sample_weight: Any, arrays: list[Floats], parts: list[Rows] | None) -> list[Floats]:

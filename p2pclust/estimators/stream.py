@@ -114,6 +114,7 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             learned = f"{len(self._centers)} clusters were learned: call fit to begin anew"
             raise UsageError(f"n_clusters = {self.n_clusters}, but {learned}")
         job = self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_, self.n_peers or 1))
+        X = self._list_of(X)
         # What was learned, in the place of scaling and first centers; declared bounds still hold.
         declared = job.stages[:1] if self.bounds is not None else ()
         job = replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
@@ -136,6 +137,7 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         return replace(job, stages=(*before, Stage(last.protocol, {**last.parameters, "n_batches": 1})))
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
+        X = self._list_of(X)
         if not is_list_of_peers(X):
             return super()._held(X, y, seed)
         self._refuse_partition(X)

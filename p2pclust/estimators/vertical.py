@@ -51,6 +51,7 @@ class _VerticalEstimator(FederatedEstimator):
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], None]:
         """Return each peer's columns, and store which ones they are."""
+        X = self._list_of(X)
         if is_list_of_peers(X):
             self._refuse_partition(X)
             arrays = matrices(X, self.n_peers, same_columns=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from p2pclust.errors import DataError
+from p2pclust.tools.toml_files import toml_lines
 
 #: Keys that a running peer learns from others anyway: a change is written for its next life, but does not end this one.
 _NO_REASON: Final = ("join",)
@@ -54,25 +55,11 @@ class Inventory:
         return tuple(device for device in self.devices if device.host == host)
 
 
-def peer_toml(config: Mapping[str, Any]) -> str:
-    """Return a peer's configuration as TOML: text, numbers, booleans, and lists and tables of these."""
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in config.items() if value is not None)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    # JSON text and numbers are valid TOML, except for one character that TOML wants escaped.
-    return json.dumps(value).replace("\x7f", "\\u007f")
-
-
 def print_of(device: InventoryDevice, host: Host) -> str:
     """Return a digest of everything that a peer is started with; if it changes, the peer is started again."""
     config = {key: value for key, value in device.config.items() if key not in _NO_REASON}
     digest = hashlib.sha256()
-    for part in (peer_toml(config), host.python, json.dumps(dict(host.environment), sort_keys=True)):
+    for part in (toml_lines(config), host.python, json.dumps(dict(host.environment), sort_keys=True)):
         digest.update(part.encode() + b"\0")
     for name, path in sorted(device.files.items()):
         digest.update(name.encode() + b"\0")
@@ -92,7 +79,7 @@ def pack(stream: IO[bytes], inventory: Inventory, prints: Mapping[str, str], cha
         _add(archive, "roster.json", inventory.roster.read_bytes(), 0o644)
         for device in (device for device in inventory.devices if device.name in prints):
             home = f"peers/{device.name}"
-            _add(archive, f"{home}/peer.toml", peer_toml(device.config).encode(), 0o600)
+            _add(archive, f"{home}/peer.toml", toml_lines(device.config).encode(), 0o600)
             for name, path in device.files.items():
                 if name.endswith(".bundle"):
                     _add(archive, f"{home}/{name}", path.read_bytes(), 0o600)

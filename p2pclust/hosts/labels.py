@@ -25,6 +25,7 @@ from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.local import Local, in_working_coordinates, with_gaps_in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
+from p2pclust.protocols.measuring.describe import Describe
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +89,7 @@ def label_own(client: Connection, job_id: str) -> Labelled:
 
 
 def label_file(client: Connection, job_id: str, path: Path, choice: Choice = ALL) -> Labelled:
-    """Label the rows of a file; where no columns are chosen, by the names of the job's features if it has them, or all."""
+    """Label the rows of a file; where no columns are chosen, by the job's schema, the names of its features, or all."""
     return label_with(result_of(client, job_id), path, choice)
 
 
@@ -105,7 +106,9 @@ def label_with(found: FinishedJob, path: Path, choice: Choice) -> Labelled:
             f"{found.job_id}: in {found.job.stages[found.job.main].protocol} {why}: ask each peer on its own device, "
             "without --data"
         )
-    if choice.columns is None and kind_and_stem(path)[0] in (".csv", ".tsv") and not path.is_dir():
+    if choice.schema is None and found.job.schema is not None:
+        choice = replace(choice, schema=found.job.schema)
+    if choice.features is None and kind_and_stem(path)[0] in (".csv", ".tsv") and not path.is_dir():
         header = read_csv_table(path, found.features, choice.how_read).names
         choice = replace(choice, columns=found.features if set(found.features) <= set(header) else None)
     data = read_chosen(path, choice)
@@ -128,6 +131,8 @@ def labelled(
         return _by_models(found, local), None, {}
     workspace = Workspace(own, found.note, found.blobs.get) if job.has_workspace else None
     kept = engine.conclude(job, state, local, workspace)
+    if isinstance(job.protocols[job.main], Describe):
+        raise UsageError(f"{found.job_id}: it describes the table, and labels no row: see `p2pclust result`")
     if "labels" not in kept:
         raise DataError(f"{found.job_id}: these rows have no labels in this job: are they the rows that the job used?")
     plain = {} if job.has_workspace or job.by_columns else kept
@@ -141,7 +146,7 @@ def labelled(
     return kept["labels"], memberships(in_working_coordinates(*where), centers, fuzzifier), more
 
 
-def _distances(found: FinishedJob, data: DataSet, labels: NDArray[np.int64]) -> Floats | None:
+def _distances(found: FinishedJob, X: Floats, labels: NDArray[np.int64]) -> Floats | None:
     """Return how far each row is from the center of its cluster, over the values that are there.
 
     None where the job has no centers of complete rows.
@@ -149,8 +154,8 @@ def _distances(found: FinishedJob, data: DataSet, labels: NDArray[np.int64]) -> 
     arrays = found.state.arrays
     if found.job.by_columns or "centers" not in arrays or np.ndim(arrays["centers"]) != 2 or (labels < 0).any():
         return None
-    prepare = with_gaps_in_working_coordinates if data.keeps_gaps else in_working_coordinates
-    points = prepare(data.X, arrays["origin"], arrays["scale"])
+    prepare = with_gaps_in_working_coordinates if np.isnan(X).any() else in_working_coordinates
+    points = prepare(X, arrays["origin"], arrays["scale"])
     away = np.nan_to_num((points.working if isinstance(points, GappedPoints) else points.X) - arrays["centers"][labels])
     distances: Floats = np.sqrt(np.einsum("ij,ij->i", away, away))
     return distances
@@ -182,14 +187,26 @@ def _with_cells(
     source: Any, how_read: HowRead, found: FinishedJob, data: DataSet, local: Local, own: int = -1
 ) -> Labelled:
     """Label rows, as they are in a CSV file, or else as the numbers that were read."""
-    if not found.job.by_columns and found.features and data.X.shape[1] != len(found.features):
+    local.feature_names, local.schema = data.feature_names, data.schema
+    local = local.under(found.job.schema).in_blocks(found.job.levels)
+    if (
+        found.job.schema is None
+        and not found.job.by_columns
+        and found.features
+        and data.X.shape[1] != len(found.features)
+    ):
         raise DataError(
             f"{data.name}: {data.X.shape[1]} columns, but the job has {len(found.features)} features "
             f"({', '.join(found.features[:8])}): name them with --columns"
         )
     labels, degrees, more = labelled(found, local, own)
     cells = [[repr(float(value)) for value in row] for row in data.X]
-    written = Labelled(tuple(data.feature_names), cells, data, labels, degrees, _distances(found, data, labels), more)
+    if (schema := data.schema) is not None:
+        words = (schema.cells(place, codes) for place, codes in enumerate(data.X.T))
+        cells = [["" if cell is None else str(cell) for cell in row] for row in zip(*words, strict=True)]
+    written = Labelled(
+        tuple(data.feature_names), cells, data, labels, degrees, _distances(found, local.X, labels), more
+    )
     path = Path(source) if isinstance(source, str) else None
     if path is None or kind_and_stem(path)[0] not in (".csv", ".tsv") or not path.is_file():
         return written

@@ -115,10 +115,18 @@ class FinishedJob:
 
     @property
     def features(self) -> list[str]:
-        """The names of the columns in the peer's data; ``x1``, ``x2``, ... where it has none."""
-        n_features = self.state.arrays["origin"].size if "origin" in self.state.arrays else 0
-        names = list(self.told["features"])
+        """The names of the columns by the job's schema, or in the peer's data; ``x1``, ``x2``, ... where it has none."""
+        if self.job.schema is not None:
+            return [*self.job.schema.names]
+        known = next((name for name in ("origin", "unit") if name in self.state.arrays), "")
+        n_columns = self.state.arrays[known].size if known else 0
+        n_features, names = len(self.job.levels) or n_columns, list(self.told["features"])
         return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]
+
+    @property
+    def center_columns(self) -> list[str]:
+        """The names of the columns of its centers."""
+        return [*self.job.center_columns(self.features)]
 
     def named(self, peers: Any) -> list[str]:
         return [self.told["roster"][peer] for peer in peers]
@@ -154,13 +162,13 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
     centers = summaries.raw_centers(found.state)
     if given is None or np.shape(given) != centers.shape:
         return None
-    width, of = summaries.widths(found.state)
+    width, of = summaries.widths(found.state, found.job.levels)
     apart = (np.array(given)[:, None, :] - centers[None, :, :]) / width
     squared = (apart**2).sum(axis=2)
     # The matching wants whole numbers; 53 bits keep what a float has.
     costs = np.rint(squared.T / (squared.max() or 1.0) * 2.0**53).astype(np.int64).tolist()
     moved = np.abs(apart[cheapest_matching(costs), np.arange(len(centers))])
-    features = dict(zip(found.features, moved.max(axis=0).tolist(), strict=True))
+    features = dict(zip(found.center_columns, moved.max(axis=0).tolist(), strict=True))
     return {"of": of, "largest": float(moved.max()), "features": features, "each": moved.max(axis=1).tolist()}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
+from p2pclust.data.schema import Schema, read_schema
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs import fields
-from p2pclust.jobs.fields import TomlTable, refuse, wrong_value
+from p2pclust.jobs.fields import TomlTable, refuse, wrong_table, wrong_value
 from p2pclust.overlay.kinds import options_of
 
 #: The schemes that each option is for, and the options that their schemes need.
@@ -29,6 +31,19 @@ def missing_rule(value: object) -> str | dict[str, Any]:
             raise wrong_value(str(error).partition(": ")[2]) from None
         return value
     raise wrong_value("expected 'error', 'drop', 'keep', or { fill = VALUE }")
+
+
+def schema_of(value: object) -> Schema:
+    if isinstance(value, Schema):
+        return value
+    try:
+        return read_schema(Path(value)) if isinstance(value, str) else Schema.from_dict(value)
+    except UsageError as error:
+        raise wrong_table(str(error).split("\n")) from None
+
+
+#: A schema, from its file or as a table with the same keys.
+GivenSchema = Annotated[Schema, PlainValidator(schema_of, json_schema_input_type=str | dict[str, Any])]
 
 
 class PartitionSpec(TomlTable):
@@ -95,8 +110,10 @@ class DataSpec(HowReadKeys):
     columns: fields.Columns | None = None
     #: For the same files: the column with the rows' ids for the table of labels; it is not a feature.
     id_column: fields.Column | None = None
-    #: For files: refuse missing values, leave their rows out, keep them (jobs of llf-cm and llf-fcm), or put a declared
-    #: value in their place.
+    #: For files: the features and their kinds, from a file such as schema.toml, or as a table with the same keys.
+    schema_: Annotated[GivenSchema | None, Field(alias="schema")] = None
+    #: For files: refuse missing values, leave their rows out, keep them (jobs of llf-cm and llf-fcm, descriptions), or put
+    #: a declared value in their place.
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     #: For generated data sets: their options, such as noise.
     options: fields.Options | None = None
@@ -119,6 +136,8 @@ class DataSpec(HowReadKeys):
             refuse(["expected either source, or files with one file per device"])
         if self.files is not None and self.scheme != "files":
             refuse([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
+        if self.schema_ is not None and self.columns is not None:
+            refuse(["columns and schema: a schema names the features: leave columns out"])
         if self.files is not None and self.options is not None:
             refuse(["options are for generated data sets: they need source"])
         if self.source is not None and self.scheme == "files":

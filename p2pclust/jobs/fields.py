@@ -69,7 +69,7 @@ def known_protocol(value: str) -> str:
     from p2pclust.protocols.engine.registry import CLUSTERING, clusterings, nearest_protocol  # noqa: PLC0415
 
     if value not in CLUSTERING and value not in (known := clusterings()):
-        near = nearest_protocol(value, known, cutoff=0.4)
+        near = nearest_protocol(value, known, cutoff=0.5)
         meant = f"did you mean {near!r}? " if near else ""
         raise wrong_value(f"unknown protocol; {meant}known are {', '.join(known)}")
     return value

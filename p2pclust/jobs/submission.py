@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from p2pclust.clustering.kernels import AUTO
+from p2pclust.data.schema import Schema
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
+from p2pclust.jobs.data_keys import GivenSchema
 from p2pclust.jobs.explain import validated
 from p2pclust.jobs.fields import wrong_value
 from p2pclust.jobs.job_keys import JobSpec
@@ -58,6 +60,8 @@ class Submission(JobSpec):
     scaling: Literal["none", "minmax", "zscore"] | None = None
     #: The declared range of each feature in raw units.
     bounds: fields.Bounds | None = None
+    #: The columns of every peer's rows, and their kinds; its version is that of the devices' schemas.
+    schema_: Annotated[GivenSchema | None, Field(alias="schema")] = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     #: The peers that take part; by default those that are alive.
     roster: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
@@ -86,7 +90,7 @@ def request_from(given: Mapping[str, Any], n_peers: int, n_features: int = 1) ->
     width = len(spec.init[0]) if isinstance(spec.init, tuple) else n_features
 
     def make(secured: Mapping[str, Any]) -> JobRequest:
-        job = job_of(spec, secured, spec.scaling, spec.bounds, spec.seed, width)
+        job = job_of(spec, secured, spec.scaling, spec.bounds, spec.seed, width, spec.schema_)
         if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.with_common_kernel`
             job = dataclasses.replace(job, kernel=spec.kernel)
         return request_of(spec, secured, job, spec.aggregator or "", spec.every or 0.0)
@@ -99,7 +103,7 @@ def request_from(given: Mapping[str, Any], n_peers: int, n_features: int = 1) ->
 
 def job_of(
     spec: JobSpec, secured: Mapping[str, Any], scaling: Literal["none", "minmax", "zscore"] | None,
-    bounds: fields.Bounds | None, seed: int, n_features: int,
+    bounds: fields.Bounds | None, seed: int, n_features: int, schema: Schema | None = None,
 ) -> Job:  # fmt: skip
     """Return the job document, or raise UsageError if the protocol refuses a parameter.
 
@@ -111,7 +115,7 @@ def job_of(
         spec.protocol, n_clusters=spec.clusters, scaling=scaling, init=spec.init, tol=spec.tol, max_rounds=spec.max_rounds,
         bounds=None if bounds is None else ([low for low, _ in bounds], [high for _, high in bounds]),
         participation=spec.participation, seed=seed, secure=bool(secured), groups=secured.get("groups", 0),
-        privacy=None if spec.privacy is None else spec.privacy.model_dump(), **spec.own,
+        privacy=None if spec.privacy is None else spec.privacy.model_dump(), schema=schema, **spec.own,
     )  # fmt: skip
 
 

@@ -290,3 +290,50 @@ def test_a_cell_that_moves_alone_comes_back() -> None:
         missing_values="keep",
     )  # fmt: skip
     assert audited(job, peers)["aggregator", "rows that move alone"].by_peer == {0: 1}
+
+
+def description_audit(rows: Floats, **parameters: Any) -> dict[tuple[str, str], AttackResult]:
+    job = cluster_job("describe", secure=True, **parameters)
+    peers = list(np.array_split(rows, 4))
+    log = run_in_process(job, [Local(part) for part in peers]).log
+    found = audit_job(Audit(job, [Local(part) for part in peers], log, secured=True))
+    return {(finding.observer, finding.attack): finding for finding in found}
+
+
+def test_a_row_alone_in_a_cell_is_found_without_the_rules_and_not_with_them() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=80), rng.integers(0, 2, 80)])
+    rows[17] = 40.0, 2.0  # far from the others, and the only one of its category
+    open_ = description_audit(rows, min_cell=0, levels=[0, 3])
+    assert open_["any peer", "cells of one row"].by_peer[0] >= 1
+    held = description_audit(rows, levels=[0, 3])
+    assert held["any peer", "cells of one row"].recovered == 0
+    assert held["aggregator", "cells of one row"].recovered == 0  # single peers' sums are padded
+    # The rules hide from readers what the aggregator sees in the totals.
+    assert held["totals", "cells of one row"].recovered == open_["totals", "cells of one row"].recovered == 1
+
+
+def test_many_quantiles_are_rows_without_the_rules_and_not_with_them() -> None:
+    rows = np.random.default_rng(1).normal(size=(80, 1))
+    shares = [round(0.3 + 0.005 * step, 4) for step in range(80)]
+    attack = ("any peer", "quantiles of neighbouring ranks")
+    assert (description_audit(rows, min_cell=0, quantiles=shares)[attack].recovered or 0) > 30
+    assert description_audit(rows, quantiles=shares)[attack].recovered == 0
+
+
+@pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm", "k-prototypes"])
+def test_values_of_single_rows_come_back_only_without_the_rule(protocol: str) -> None:
+    rng = np.random.default_rng(2)
+    peers = [
+        np.column_stack([blobs(seed, 40)[0][:, 0], rng.integers(0, 3, 40), rng.integers(0, 9, 40)]) for seed in (1, 2)
+    ]
+    for rows in peers:
+        rows[rows[:, 2] == 8, 2] = 7
+        rows[3, 2] = 8  # the only row of the peer with this value
+    rule = "suppress_values" if protocol == "llf-fcm" else "suppress_singletons"
+    found = {}
+    for on in (True, False):
+        job = cluster_job(protocol, n_clusters=3, levels=(0, 3, 9), seed=1, max_rounds=4, tol=0.0, **{rule: on})
+        found[on] = audited(job, peers, patience_s=0.1)["aggregator", "values of single rows"]
+    assert (found[True].rows, found[True].recovered) == (80, 0)
+    assert set(found[False].by_peer) == {0, 1}

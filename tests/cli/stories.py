@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.scenario.file.examples import needs
+from p2pclust.tools.toml_files import read_toml
 
 __all__ = ["FOLDER", "STORIES", "Story", "absent"]
 
@@ -34,6 +34,7 @@ def _set(*lines: str) -> tuple[str, ...]:
 
 
 STORIES: dict[str, Story] = {
+    "admissions": Story(),
     "absent-digits": Story(
         short=_set(*(f"jobs.{job}.{key}" for job in range(3) for key in ("clusters=3", "max_rounds=2")))
     ),

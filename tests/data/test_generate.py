@@ -38,6 +38,7 @@ def test_the_seed_decides_everything(name: str) -> None:
 
 # Of the rows, rounded so that another libm cannot matter, and of clusters and peers.
 PINNED = {
+    "admissions": "d8a70e55fbc544ff",
     "absent_clusters": "796aad0aa75bb115",
     "g2": "efac85b67021e149",
     "gaussian_grid": "a66af4fe88e04222",
@@ -137,6 +138,17 @@ def test_the_smart_meters() -> None:
     assert means(data)[3, 12] < 0 < means(data)[3, 20], "by day the roof feeds in"
 
 
+def test_the_admissions() -> None:
+    data = generate("admissions", {"hospitals": 5, "patients": 400})
+    assert data.y is not None
+    assert [row for row in by_peer(data) if sum(row) != 400] == []
+    wards = [np.bincount(data.X[data.y == k, 4].astype(int), minlength=4).argmax() for k in range(4)]
+    assert wards == [0, 1, 2, 3]
+    assert set(data.X[data.y == 0, 5]) == {0.0}, "only women give birth"
+    assert (data.X >= 0).all()
+    assert data.X[:, 3:].max(axis=0).tolist() == [2.0, 3.0, 1.0]
+
+
 def test_the_moving_clusters() -> None:
     data = generate("moving_clusters", {"peers": 20, "rows": 400})
     assert data.y is not None
@@ -192,6 +204,7 @@ def test_loaded_by_any_spelling_and_with_options() -> None:
             {"rows": 100},
             r"rows = 100: expected a list of whole numbers, as in \[1000, 1000, 1000\]$",
         ),
+        ("admissions", {"focus": 0.0}, r"expected at least one hospital and patient, a focus above 0"),
         ("smart_meters", {"noise": -1.0}, r"expected at least one household and day, .* no negative noise or seed$"),
         ("moving_clusters", {"growth": 1.5}, r"expected at least one peer and row, .* a growth from 0 to 1$"),
         ("uneven_grid", {"clusters": [17]}, r"clusters = \[17\]: expected 1 to 16 for each peer$"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from p2pclust.data.readers import read
+from p2pclust.data.schema import Column, Schema
 from p2pclust.data.table import TextRows
 from p2pclust.errors import DataError, UsageError
 from p2pclust.lab.data.prepare import MOST_VALUES, Prepared, Wishes, prepare, write_device
@@ -73,6 +74,7 @@ class TestSurvey:
         ("name", "values", "unique"),
         [
             ("reading", ["7", "8", "9"], True), ("kwh", ["7", "9", "8"], False), ("Row Nr", ["7", "9", "8"], True),
+            ("hum", ["50", "51"], False),
             ("label", ["p", "q", "r"], True), ("label", ["p", "q", "q"], False), ("", ["0", "1", "2"], True),
         ],
     )  # fmt: skip
@@ -109,9 +111,52 @@ class TestPrepare:
         with pytest.raises(DataError, match="no column of numbers is left"):
             prepared(missing="omit")
 
-    def test_text_becomes_columns_of_0_and_1(self) -> None:
+    def test_text_becomes_a_category_or_a_flag(self) -> None:
         found = prepared(text="encode", columns=["mode"])
-        assert (found.features, found.cells["mode=off"]) == (("mode=on", "mode=off"), ["0", "1", "0", "", "0", "1"])
+        assert found.schema == Schema((Column("mode", "category", ("off", "on")),))
+        assert (found.cells["mode"], found.missing_values) == (["on", "off", "on", "", "on", "off"], "drop")
+        assert found.matrix(found.devices["b"]).tolist() == [[1.0], [0.0]]
+        rows = [["ab"[n % 2], ["Yes", "no"][n // 2 % 2], f"{n} kW"] for n in range(8)]
+        found = prepare(table(rows, ["site", "on", "w"]), Wishes("site", text="encode"), np.random.default_rng(0))
+        assert found.schema == Schema((Column("on", "flag"), Column("w", "number", unit="kW")))
+        assert found.matrix(found.devices["a"]).tolist() == [[1, 0], [0, 2], [1, 4], [0, 6]]
+
+    def test_no_number_is_put_where_a_word_is_missing(self) -> None:
+        found = prepared(text="encode", missing=-1.0)
+        assert found.features == ("kwh", "volt")
+        assert "mode: left out: 1 of 6 values are missing, and no number stands for text" in found.notes
+        schema = Schema((Column("mode", "category", ("on", "off")),))
+        with pytest.raises(UsageError, match=r"^--missing-values -1: column 'mode' holds no numbers: drop its rows$"):
+            prepared(schema=schema, missing=-1.0)
+
+    def test_a_number_is_refused_where_nothing_is_missing(self) -> None:
+        rows = [["ab"[n % 2], ["11.5", "-999", "31.5", "12"][n % 4]] for n in range(16)]
+        with pytest.raises(UsageError, match=r"^--missing-values -999: no value is missing: .* --missing-codes -999$"):
+            prepare(table(rows, ["site", "w"]), Wishes("site", missing=-999.0), np.random.default_rng(0))
+        found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
+        said = "w: many values are -999, far from all others: if it means a missing value, name it with --missing-codes -999"
+        assert said in found.notes
+
+    @pytest.mark.parametrize(
+        "values", [[0, 0, 0, 1], [0, 0, 0, 5, 9, 20], [1, 2, 3, 4, 900], [7, 7, 7, 7, 8, 9, 10, 11]]
+    )
+    def test_usual_values_are_no_codes(self, values: list[int]) -> None:
+        rows = [["ab"[n % 2], f"{value}"] for n, value in enumerate(values * 2)]
+        found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
+        assert "--missing-codes" not in "".join(found.notes)
+
+    def test_a_schema_names_the_features(self) -> None:
+        kwh = Column("kwh", "number")
+        found = prepared(schema=Schema((Column("mode", "category", ("on",)), kwh), other="missing"))
+        assert (found.features, found.cells["mode"]) == (("mode", "kwh"), ["on", "", "on", "", "on", ""])
+        assert {name: found.matrix(rows).tolist() for name, rows in found.devices.items()} == {
+            "a": [[0, 1]],
+            "b": [[0, 3]],
+        }
+        with pytest.raises(DataError, match=r"^t\.csv: column 'mode' has a value that the schema does not declare$"):
+            prepared(schema=Schema((Column("mode", "category", ("on",)), kwh)))
+        with pytest.raises(DataError, match=r"^t\.csv: column 'volt' has a value that the schema does not declare$"):
+            prepared(schema=Schema((Column("volt", "number"),)))
 
     def test_text_with_many_values_does_not(self) -> None:
         rows = [["ab"[n % 2], f"v{n}", f"{n * n}"] for n in range(MOST_VALUES + 1)]

@@ -10,7 +10,7 @@ import pytest
 
 from p2pclust import estimators
 from p2pclust.errors import DataError, LeftOutWarning, UsageError
-from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans
+from p2pclust.estimators import FFCM, LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans
 from p2pclust.estimators.base import FederatedEstimator
 
 pytestmark = pytest.mark.slow
@@ -77,6 +77,9 @@ class Typed(Frame):
         del self.ndim
         self.dtypes = types
 
+    def __getitem__(self, name: str) -> Any:
+        return np.asarray(self)[:, "ab".index(name)]
+
 
 class Schema:
     """The types of the columns of an Arrow table."""
@@ -113,7 +116,7 @@ class Arrow:
 def test_times_and_text_of_a_table_are_refused_by_column(table: Any, named: str) -> None:
     for data, where in ((table, "X"), ([table, table], "peer 0")):
         with pytest.raises(DataError) as caught:
-            LosslessCMeans(n_clusters=2).fit(data)
+            FFCM(n_clusters=2).fit(data)
         told = f"{where}: expected numbers, and there is text or a time in {named}: convert or drop these columns"
         assert str(caught.value) == told
 

@@ -12,13 +12,13 @@ import pytest
 
 from p2pclust.data.readers import read, shape_of
 from p2pclust.errors import P2PClustError
-from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.data.fetch import fetch
 from p2pclust.lab.scenario.outcome.compare import read_runs
 from p2pclust.overlay.files import read_overlay
 from p2pclust.overlay.plans import plan_rows
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.tools.files import regular
+from p2pclust.tools.toml_files import read_toml
 from p2pclust.transport.bundle import load_bundle
 
 READERS: dict[str, Callable[[Path], object]] = {

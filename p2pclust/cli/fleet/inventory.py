@@ -16,15 +16,17 @@ import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.cli.fleet.peer_config import PeerConfig, rows_source
+from p2pclust.data.schema import read_schema
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.data_keys import OverlaySpec
 from p2pclust.jobs.explain import validated
 from p2pclust.jobs.fields import Text, TomlTable, device_name, not_empty, refuse, wrong_value
-from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
+from p2pclust.peer.operate.server import SOCKET
 from p2pclust.tools.files import expanded
-from p2pclust.tools.spelling import command
+from p2pclust.tools.spelling import command, did_you_mean
+from p2pclust.tools.toml_files import read_toml
 from p2pclust.transport.bundle import ROSTER, check_enrolled, load_bundle, load_roster
 from p2pclust.transport.keys import load_public_roster
 
@@ -169,6 +171,34 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
     return Inventory(path, keys, keys / ROSTER, hosts, devices, file.late_s)
 
 
+def controls_of(inventory: Inventory, *, with_key: bool) -> dict[str, str]:
+    """Return where the devices can be asked, by name: on this machine at their sockets, elsewhere at control addresses."""
+    found = {}
+    for device in inventory.devices:
+        host = inventory.hosts[device.host]
+        if host.ssh is None:
+            found[device.name] = str(expanded(host.state_dir) / "peers" / device.name)
+        elif with_key and device.config.get("control"):
+            found[device.name] = f"{device.name}@{device.config['control']}"
+    return found
+
+
+def address_of(inventory: Inventory, name: str | None, *, with_key: bool) -> str:
+    """Return where a device can be asked; without a name the first of those here that run, or else the first one."""
+    found, known = controls_of(inventory, with_key=with_key), [device.name for device in inventory.devices]
+    if name is not None and name not in known:
+        hint = did_you_mean(name, known, f": expected one of {', '.join(known)}")
+        raise UsageError(f"{inventory.path}: no device is named {name!r}{hint}")
+    if not found or (name or next(iter(found))) not in found:
+        who = f"{name} cannot" if name else "none of its devices can"
+        control = 'set control = "HOST:PORT" in the settings of a device, and name your key with --bundle'
+        raise UsageError(f"{inventory.path}: {who} be asked from here: {control}")
+    if name is not None:
+        return found[name]
+    runs = (address for address in found.values() if (Path(address) / "state" / SOCKET).exists())
+    return next(runs, next(iter(found.values())))
+
+
 def _beside(path: Path, name: str) -> Path:
     return (path.parent / expanded(name)).absolute()
 
@@ -220,6 +250,8 @@ def _device(
     }  # fmt: skip
     config |= {} if device.group is None else {"class": device.group}
     config |= {"links": links[device.name]} if links and links[device.name] else {}
+    if isinstance(schema := config.get("schema"), str):  # a file here, which each peer is sent with its configuration
+        config["schema"] = read_schema(_beside(path, schema)).to_dict()
     validated(PeerConfig, config, f"{path}: {device.name}")
     return InventoryDevice(device.name, device.host, device.group or "", config, files)
 

@@ -36,17 +36,32 @@ BundleOption = Annotated[
 RosterOption = Annotated[
     Path | None, option("FILE", "The fleet's roster.json; default beside the bundle.", "--fleet-roster")
 ]
+InventoryOption = Annotated[
+    Path | None,
+    option(
+        "INVENTORY.toml",
+        "The fleet's inventory: --peer is then the name of a device in it; default the first that runs.",
+        "--inventory",
+    ),
+]
 JsonOption = Annotated[bool, flag("--json", "Print one JSON object and nothing else.")]
 JOB_HELP = "The job's id, or a unique beginning of it; for a repeated job its series, or SERIES/3 for the third turn."
 JobArgument = Annotated[str, argument("JOB", JOB_HELP)]
 
 
-def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
-    """Return a client of the peer that the options, or else the environment, name."""
+def client_of(
+    peer: str | None, bundle: Path | None, roster: Path | None, inventory: Path | None = None
+) -> Connection:  # fmt: skip
+    """Return a client of the peer that the options, or else the environment, name; of an inventory, by its name there."""
     from p2pclust.hosts.client import DEFAULT, ENVIRONMENT, Connection  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
     key = bundle if bundle is not None else Path(named) if named else None
+    if inventory is not None:
+        from p2pclust.cli.fleet.inventory import address_of, load_inventory  # noqa: PLC0415
+
+        fleet = load_inventory(inventory, to_start=False)
+        peer, roster = address_of(fleet, peer, with_key=key is not None), roster or fleet.roster
     return Connection(peer or os.environ.get(ENVIRONMENT) or DEFAULT, key, roster)
 
 
@@ -61,7 +76,11 @@ def bundle_of(bundle: Path | None) -> Bundle:
 
 
 def status(
-    peer: PeerOption = None, bundle: BundleOption = None, roster: RosterOption = None, as_json: JsonOption = False
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+    inventory: InventoryOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the status of a running peer: its data, how it sees the other peers, running jobs and the last few that ended.
 
@@ -69,9 +88,10 @@ def status(
     Examples:
       p2pclust status
       p2pclust status --peer /var/lib/p2pclust/meter-01
+      p2pclust status --inventory fleet.toml --peer meter-01
       p2pclust status --peer meter-02@10.0.0.2:7400 --bundle me.bundle --json
     """
-    with client_of(peer, bundle, roster) as client:
+    with client_of(peer, bundle, roster, inventory) as client:
         answer = client.ask("status")
     if as_json:
         put_json(answer)
@@ -123,6 +143,7 @@ def peers(
     peer: Annotated[list[str] | None, option("ADDRESS", ADDRESS_HELP + " May be repeated.", "--peer")] = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
+    inventory: InventoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which peers a running peer sees, and why it does not see the others.
@@ -137,7 +158,7 @@ def peers(
     views = []
     addresses: list[str | None] = [*peer] if peer else [None]
     for address in addresses:
-        with client_of(address, bundle, roster) as client:
+        with client_of(address, bundle, roster, inventory) as client:
             views.append(client.ask("status"))
     if as_json:
         put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
@@ -168,6 +189,7 @@ def jobs(
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
+    inventory: InventoryOption = None,
     every: Annotated[bool, flag("--all", "Include child jobs, which a round of another job started.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -183,7 +205,7 @@ def jobs(
     """
     from p2pclust.hosts.submission import drift, result_of  # noqa: PLC0415
 
-    with client_of(peer, bundle, roster) as client:
+    with client_of(peer, bundle, roster, inventory) as client:
         answer = client.ask("status")
         listed = [one for one in answer["jobs"] if every or not one["within"]]
         if job is not None:  # one, or the turns of a series

@@ -16,15 +16,15 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import FORMATS, read_source
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
-from p2pclust.jobs.data_keys import HowReadKeys, missing_rule
+from p2pclust.jobs.data_keys import GivenSchema, HowReadKeys, missing_rule
 from p2pclust.jobs.explain import validated
-from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import expanded
+from p2pclust.tools.toml_files import apply_override, read_toml
 from p2pclust.transport.bundle import check_enrolled, load_bundle, newest_roster
 from p2pclust.transport.keys import insecure_bundle
 from p2pclust.transport.links import beyond_this_device, parse_address
@@ -127,6 +127,7 @@ class PeerConfig(HowReadKeys):
     data: Annotated[str | dict[str, Any], PlainValidator(rows_source)]
     id_column: fields.Column | None = None
     columns: fields.Columns | None = None
+    schema_: Annotated[GivenSchema | None, Field(alias="schema")] = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: fields.Text
     control: Annotated[str, AfterValidator(address)] | None = None
@@ -167,7 +168,7 @@ def load_config(
     document: dict[str, Any] = {} if file is None else read_toml(file)
     folder = Path() if file is None else file.parent
     privacy = document.get("privacy")
-    for table, key in [(document, key) for key in (*_FILES, "data")] + [(privacy, "ledger")]:
+    for table, key in [(document, key) for key in (*_FILES, "data", "schema")] + [(privacy, "ledger")]:
         if isinstance(table, dict) and isinstance(table.get(key), str):
             table[key] = str(folder / expanded(table[key]))
     document |= options
@@ -184,8 +185,10 @@ def load_config(
     config = validated(PeerConfig, document, source, said)
     joins = dict(entry.split("@", 1) for entry in config.join)
     roster = _check_keys(config, joins, where, insecure=insecure)
-    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
+    plain = config.model_dump(exclude_none=True, by_alias=True, exclude={"schema_"}) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
+    if config.schema_ is not None:
+        plain["schema"] = config.schema_.to_dict()
     if "ledger" in plain.get("privacy", {}):
         ledger = Path(plain["privacy"]["ledger"]).absolute()
         if not ledger.parent.is_dir():

@@ -15,10 +15,12 @@ from p2pclust.cli.show.options import (
     Decimal,
     Header,
     MissingCodes,
+    SchemaFile,
     Thousands,
     column,
     columns_of,
     flag,
+    given_schema,
     how_read,
     option,
 )
@@ -30,6 +32,7 @@ from p2pclust.tools.spelling import first_few
 if TYPE_CHECKING:
     from p2pclust.hosts.labels import Labelled
     from p2pclust.hosts.submission import FinishedJob
+    from p2pclust.protocols.measuring.description import Description
 
 _FEATURES_SHOWN = 8
 _SUFFIXES = (".csv", ".json", ".npz")
@@ -50,6 +53,7 @@ def result(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Show the result of a job: the centers in the data's own units, the contributors, the terms, suppressed values.
@@ -73,17 +77,19 @@ def result(
     if check or proof is not None:
         if out is not None:
             raise UsageError("-o FILE writes the centers: leave out --check and --proof")
-        _check_end(job, proof, against, (peer, bundle, roster), check=check, as_json=as_json)
+        _check_end(job, proof, against, (peer, bundle, roster, inventory), check=check, as_json=as_json)
         return
+    from p2pclust.cli.show.description import show_description  # noqa: PLC0415
     from p2pclust.hosts.submission import result_of  # noqa: PLC0415
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
-    with operate.client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster, inventory) as client:
         found = result_of(client, job)
     told = _told(found)
+    described = _described(found)
     if out is not None:
-        _write(out, told)
+        _write(out, told, described)
     if as_json:
         put_json(told)
         return
@@ -93,11 +99,14 @@ def result(
         if told["centers"] is not None:
             rows = ([str(number), *(f"{value:.6g}" for value in row)] for number, row in enumerate(told["centers"]))
             stdout().print(operate.table_of(["label", *told["features"]], rows))
+        elif described is not None:
+            show_description(described)
         return
     for doubt in told["doubts"]:
         note(f"doubt: {doubt}", style="yellow")
     if told["centers"] is None:
-        note(f"{out}: {', '.join(told['declared'])} of {told['name']}, as {told['protocol']} declares")
+        what = f"{', '.join(told['declared'])} of {told['name']}, as {told['protocol']} declares"
+        note(f"{out}: {what if described is None else 'the description of the table'}")
         return
     k, features = len(told["centers"]), len(told["features"])
     what = "the result with its centers" if out.suffix == ".json" else "centers"
@@ -105,8 +114,8 @@ def result(
 
 
 def _check_end(
-    job: str, proof: Path | None, against: Path | None, client: tuple[str | None, Path | None, Path | None], *,
-    check: bool, as_json: bool,
+    job: str, proof: Path | None, against: Path | None,
+    client: tuple[str | None, Path | None, Path | None, Path | None], *, check: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the evidence of an end, or check it, alone or against that in a file."""
     from p2pclust.hosts.evidence import CONTRADICTS, contradictions, fetch_proof, read_proof  # noqa: PLC0415
@@ -170,17 +179,19 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "job": found.job_id, "name": found.told.get("name", found.job_id),
         "protocol": asked_for.protocol, "parameters": asked_for.parameters, "kernel": found.job.kernel,
         "roster": found.told["roster"], "rounds": len(rounds), "rounds_in_all": len(state.log), "converged": state.converged,
-        "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
+        "features": found.center_columns, "centers": None, "drift": None, "terms": found.told["terms"],
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays, found.features)),
+        "doubts": list(doubts(state.arrays, found.center_columns, levels=found.job.levels)),
         "suspects": summaries.suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},
-        "declared": summaries.declared(found.job, state),
+        "declared": summaries.declared(found.job, state), "description": None,
     }  # fmt: skip
+    if (described := _described(found)) is not None:
+        told["description"] = described.to_dict()
     told["suspects"] += [
         {"peer": peer, "round": round_, "rounds": 1, "reason": reason, "found_by": [found.told["peer"]]}
         for peer, round_, reason in found.told.get("suspects", ())
@@ -191,12 +202,20 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     return dict(plain(told))
 
 
+def _described(found: FinishedJob) -> Description | None:
+    from p2pclust.protocols.measuring.describe import Describe  # noqa: PLC0415
+    from p2pclust.protocols.measuring.description import Description  # noqa: PLC0415
+
+    describes = isinstance(found.job.protocols[found.job.main], Describe)
+    return Description.of(found.job, found.state, found.features) if describes else None
+
+
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     from p2pclust.protocols.engine.summaries import absences, array_in_words, suspect_in_words  # noqa: PLC0415
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
-    before = outcome["rounds_in_all"] - outcome["rounds"]
+    before = outcome["rounds_in_all"] - outcome["rounds"] if outcome["description"] is None else 0
     of = f"{outcome['rounds_in_all']} rounds"
     of += f" ({outcome['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
     yield f"{outcome['name']}: {outcome['protocol']}, {of}, {how}"
@@ -217,7 +236,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in outcome['terms'])}"
     for name, values in outcome["declared"].items():
         yield f"{name}: {array_in_words(values)}"
-    if outcome["centers"] is None:
+    if outcome["centers"] is None and outcome["description"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
     elif drift := outcome["drift"]:
         features = sorted(drift["features"].items(), key=lambda item: -item[1])
@@ -227,12 +246,17 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"the largest of these moves of each center: {each}"
 
 
-def _write(out: Path, told: Mapping[str, Any]) -> None:
+def _write(out: Path, told: Mapping[str, Any], described: Description | None = None) -> None:
     import numpy as np  # noqa: PLC0415
 
+    if described is not None and out.suffix == ".csv":
+        _put(out, _table(list(described.long_table())))
+        return
     written = told["declared"] if told["centers"] is None else {"centers": told["centers"]}
     arrays: dict[str, Any] = {name: np.array(values) for name, values in written.items()}
-    if not arrays:
+    if described is not None and out.suffix != ".json":
+        raise UsageError(f"-o {out}: a description is written as .csv or .json")
+    if not arrays and described is None:
         raise UsageError(f"-o {out}: {told['protocol']} ends without centers: write labels with `p2pclust assign`")
     if out.suffix == ".json":
         _put(out, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())
@@ -282,10 +306,12 @@ def assign(
     thousands: Thousands = None,
     missing_codes: MissingCodes = None,
     header: Header = None,
+    schema: SchemaFile = None,
     out: Annotated[Path | None, option("FILE", "Write the CSV here; default standard output.", "-o", "--out")] = None,
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
 ) -> None:
     """Label rows with the result of a job: writes the data as CSV with row, label, distance and memberships of each row.
 
@@ -307,14 +333,14 @@ def assign(
 
     options = {
         "--columns": columns, "--id-column": id_column, "--missing-values": missing_values, "--decimal": decimal,
-        "--thousands": thousands, "--missing-codes": missing_codes, "--header": header,
+        "--thousands": thousands, "--missing-codes": missing_codes, "--header": header, "--schema": schema,
     }  # fmt: skip
     for name, value in options.items():
         if data is None and value is not None:
             raise UsageError(f"{name} is for --data: this device's rows are read as its peer's configuration says")
     choice = Choice(
         columns_of(columns), missing_values=missing_values or "error", id_column=column(id_column),
-        how_read=how_read(decimal, thousands, missing_codes, header),
+        how_read=how_read(decimal, thousands, missing_codes, header), schema=given_schema(schema),
     )  # fmt: skip
     found: Labelled
     if Path(job).exists():
@@ -325,7 +351,7 @@ def assign(
         model = Path(job, "model.msgpack") if Path(job).is_dir() else Path(job)
         found = label_by_run(model, data, choice)
     else:
-        with operate.client_of(peer, bundle, roster) as client:
+        with operate.client_of(peer, bundle, roster, inventory) as client:
             found = label_own(client, job) if data is None else label_file(client, job, data, choice)
     table = _table([found.header, *found.rows()])
     if found.data.dropped:

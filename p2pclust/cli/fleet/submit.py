@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet import operate
-from p2pclust.cli.show.options import AsJson, Serve, argument, flag, option
+from p2pclust.cli.show.options import AsJson, SchemaFile, Serve, argument, flag, option
 from p2pclust.cli.show.output import note, put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.distribution import laboratory
@@ -50,7 +50,7 @@ def protocols(as_json: AsJson = False) -> None:
             continue
         parameters, secure = parameters_of(kind), False
         with suppress(UsageError):
-            cluster_job(name, n_clusters=2 if "n_clusters" in parameters else None, scaling="minmax", secure=True)
+            cluster_job(name, n_clusters=2 if "n_clusters" in parameters else None, secure=True)
             secure = True
         one |= {
             "what": (kind.__doc__ or "").strip().partition("\n")[0],
@@ -107,6 +107,7 @@ def submit(
     verify: Annotated[
         str | None, option("all", "Which peers make each state again before they adopt it; default none.")
     ] = None,
+    schema: SchemaFile = None,
     seed: Annotated[int | None, option("N", "Seed of all random numbers of the job; default 0.")] = None,
     request_id: Annotated[
         str | None, option("NAME", "Your name for this submission: if it is repeated, it is the same job.", "--id")
@@ -118,6 +119,7 @@ def submit(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     fleet_roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Submit a job, and return when a majority of its roster has it on disk: after that no crash loses it.
@@ -126,9 +128,10 @@ def submit(
     [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
     uniform, --bounds "[[0, 1], [0, 5]]". A peer that is offline receives the job when it returns.
 
-    llf-cm, llf-fcm, vertical-cm and vertical-fcm have secure sums where at least four peers take part; --no-secure is
-    secure = false of a scenario. Parameters of secure sums are --keepers, --cohort, --colluders, --burnt, --leave and
-    --groups. Without --roster, a job that two or three peers run plain for that reason has these peers as its roster.
+    llf-cm, llf-fcm, k-prototypes, vertical-cm, vertical-fcm and describe have secure sums where at least four peers
+    take part; --no-secure is secure = false of a scenario. Parameters of secure sums are --keepers, --cohort, --colluders,
+    --burnt, --leave and --groups. Without --roster, a job that two or three peers run plain for that reason has these
+    peers as its roster.
 
     If no answer comes, the job may have been submitted nevertheless. A submission with --id can be repeated at the same
     peer: as long as that peer keeps the job, the answer is that job, and no second one begins.
@@ -141,11 +144,12 @@ def submit(
       p2pclust submit llf-cm --clusters 3 --verify all
       p2pclust submit llf-fcm --clusters 3 --every 1h
       p2pclust submit llf-fcm --clusters 3 --id readings-2026-05-01
+      p2pclust submit describe --quantiles "[0.05, 0.95]"
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
-    given = _given(context, roster, secure)
+    given = _given(context, roster, secure, schema)
     spec = _checked_for_any_fleet(given)
-    with operate.client_of(peer, bundle, fleet_roster) as client:
+    with operate.client_of(peer, bundle, fleet_roster, inventory) as client:
         named = _submitted(client, given, spec, within, request_id or "")
         first = f"{named}/1" if spec.every else named
         ended = _watched(client, first, None, None if as_json else stderr()) if wait else None
@@ -157,7 +161,9 @@ def submit(
         raise typer.Exit(_code(ended))
 
 
-def _given(context: typer.Context, roster: str | None, secure: bool | None) -> dict[str, Any]:
+def _given(
+    context: typer.Context, roster: str | None, secure: bool | None, schema: Path | None
+) -> dict[str, Any]:  # fmt: skip
     """Return the keys of the job that a command line gives: those of its own options, and its parameters."""
     from p2pclust.jobs.job_keys import SecureSpec  # noqa: PLC0415
     from p2pclust.jobs.submission import Submission  # noqa: PLC0415
@@ -165,6 +171,8 @@ def _given(context: typer.Context, roster: str | None, secure: bool | None) -> d
     # Options that are named as keys of a job are these keys.
     keys = {key: value for key, value in context.params.items() if key in Submission.model_fields}
     given: dict[str, Any] = {key: value for key, value in keys.items() if value is not None and key != "secure"}
+    if schema is not None:
+        given["schema"] = str(schema)
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     more = parameters(context.args)
@@ -222,7 +230,7 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
     >>> parameters(["--max-rounds", "50", "--init=careful", "--bounds", "[[0, 1]]"])
     {'max_rounds': 50, 'init': 'careful', 'bounds': [[0, 1]]}
     """
-    from p2pclust.jobs.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.tools.toml_files import toml_value  # noqa: PLC0415
 
     given: dict[str, Any] = {}
     left = list(words)
@@ -327,6 +335,7 @@ def cancel(
     peer: operate.PeerOption = None,
     bundle: operate.BundleOption = None,
     roster: operate.RosterOption = None,
+    inventory: operate.InventoryOption = None,
     as_json: operate.JsonOption = False,
 ) -> None:
     """Cancel a job in the whole fleet: the peers agree on the end of the job.
@@ -340,7 +349,7 @@ def cancel(
       p2pclust cancel series-3f2a
     """
     answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
-    with operate.client_of(peer, bundle, roster) as client:
+    with operate.client_of(peer, bundle, roster, inventory) as client:
         for told in client.follow("cancel", within_s=within, job=job):
             answer |= told
     late = answer["outcome"] in ("done", "failed") or answer.get("late", False)

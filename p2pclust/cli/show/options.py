@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -13,6 +14,7 @@ from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
     from p2pclust.data.columns import HowRead
+    from p2pclust.data.schema import Schema
 
 
 def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
@@ -70,7 +72,7 @@ def key_values(option: str, texts: Iterable[str] | None, example: str) -> dict[s
     >>> key_values("--set", ["neighbours=4", "center=peer-02"], "neighbours=4")
     {'neighbours': 4, 'center': 'peer-02'}
     """
-    from p2pclust.jobs.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.tools.toml_files import toml_value  # noqa: PLC0415
 
     found: dict[str, Any] = {}
     for text in texts or ():
@@ -140,6 +142,16 @@ MissingCodes = Annotated[
 Header = Annotated[
     int | None, option("LINE", "The line with the names of the columns; what is above is skipped. 0: none.", min=0)
 ]
+SchemaFile = Annotated[
+    Path | None, option("FILE", "The features and their kinds: numbers, categories and flags.", "--schema")
+]
+
+
+def given_schema(file: Path | None) -> Schema | None:
+    """Return the schema in the file of ``--schema``."""
+    from p2pclust.data.schema import read_schema  # noqa: PLC0415 - imports NumPy
+
+    return None if file is None else read_schema(file)
 
 
 def how_read(decimal: str | None, thousands: str | None, missing_codes: str | None, header: int | None) -> HowRead:

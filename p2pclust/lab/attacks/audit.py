@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
 
 from p2pclust.errors import UsageError
+from p2pclust.lab.attacks.descriptions import attack_description
 from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
 from p2pclust.lab.attacks.rows import (
@@ -22,13 +23,16 @@ from p2pclust.lab.attacks.rows import (
     rows_solved_for,
     rows_that_moved_alone,
     single_rows,
+    values_of_single_rows,
 )
 from p2pclust.lab.attacks.sights import Sight, Sights, sights_of
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
+from p2pclust.protocols.engine.runner import Later, labelling_stage, replayed, run_in_process
+from p2pclust.protocols.measuring.describe import Describe
+from p2pclust.protocols.measuring.description import Description
 
 #: A job is run again without each of at most so many devices, spread over the roster.
 _AGAIN = 10
@@ -87,6 +91,15 @@ class Audit:
         by_peer = {peer: hits for peer, hits in sorted(found.items()) if hits}
         return AttackResult(observer, attack, rows, sum(by_peer.values()), self.clock() - began, by_peer)
 
+    def on_values(self, observer: str, fuzzifier: float | None) -> AttackResult:
+        """Count the rows of each peer of which a category is known, because no other row of their cluster has the value."""
+        began, found = self.clock(), dict.fromkeys(chain.from_iterable(self.sights.sent), 0)
+        for peers, seen in self.sights.sent.items():
+            if len(peers) == 1:  # of several peers it is not known whose row it is
+                found[peers[0]] = max(values_of_single_rows(sight, self.job.levels, fuzzifier) for sight in seen)
+        rows = sum(self.locals[peer].n_samples for peer in found)
+        return self._result(observer, "values of single rows", rows, began, found)
+
     def solved(self, seen: Sequence[Sight], fuzzifier: float) -> Floats:
         sums = fuzzy_sums_in(seen, fuzzifier) if len(seen[0].peers) == 1 else None
         if sums is None:
@@ -138,6 +151,7 @@ def audit_job(audit: Audit) -> list[AttackResult]:
     ('aggregator', 'rows that move alone', 0)
     """
     job = audit.job
+    audit = replace(audit, locals=[local.in_blocks(job.levels) for local in audit.locals])
     if job.by_columns:
         raise UsageError(f"audit: the attacks are on rows; the peers of {job.protocols[job.main].id} hold columns")
     if job.mu_squared > 0.0:
@@ -145,6 +159,11 @@ def audit_job(audit: Audit) -> list[AttackResult]:
     if exchanges_models(job):
         return attack_models(job, audit.locals, clock=audit.clock)
     observer, main, sights = audit.observer, labelling_stage(job)[1], audit.sights
+    if isinstance(main, Describe):
+        *_, last = replayed(job, audit.locals, audit.log, audit.later, audit.groups)
+        rows = {peer: audit.locals[peer].X for peer in audit.log[-1].contributors}
+        described = Description.of(job, last)
+        return attack_description(sights, rows, described, last.arrays["ranks"], audit.clock, observer)
     copies = audit.on_each(observer, "copies in centers", sights.sent, proposed_rows)
     if not isinstance(main, Additive):
         return [copies]  # it sends centers, and no sums of rows
@@ -155,6 +174,7 @@ def audit_job(audit: Audit) -> list[AttackResult]:
         found.append(audit.on_each(observer, "least squares over the rounds", sights.sent, solve))
     found += [
         audit.on_each(observer, "clusters of one row", sights.sent, single_rows),
+        *([audit.on_values(observer, fuzzifier)] if job.levels else []),
         audit.on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(sights.totals)),
     ]
     if groups := sights.groups:  # whose totals secure sums reveal one by one

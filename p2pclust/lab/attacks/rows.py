@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from p2pclust.clustering import blocks
 from p2pclust.lab.attacks.findings import Floats
 from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import Arrays, State
@@ -209,6 +210,39 @@ def _single_cells(weights: Floats, sums: Floats, crisp: bool) -> Floats:
                 if np.ptp(means) <= _AGREE * np.abs(sums).max():
                     found.append(_cell(f, float(means.flat[0]), n_features))
     return np.array(found) if found else np.zeros((0, n_features))
+
+
+def values_of_single_rows(sight: Sight, levels: tuple[int, ...], fuzzifier: float | None = None) -> int:
+    """Return of how many rows a sight shows the value of a category, because no other row of its cluster has that value.
+
+    Either the number of such rows was shown, or it is what the numbers of the other values leave of the cluster's rows. A
+    cluster of one row is not counted: it shows all of a row. Zeros show nothing, because they may stand for rows held back.
+    In fuzzy sums the memberships of one row add up to 1, of more rows to more (Minkowski's inequality).
+
+    Of three rows in one cluster, two have the first of two values.
+
+    >>> public = Arrays(origin=np.zeros(2), scale=np.ones(2), centers=np.zeros((1, 2)))
+    >>> def seen(*numbers):
+    ...     return Sight((0,), 0, 3, public, Arrays(counts=np.array([3.0]), sums=np.array([numbers])))
+    >>> values_of_single_rows(seen(2.0, 1.0), (2,)), values_of_single_rows(seen(2.0, 0.0), (2,))
+    (1, 1)
+    >>> values_of_single_rows(seen(0.0, 0.0), (2,)), values_of_single_rows(seen(3.0, 0.0), (2,))
+    (0, 0)
+    """
+    if (shown := sums_of_clusters(sight)) is None:
+        return 0
+    masses, sums, crisp = shown
+    counts = np.where(sight.shown["sums"] == 0.0, 0.0, sums)
+    found = 0
+    for block in blocks.blocks(levels):
+        known = counts[..., block]
+        left = np.where((known > 0.0).any(axis=-1), masses - known.sum(axis=-1), 0.0)
+        each = np.concatenate([known, left[..., np.newaxis]], axis=-1)
+        if not crisp:  # over the clusters
+            each = (np.maximum(each, 0.0) ** (1.0 / (fuzzifier or 1.0))).sum(axis=-2)
+        alone = np.abs(each - 1.0) < _ALONE
+        found += int(np.count_nonzero(alone[masses > 1.0 + _ALONE].any(axis=-1) if crisp else alone))
+    return found
 
 
 #: A solution explains what was shown to so many digits of it.

@@ -20,6 +20,7 @@ COMMANDS: Final[tuple[tuple[str, str, str, str, type[TyperCommand]], ...]] = (
     (_HERE, "replay", f"{_M}served:replay", "Show a run that ended, at any speed.", ServingCommand),
     (_HERE, "compare", f"{_M}compare:compare", "Put runs side by side.", TyperCommand),
     (_HERE, "choose", f"{_M}choose:choose", "Let the fleet choose the number of clusters.", TyperCommand),
+    (_HERE, "describe", f"{_M}describe:describe", "Let the fleet describe its table.", TyperCommand),
     (_HERE, "examples", f"{_M}examples:app", "List the installed scenarios, copy one.", TyperCommand),
     (_HERE, "data", f"{_M}data:app", "List, fetch and split data sets.", TyperCommand),
     (_RESEARCH, "topology", f"{_M}topology:app", "Make, measure, draw and compare overlays.", TyperCommand),

@@ -115,13 +115,13 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
     check_backend(bare, backend)
     shares = load_data(bare)
     wanted = choosing.numbers_of_clusters(numbers, sum(share.n_rows for share in shares.values()))
-    n_features = next(iter(shares.values())).n_features
+    rows = next(iter(shares.values()))
 
     jobs = []
     for number, own_seed in choosing.trials(wanted, restarts, scenario.seed):
         job = template.model_copy(update={"clusters": number})
         trial = bare.model_copy(update={"jobs": (job,), "seed": own_seed})
-        jobs.append(choosing.trial_job(make_job(trial, 0, n_features), wanted[-1], gate))
+        jobs.append(choosing.trial_job(make_job(trial, 0, rows.n_features, rows.schema), wanted[-1], gate))
     spec = fleet_spec(CheckedRun(bare, shares, jobs[:1], {}))
     enrolled = sorted(device.name for device in bare.fleet.members if device.spec.enrolled)
     requests = [replace(spec.jobs[0], job=job) for job in jobs]

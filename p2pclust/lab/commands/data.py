@@ -16,11 +16,13 @@ from p2pclust.cli.show.options import (
     Decimal,
     Header,
     MissingCodes,
+    SchemaFile,
     Thousands,
     argument,
     column,
     columns_of,
     flag,
+    given_schema,
     group,
     how_read,
     key_values,
@@ -155,6 +157,7 @@ def split(
     thousands: Thousands = None,
     missing_codes: MissingCodes = None,
     header: Header = None,
+    schema: SchemaFile = None,
     as_json: Annotated[bool, flag("--json", "Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Split a data set among peers: write one NPZ file for each, a manifest, and a picture of the split.
@@ -172,7 +175,7 @@ def split(
     rows = load(
         source, label_column=column(label_column), group_column=column(group_column), id_column=column(id_column),
         columns=columns_of(columns), missing_values=missing_values or "error", options=options,
-        how_read=how_read(decimal, thousands, missing_codes, header),
+        how_read=how_read(decimal, thousands, missing_codes, header), schema=given_schema(schema),
     )  # fmt: skip
     settings = {
         "beta": beta, "labels_per_peer": labels_per_peer,

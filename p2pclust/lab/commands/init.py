@@ -9,14 +9,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import typer
 from rich.console import Console
 
 from p2pclust.choose.trials import choose_clusters
-from p2pclust.cli.show.options import AsJson, Decimal, Header, MissingCodes, Thousands, argument, how_read, option
+from p2pclust.cli.show.options import (
+    AsJson,
+    Decimal,
+    Header,
+    MissingCodes,
+    SchemaFile,
+    Thousands,
+    argument,
+    given_schema,
+    how_read,
+    option,
+)
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.cli.show.output import table as table_of
 from p2pclust.data.columns import read_column
@@ -24,7 +35,6 @@ from p2pclust.data.dataset import DataSet, fills_outside
 from p2pclust.data.readers import kind_and_stem
 from p2pclust.data.table import TextRows
 from p2pclust.errors import UsageError
-from p2pclust.hosts.inventory import peer_toml
 from p2pclust.lab.data.prepare import Prepared, Wishes, prepare, write_device
 from p2pclust.lab.data.survey import ColumnSurvey, probable_id, probable_labels, probable_split, read_table, survey
 from p2pclust.protocols.engine.privacy import LEAST_ROWS
@@ -32,6 +42,7 @@ from p2pclust.protocols.engine.random_streams import splitting
 from p2pclust.protocols.measuring.measure import Measure
 from p2pclust.protocols.secure.parameters import LEAST_PEERS
 from p2pclust.tools.spelling import command, counted
+from p2pclust.tools.toml_files import toml_lines
 
 _ROWS_EACH: Final = 10  # if rows are dealt out by chance, and no number of devices is given
 _SHOWN: Final = 40  # columns in the table
@@ -70,8 +81,10 @@ def init(
         ),
     ] = None,
     text: Annotated[
-        str | None, option("omit|encode", "Leave out text (default), or make each of its values a column of 0 and 1.")
+        str | None,
+        option("omit|encode", "Leave out text (default), or make categories and flags of it, in schema.toml."),
     ] = None,
+    schema: SchemaFile = None,
     decimal: Decimal = None,
     thousands: Thousands = None,
     missing_codes: MissingCodes = None,
@@ -95,6 +108,9 @@ def init(
     """
     if split_by is not None and devices is not None:
         raise UsageError("--split-by and --devices: a column says how many devices there are: leave one of them out")
+    given = {"--columns": columns, "--omit": omit, "--text": text}
+    if schema is not None and (twice := next((name for name, value in given.items() if value is not None), "")):
+        raise UsageError(f"--schema and {twice}: a schema names the features and their kinds: leave {twice} out")
     folder = out or Path(f"{file.resolve().name}-fleet" if file.is_dir() else kind_and_stem(file)[1])
     _check_new(folder)
     table = read_table(file, how_read(decimal, thousands, missing_codes, header))
@@ -107,24 +123,28 @@ def init(
     wishes = Wishes(
         split_by=split_by, devices=devices or max(2, min(4, len(table.rows) // _ROWS_EACH)), id_column=id_column,
         columns=named, omit=omitted or (), missing=_missing_of(missing_values), text=_text_of(text),
+        schema=given_schema(schema),
     )  # fmt: skip
     wishes = _with_defaults(wishes, found, len(table.rows), dealt=devices is not None)
     asks = not yes and not as_json and sys.stdin.isatty()
     if asks:
-        options = {"split": split_by or devices, "missing": missing_values, "text": text}
+        options = {"split": split_by or devices, "missing": missing_values, "text": text or schema}
         wishes = _with_answers(wishes, found, [what for what, value in options.items() if value is None])
     prepared = prepare(table, wishes, splitting(seed))
+    by_schema = schema is not None or any(prepared.schema.levels)
     _show_prepared(people, prepared)
     n_clusters, reason = (clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
-    files = _write(folder, file, prepared, n_clusters, seed, port)
-    steps = _next_steps(folder, prepared, n_clusters)
-    _show_written(people, folder, prepared, f"{n_clusters} clusters: {reason}", steps)
+    files = _write(folder, file, prepared, n_clusters, seed, port, by_schema=by_schema)
+    steps = _next_steps(folder, prepared, n_clusters, by_schema=by_schema)
+    written = ("schema.toml, " if by_schema else "") + "scenario.toml, fleet.toml, rows/, devices/"
+    _show_written(people, folder, prepared, f"{n_clusters} clusters: {reason}", written, steps)
     if as_json:
         put_json({
             "folder": str(folder), "files": [str(written) for written in files], "features": list(prepared.features),
             "id_column": prepared.id_column, "missing_values": prepared.missing_values,
             "devices": {name: len(rows) for name, rows in prepared.devices.items()},
             "clusters": n_clusters, "reason": reason, "notes": list(prepared.notes), "next": [step for _, step in steps],
+            "schema": prepared.schema.to_dict() if by_schema else None,
         })  # fmt: skip
 
 
@@ -134,8 +154,11 @@ def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> tuple[int, str]:
     Everything is computed in this process; peers whose rows are few are measured too, since no row leaves this machine.
     Return the number, and in a sentence where it comes from.
     """
+    numbers = [place for place, level in enumerate(prepared.schema.levels) if not level]
+    if not numbers:
+        raise UsageError("--clusters is missing: without a column of numbers no number of clusters can be proposed")
     note("trying 1 to 10 clusters (--clusters K spares this)", style="dim")
-    rows = [prepared.matrix(own) for own in prepared.devices.values()]
+    rows = [prepared.matrix(own)[:, numbers] for own in prepared.devices.values()]
     n_rows = sum(map(len, rows))
     step = max(1, -(-n_rows // _MOST_ROWS))
     arrays = [own[:: min(step, max(1, len(own) // _LEAST_ROWS_EACH))] for own in rows]
@@ -149,6 +172,7 @@ def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> tuple[int, str]:
             suppress_singletons=False, **_kept(prepared),
         )  # fmt: skip
         of = f" (from {sum(map(len, arrays))} of {n_rows} rows)" if step > 1 else ""
+        of += " (by the columns of numbers)" if len(numbers) < len(prepared.features) else ""
         n_clusters, reason = max(2, found.recommended), found.reason + of
     if asks:
         answer = typer.prompt(f"How many clusters? {reason}", default=n_clusters, type=int, err=True)
@@ -210,26 +234,28 @@ def _with_answers(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence
     return wishes
 
 
-def _next_steps(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, str]]:
+def _next_steps(folder: Path, prepared: Prepared, clusters: int, *, by_schema: bool) -> list[tuple[str, str]]:
     """Return the commands that come next, each with what it does."""
     names = list(prepared.devices)
     scenario, inventory, keys = folder / "scenario.toml", folder / "fleet.toml", folder / "keys"
     more = " ..." if len(names) > 8 else ""
-    peer = folder / "state" / "peers" / names[0] / "state"
     # Without it, `choose` measures up to 10 clusters at devices with rows enough only.
     needed = Measure(compare_up_to=_TRIED.stop - 1).rows_needed(_TRIED.start, len(prepared.features))
     few = any(len(prepared.matrix(rows)) < needed for rows in prepared.devices.values())
     gate = ("--no-gate",) if few else ()
     kept = ("--missing-values", "keep") if _kept(prepared) else ()
-    job = (_PROTOCOL, "--clusters", clusters, "--scaling", "minmax", *kept, "--peer", peer, "--wait")
+    kinds = ("--schema", folder / "schema.toml") if by_schema else ()
+    job = (_PROTOCOL, "--clusters", clusters, "--scaling", "minmax", *kinds, *kept, "--inventory", inventory, "--wait")
+    choose = command("p2pclust", "choose", scenario, "--clusters", "1-10", *gate)
     return [
         ("run it as processes on this machine", command("p2pclust", "run", scenario, "--out", folder / "run")),
-        ("look at other numbers of clusters", command("p2pclust", "choose", scenario, "--clusters", "1-10", *gate)),
+        *([] if any(prepared.schema.levels) else [("look at other numbers of clusters", choose)]),
         ("as a fleet that stays: its keys", command("p2pclust", "keys", "init", keys)),
         ("", f"{command('p2pclust', 'keys', 'device', *names[:8])}{more} {command('--fleet', keys)}"),
         ("start it", command("p2pclust", "fleet", "up", inventory)),
         ("hand in the job", command("p2pclust", "submit", *job)),
-        ("look at its centers (the only job whose id begins so)", command("p2pclust", "result", "job-", "--peer", peer)),
+        ("look at its centers (the only job whose id begins so)",
+         command("p2pclust", "result", "job-", "--inventory", inventory)),
         ("end it", command("p2pclust", "fleet", "down", inventory)),
     ]  # fmt: skip
 
@@ -256,7 +282,7 @@ def _show_prepared(people: Console, prepared: Prepared) -> None:
         what = f"with fewer than {LEAST_ROWS} complete rows a device sends nothing, as its sums would show them"
         people.print(f"  {', '.join(few)}: {what}", soft_wrap=True)
     if isinstance(prepared.missing_values, Mapping):
-        X = np.array([[float(cell or "nan") for cell in prepared.cells[name]] for name in prepared.features]).T
+        X = prepared.codes
         filled = np.isnan(X)
         rows = np.where(filled, prepared.missing_values["fill"], X)
         for line in fills_outside([DataSet("rows", rows, feature_names=prepared.features, filled=filled)]):
@@ -264,7 +290,7 @@ def _show_prepared(people: Console, prepared: Prepared) -> None:
 
 
 def _show_written(
-    people: Console, folder: Path, prepared: Prepared, clusters: str, steps: Sequence[tuple[str, str]]
+    people: Console, folder: Path, prepared: Prepared, clusters: str, written: str, steps: Sequence[tuple[str, str]]
 ) -> None:
     """Show the fleet that was written, and the commands that come next."""
     n_rows = [len(rows) for rows in prepared.devices.values()]
@@ -275,7 +301,7 @@ def _show_written(
         f"{len(n_rows)} devices with " + (f"{least} rows each" if least == most else f"{least} to {most} rows"),
         clusters,
         _FLOOR if len(n_rows) >= LEAST_PEERS else _NO_FLOOR,
-        f"\nwritten to {folder}: scenario.toml, fleet.toml, rows/, devices/\n",
+        f"\nwritten to {folder}: {written}\n",
     ):
         people.print(line, soft_wrap=True)
     for what, step in steps:
@@ -290,27 +316,28 @@ def _check_new(out: Path) -> None:
         raise UsageError(f"--out {out}: it exists and is not an empty folder: choose another one")
 
 
-def _write(out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: int, port: int) -> list[Path]:
+def _write(
+    out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: int, port: int, *, by_schema: bool
+) -> list[Path]:  # fmt: skip
     """Write all files into a new or empty folder; return them in the order in which people look at them."""
     _check_new(out)
     ports = {name: port + number for number, name in enumerate(prepared.devices)}
     # How a file of rows is read: scenarios, inventories and peers have these keys in common.
-    reading = {
-        "columns": list(prepared.features), "id_column": prepared.id_column, "missing_values": prepared.missing_values,
-    }  # fmt: skip
+    kinds: dict[str, Any] = {"schema": "schema.toml"} if by_schema else {"columns": list(prepared.features)}
+    reading = {**kinds, "id_column": prepared.id_column, "missing_values": prepared.missing_values}
     written_by = command("p2pclust", "init", Path(source.name))
     written_by = "".join(letter if letter.isprintable() else "?" for letter in written_by)  # in one line of a comment
     scenario = (
         f"# Written by `{written_by}`; every value may be changed. The rows of a device are in rows/.\n"
-        + peer_toml({"title": f"{source.name} on {len(ports)} devices", "seed": seed})
+        + toml_lines({"title": f"{source.name} on {len(ports)} devices", "seed": seed})
         + "\n[data]\n# One file for each device, in the order of the devices below.\n"
-        + peer_toml({"files": [f"rows/{name}.csv" for name in ports]} | reading)
+        + toml_lines({"files": [f"rows/{name}.csv" for name in ports]} | reading)
         + "# By the federated protocol: each device sends the ranges of its columns, and no row.\n"
-        + peer_toml({"scaling": "minmax"})
+        + toml_lines({"scaling": "minmax"})
         + '\n[fleet]\ntiming = "fast"    # all devices on this machine; on real links "default" or "wan"\n'
-        + "".join(f"\n[[fleet.devices]]\n{peer_toml({'name': name})}" for name in ports)
+        + "".join(f"\n[[fleet.devices]]\n{toml_lines({'name': name})}" for name in ports)
         + "\n[[jobs]]\n"
-        + peer_toml({"protocol": _PROTOCOL, "clusters": n_clusters})
+        + toml_lines({"protocol": _PROTOCOL, "clusters": n_clusters})
         + f"\n[expect]\nfinished_at_least = {len(ports)}\nidentical_centers = true\n"
     )
     floor = {"privacy": {"secure": True}} if len(ports) >= LEAST_PEERS else {}
@@ -318,27 +345,30 @@ def _write(out: Path, source: Path, prepared: Prepared, n_clusters: int, seed: i
     inventory = (
         f"# Written by `{written_by}`: all devices on this machine. For other machines give each device a\n"
         "# host, and `send = true` to copy its rows there.\n"
-        + peer_toml({"keys": "keys", "state_dir": "state", "settings": reading | floor})
-        + "".join(f"\n[[devices]]\n{peer_toml(device)}" for device in devices)
+        + toml_lines({"keys": "keys", "state_dir": "state", "settings": reading | floor})
+        + "".join(f"\n[[devices]]\n{toml_lines(device)}" for device in devices)
     )
-    made = [out / "scenario.toml", out / "fleet.toml"]
+    made = [out / "scenario.toml", out / "fleet.toml", *([out / "schema.toml"] if by_schema else [])]
     try:
         for folder in (out / "rows", out / "devices"):
             folder.mkdir(parents=True, mode=0o700)
         made[0].write_text(scenario, encoding="utf-8")
         made[1].write_text(inventory, encoding="utf-8")
+        if by_schema:
+            made[2].write_text(f"# Written by `{written_by}`.\n{prepared.schema.to_toml()}", encoding="utf-8")
         for name, rows in prepared.devices.items():
             made += [out / "rows" / f"{name}.csv", out / "devices" / f"{name}.toml"]
             write_device(made[-2], prepared, rows)
             others = [f"{other}@127.0.0.1:{own}" for other, own in ports.items() if other != name]
+            own_reading = reading | ({"schema": "../schema.toml"} if by_schema else {})
             files = {"bundle": f"../keys/{name}.bundle", "state_dir": f"../state-{name}", "data": f"../rows/{name}.csv"}
             # For `p2pclust peer --config`, for one who starts the peers by hand.
             made[-1].write_text(
                 "# Written by `p2pclust init`. On a device of its own, change `listen` and `join` to addresses of the "
                 "network.\n"
-                + peer_toml({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
-                + peer_toml(files)
-                + peer_toml(reading | floor),
+                + toml_lines({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
+                + toml_lines(files)
+                + toml_lines(own_reading | floor),
                 encoding="utf-8",
             )
     except OSError as error:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
-from p2pclust.cli.fleet.inventory import load_inventory
+from p2pclust.cli.fleet.inventory import controls_of, load_inventory
 from p2pclust.cli.fleet.operate import client_of
 from p2pclust.cli.show.options import Serve, argument, option
 from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
-from p2pclust.hosts.inventory import Inventory
 from p2pclust.lab.commands.show.live import Watch
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c, page_of
 from p2pclust.lab.live.ask import FleetFollower
 from p2pclust.lab.live.shown import FollowedRun, Replay
 from p2pclust.lab.run.scene import Scene, recorded
-from p2pclust.tools.files import expanded
 
 
 def replay(
@@ -68,7 +66,7 @@ def serve_fleet(
     if inventory is not None:
         loaded = load_inventory(inventory, to_start=False)
         groups = {device.name: device.group for device in loaded.devices}
-        found = list(_controls(loaded, with_key=bool(bundle or os.environ.get("P2PCLUST_BUNDLE"))))
+        found = list(controls_of(loaded, with_key=bool(bundle or os.environ.get("P2PCLUST_BUNDLE"))).values())
         if not found and not peers:
             raise UsageError(
                 f'{inventory}: none of its devices can be asked from here: set control = "HOST:PORT" for some, and name '
@@ -82,13 +80,3 @@ def serve_fleet(
         shown = FollowedRun(scene, scene.begun(), mode="watch")
         stack.enter_context(page_of(shown, address))
         FleetFollower(clients, shown, time.monotonic, job or "").follow(threading.Event())
-
-
-def _controls(inventory: Inventory, *, with_key: bool) -> Iterator[str]:
-    """Yield where the devices can be asked: on this machine at their sockets, elsewhere at control addresses."""
-    for device in inventory.devices:
-        host = inventory.hosts[device.host]
-        if host.ssh is None:
-            yield str(expanded(host.state_dir) / "peers" / device.name)
-        elif with_key and device.config.get("control"):
-            yield f"{device.name}@{device.config['control']}"

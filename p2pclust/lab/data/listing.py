@@ -42,6 +42,7 @@ _BUILT_IN = (
 
 _GENERATED = {
     "absent_clusters": "FFCM case 3: each of 3 peers lacks two of four",
+    "admissions": "Admissions to hospitals: numbers and categories",
     "g2": "FFCM case 4: like the sets of the G2 family",
     "gaussian_grid": "FKM: 16 Gaussians seen by five peers",
     "gaussians": "Round clusters in the unit cube",

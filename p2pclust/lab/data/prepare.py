@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.columns import ABSENT, named
-from p2pclust.data.table import TextRows
+from p2pclust.data.columns import ABSENT, ReadColumn, named
+from p2pclust.data.schema import FLAG_WORDS, Column, NamedColumns, Schema
+from p2pclust.data.table import Choice, TextRows, encoded
 from p2pclust.errors import DataError, UsageError
 from p2pclust.lab.data.shares import peer_names
 from p2pclust.lab.data.survey import ColumnSurvey, naming, survey
@@ -26,9 +29,14 @@ from p2pclust.tools.spelling import did_you_mean
 
 MOST_DEVICES: Final = 200
 MOST_VALUES: Final = 20
-"""A text column with more values is not encoded: each value becomes a column."""
+"""A text column with more values is not a category: each value becomes a column of 0 and 1."""
 _SPARSE: Final = 0.5  # a column with a larger share of missing values is left out, or no row would be left
 _MANY: Final = 0.1  # of the rows: if more are left out, a note says what keeps them
+#: A number may be a code of missing values if so large a share of the rows has it, and if it is so many times as far from
+#: the others, at least so many different ones, as these are from each other.
+_FREQUENT: Final = 0.01
+_FAR: Final = 2.0
+_LEAST_OTHERS: Final = 3
 _RESERVED: Final = ("aggregator", "all")
 
 
@@ -45,7 +53,8 @@ class Wishes:
     labels: Sequence[str] = ()  # others that are not, because they probably hold true classes
     #: "drop" rows with a missing value, "omit" columns that have one, "keep" both, or put this number in its place
     missing: str | float = "drop"
-    text: str = "omit"  # "omit" columns of text, or "encode": make each of their values a column of 0 and 1
+    text: str = "omit"  # "omit" columns of text, or "encode": make categories and flags of them
+    schema: Schema | None = None  # the features and their kinds, in place of `columns` and `text`
 
 
 @dataclass(frozen=True)
@@ -61,15 +70,19 @@ class Prepared:
     devices: Mapping[str, NDArray[np.int64]] = field(repr=False)  # by device, the numbers of its rows
     missing_values: str | Mapping[str, Any]  # what a scenario and a peer do with an empty cell
     notes: tuple[str, ...]  # what was done, a sentence each
+    schema: Schema  # the kinds of the features
+
+    @cached_property
+    def codes(self) -> NDArray[np.float64]:
+        """The features of all rows of the file, shape (n_rows, F), encoded; NaN where a value is missing."""
+        return self.schema.encode(NamedColumns.of_text(self.cells))
 
     def matrix(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the features of some rows as a peer will read them, shape (n, F).
 
         Incomplete rows are left out, filled, or kept.
         """
-        columns = [self.cells[name] for name in self.features]
-        cells = [[column[row] or "nan" for column in columns] for row in rows.tolist()]
-        chosen: NDArray[np.float64] = np.array(cells, dtype=np.float64).reshape(len(rows), len(columns))
+        chosen: NDArray[np.float64] = self.codes[rows]
         if isinstance(self.missing_values, Mapping):
             chosen[np.isnan(chosen)] = self.missing_values["fill"]
         gaps = np.isnan(chosen)
@@ -82,27 +95,24 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
     _check_names(table.file, columns, wishes)
     notes: list[str] = []
     cells = dict(zip(columns, table.columns, strict=True))
-    chosen = _features(table, columns, wishes, notes)
-    made: dict[str, list[str]] = {}
-    for place, name in enumerate(columns):
-        if name in chosen and columns[name].kind == "numbers":
-            made[name] = table.column(place).written
-        elif name in chosen:
-            # A column of 0 and 1 for each value; where the value is missing, all of them are empty.
-            made |= {
-                f"{name}={value}": [
-                    "" if cell.lower() in ABSENT else str(int(cell == value)) for cell in table.column(place).cells
-                ]
-                for value in columns[name].values
-            }
-    if not made:
-        raise DataError(
-            f"{table.file}: no column of numbers is left to cluster: encode text columns, or name the columns"
-        )
+    schema = wishes.schema
+    if schema is None:
+        schema = _schema(table, columns, _features(table, columns, wishes, notes))
+    else:
+        encoded(table.file, Choice(schema=schema, missing_values="drop"), table, table.lines)
+    places = {name: place for place, name in enumerate(columns)}
+    made = {column.name: _cells(column, table.column(places[column.name])) for column in schema.columns}
     missing: str | dict[str, Any] = "error"
-    if any("" in column for column in made.values()):
+    if lacking := [column for column in schema.columns if "" in made[column.name]]:
         rule = "keep" if wishes.missing == "keep" else "drop"
         missing = rule if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
+        words = [column.name for column in lacking if column.level]
+        if words and missing != "drop":
+            raise UsageError(f"--missing-values {wishes.missing}: column {words[0]!r} holds no numbers: drop its rows")
+    elif isinstance(wishes.missing, float) and not any(column.n_missing for column in columns.values()):
+        code = f"{wishes.missing:g}"
+        why = f"no value is missing: cells that mean a missing value are named with --missing-codes {code}"
+        raise UsageError(f"--missing-values {code}: {why}")
     if wishes.id_column:
         id_column, ids = wishes.id_column, named(cells[wishes.id_column])
         if len(set(ids)) < len(ids):
@@ -113,12 +123,57 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
             id_column += "_"
         notes.append(f"{id_column}: names the rows: their number in the file, from 0")
     devices = _devices(table, wishes, cells, rng, notes)
-    found = _with_rows(Prepared(tuple(made), made, ids, id_column, devices, missing, ()), notes)
+    found = _with_rows(Prepared(tuple(made), made, ids, id_column, devices, missing, (), schema), notes)
     if len(found.devices) < 2:
         raise DataError(
             f"{table.file}: fewer than two devices have a row without a missing value: fill in a number instead"
         )
     return found
+
+
+def _schema(table: TextRows, columns: Mapping[str, ColumnSurvey], chosen: set[str]) -> Schema:
+    """Return the kinds of the chosen columns: text is a category, or a flag where it says true and false, or yes and no."""
+    made = []
+    for place, (name, column) in enumerate(columns.items()):
+        values = tuple(sorted(column.values))
+        if name not in chosen:
+            continue
+        if column.kind == "numbers":
+            made.append(Column(name, "number", unit=table.column(place).unit))
+        elif FLAG_WORDS.issuperset(value.lower() for value in values):
+            made.append(Column(name, "flag"))
+        else:
+            made.append(Column(name, "category", values))
+    if not made:
+        raise DataError(
+            f"{table.file}: no column of numbers is left to cluster: encode text columns, or name the columns"
+        )
+    return Schema(tuple(made))
+
+
+def _probable_code(column: ReadColumn) -> float | None:
+    """Return the smallest or the largest number of a column if it is frequent and far from all others, such as -999.
+
+    >>> from p2pclust.data.columns import read_column
+    >>> _probable_code(read_column(["-999", "20.5", "-999", "21", "22.5", "-999"])), _probable_code(read_column(["0", "1"]))
+    (-999.0, None)
+    """
+    values, counts = np.unique(column.values[~np.isnan(column.values)], return_counts=True)
+    if len(values) < _LEAST_OTHERS + 1:
+        return None
+    for code, others in ((0, values[1:]), (-1, values[:-1])):
+        apart = np.abs(others - values[code]).min()
+        if counts[code] >= max(3, _FREQUENT * counts.sum()) and apart > _FAR * (others[-1] - others[0]):
+            return float(values[code])
+    return None
+
+
+def _cells(column: Column, found: ReadColumn) -> list[str]:
+    """Return the cells of a feature; an empty one is missing."""
+    if column.kind == "number":
+        return found.written
+    known = {cell: column.code(cell) for cell in dict.fromkeys(found.cells)}
+    return ["" if (code := known[cell]) is None or math.isnan(code) else cell for cell in found.cells]
 
 
 def write_device(path: Path, prepared: Prepared, rows: NDArray[np.int64]) -> None:
@@ -171,6 +226,10 @@ def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wish
             (of_text and wishes.text == "omit", texts),
             (of_text and n_values > MOST_VALUES, f"text with more than {MOST_VALUES} values"),
             (
+                of_text and n_missing > 0 and isinstance(wishes.missing, float),
+                f"{missing}, and no number stands for text",
+            ),
+            (
                 naming(column) == "surely" and not named,
                 "its numbers name something, as its name says (--columns to take it)",
             ),
@@ -188,10 +247,14 @@ def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wish
         chosen.add(name)
         if naming(column) and not named:
             notes.append(f"{name}: a feature, though its name may say that it names something (--omit {name})")
+        if (code := _probable_code(table.column(place))) is not None and column.kind == "numbers":
+            where = "far from all others: if it means a missing value, name it with --missing-codes"
+            notes.append(f"{name}: many values are {code:g}, {where} {code:g}")
         if column.n_odd:
             notes.append(f"{name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing")
         if of_text:
-            notes.append(f"{name}: text: each of its {n_values} values becomes a column of 0 and 1")
+            is_flag = FLAG_WORDS.issuperset(value.lower() for value in column.values)
+            notes.append(f"{name}: text: {'a flag' if is_flag else f'a category of {n_values} values'}")
         if n_missing:
             kept = "the rows keep their other values" if wishes.missing == "keep" else "their rows are left out"
             what = kept if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"

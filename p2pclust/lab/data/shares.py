@@ -82,9 +82,9 @@ def write_shares(
     `overwrite` the files of an earlier split, and no others, may be in the folder.
 
     Each file has ``X``, ``features``, ``id`` (the row's own id where the source has ids, else its number in the source,
-    from 0, rows that were left out counted; of a folder ``FILE:NUMBER``), and ``y`` and ``group`` where the source has
-    them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
-    files have the mode 0600, and the folder, if it is made here, 0700.
+    from 0, rows that were left out counted; of a folder ``FILE:NUMBER``); ``schema``, the one that encoded X; and ``y`` and
+    ``group`` where the source has them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's
+    business: the files have the mode 0600, and the folder, if it is made here, 0700.
     """
     earlier = _of_a_split(out)
     if out.exists() and not out.is_dir():
@@ -111,6 +111,7 @@ def write_shares(
         ids = called if by_columns else called[share]
         content = {"X": np.ascontiguousarray(part.X), "features": np.array(part.feature_names), "id": ids}
         content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
+        content |= {} if part.schema is None else {"schema": np.array(json.dumps(part.schema.to_dict()))}
         file = out / f"{name}.npz"
         write_npz(file, content, 0o600)
         peer: dict[str, Any] = {"name": name, "file": file.name, "rows": part.n_rows, "columns": part.n_features}

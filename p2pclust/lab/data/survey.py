@@ -204,4 +204,6 @@ def _counts(values: Sequence[str]) -> bool:
     if len(values) < 2 or not all(value.isascii() and value.isdigit() for value in values):
         return False
     first = int(values[0])
+    if len(values) < 3 and first > 1:  # two rows may well measure that
+        return False
     return all(int(value) == first + number for number, value in enumerate(values))

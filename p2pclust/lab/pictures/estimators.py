@@ -54,6 +54,10 @@ def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
     centers = this.cluster_centers_
     rows = centers[:0] if X is None else this._fitting(X)
     rows = rows[evenly(len(rows))] if len(rows) else rows
+    if getattr(this, "_levels", ()):
+        raise UsageError(
+            "the centers of categories cannot be drawn in a plane: see cluster_centers_ and center_columns_"
+        )
     names = getattr(this, "feature_names_in_", [f"column {number}" for number in range(centers.shape[1])])
     scaled = bool((this.scale_ != 1.0).any())
     plane = plane_of(rows if len(rows) else centers, [str(name) for name in names], scaled=scaled)

@@ -62,8 +62,8 @@ Attack = Callable[[CheckedRun, FleetResult], Sequence[AuditedJob]]
 def checked_run(scenario: Scenario) -> CheckedRun:
     """Load a scenario's data and make its jobs; refuse what cannot be run."""
     shares = load.load_data(scenario)
-    n_features = next(iter(shares.values())).n_features
-    jobs = [load.make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    first = next(iter(shares.values()))
+    jobs = [load.make_job(scenario, index, first.n_features, first.schema) for index in range(len(scenario.jobs))]
     require_extras(jobs)
     return CheckedRun(scenario, shares, jobs, load.given_centers(scenario, shares))
 
@@ -141,6 +141,7 @@ def _write(
         job.pop("own_centers", None)  # they are in files only
     result: dict[str, Any] = plain(measured)
     folder.write_json(out / "result.json", result)
+    folder.write_descriptions(out, run.jobs, found.jobs, run.features)
     folder.write_models(out, run.jobs, found.jobs, run.features)
     folder.write_labels(out, run.jobs, found.jobs, run.shares)
     devices, overlay = run.scenario.fleet.members, load.starting_overlay(run.scenario)

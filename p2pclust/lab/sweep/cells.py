@@ -123,7 +123,8 @@ def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
         for cell in _first_of_each(cells, lambda cell: (cell.axis("protocol"), cell.axis("collect"), cell.peers)):
             try:
                 scenario = scenario_of(cell)
-                make_job(scenario, 0, next(iter(load_data(scenario).values())).n_features)
+                first = next(iter(load_data(scenario).values()))
+                make_job(scenario, 0, first.n_features, first.schema)
             except ValidationError as error:
                 # A sweep has one [job], and devices of its own making.
                 raise UsageError(explain(where, error, Scenario).replace("[jobs.0]", "[job]")) from error

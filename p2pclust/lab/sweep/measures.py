@@ -116,7 +116,8 @@ def of_job(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     """Measures "job" and "recovery": what a job on a simulated fleet cost on each link, and whether it is exact."""
     scenario = scenario_of(cell)
     shares = load_data(scenario)
-    job = make_job(scenario, 0, next(iter(shares.values())).n_features)
+    rows = next(iter(shares.values()))
+    job = make_job(scenario, 0, rows.n_features, rows.schema)
     spec = fleet_spec(CheckedRun(scenario, shares, [job], {}))
     # Places are drawn in the order of the axes, each from its own part of one stream.
     aggregating, dying = random_streams.gossiping(cell.seed).spawn(_PLACES)[:2]

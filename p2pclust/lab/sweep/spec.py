@@ -13,12 +13,12 @@ from p2pclust.jobs import fields
 from p2pclust.jobs.data_keys import OverlaySpec
 from p2pclust.jobs.explain import explain
 from p2pclust.jobs.fields import TomlTable, wrong_table, wrong_value
-from p2pclust.jobs.toml_files import read_toml
 from p2pclust.lab.scenario.file.fleet_keys import PEERS_MAX
 from p2pclust.lab.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.tools.spelling import did_you_mean
+from p2pclust.tools.toml_files import read_toml
 
 _CELLS_MAX = 100_000
 #: The places of peers on an overlay, and what they are in words.

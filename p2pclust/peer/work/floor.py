@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from p2pclust.clustering.blocks import width
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine.base import Additive, Labelling
@@ -132,7 +133,7 @@ def bytes_of(job: Job, n_peers: int, n_columns: int) -> int:
     23
     """
     declared = [len(lo) for stage in job.protocols if isinstance(lo := getattr(stage, "lo", None), tuple)]
-    columns = max([1, n_columns, *declared])
+    columns = max([width(job.levels) or max(1, n_columns), *declared])
     most = 0
     for stage in job.protocols:
         sets, starts = getattr(stage, "n_clusters", None), getattr(stage, "n_init", 1)

@@ -67,7 +67,7 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
     path = config["data"]
     rule = config.get("missing_values", "error")
     as_it_is = rule in ("error", "keep") and all(
-        config.get(key) is None for key in ("columns", "id_column", "missing_codes")
+        config.get(key) is None for key in ("columns", "id_column", "missing_codes", "schema")
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
@@ -81,7 +81,7 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
 
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
-    local.feature_names = data.feature_names
+    local.feature_names, local.schema = data.feature_names, data.schema
     fields = {"dropped": data.dropped} | ({"reading": data.reading} if data.reading else {})
     return local, fields, doubtful([data])
 

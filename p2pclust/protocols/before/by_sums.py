@@ -46,9 +46,13 @@ class EnoughRows(Additive, WithGaps):
 
     n_clusters: int = 1
     gate_rounds: int = 0  # the rounds whose equations are counted against the rows, times the number of starts; 0: none
+    levels: tuple[int, ...] = ()  # of the clustering: each category is one unknown of a row, and a sum for each value
     by_group: bool = False  # whether each group of peers, whose total is revealed, must have so many rows
 
-    allowed = checks.by_name(n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag)
+    allowed = checks.by_name(
+        n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag,
+        levels=checks.levels,
+    )  # fmt: skip
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
         return state.replace(n_columns=np.int64(n_columns))
@@ -83,7 +87,7 @@ class EnoughRows(Additive, WithGaps):
         """Return how many rows all peers, or each group of peers, must have."""
         columns = int(state["n_columns"]) if "n_columns" in state else 1
         equations = self.gate_rounds * self.n_clusters * (columns + 1)
-        return max(self.n_clusters, equations // columns + 1 if equations else 0)
+        return max(self.n_clusters, equations // (len(self.levels) or columns) + 1 if equations else 0)
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_other_columns(state, local)
@@ -162,7 +166,7 @@ class RangeBySums(Additive, WithGaps):
         hold_other_columns(state, local)
         hold_few_rows(local, self.min_rows, "declare bounds")
         lo, hi = local.range()
-        ends = np.stack([_ordered(lo), ~_ordered(hi)])
+        ends = np.stack([ordered_words(lo), ~ordered_words(hi)])
         bits, found = _bits(lo.size), int(state["found_bits"])
         left = ends >> np.uint64(_ALL_BITS - found - bits)
         here = (left >> np.uint64(bits)) == state["prefixes"].view(np.uint64) if found else np.ones_like(left, np.bool_)
@@ -180,7 +184,7 @@ class RangeBySums(Additive, WithGaps):
         if found < _ALL_BITS:
             return state.replace(prefixes=prefixes.view(np.int64), found_bits=np.int64(found))
         # The bits of a column that no peer has are those of NaN.
-        lo, hi = (np.nan_to_num(end, nan=0.0) for end in (_float(prefixes[0]), _float(~prefixes[1])))
+        lo, hi = (np.nan_to_num(end, nan=0.0) for end in (values_of(prefixes[0]), values_of(~prefixes[1])))
         rows = {"rows": state["rows"]} if "rows" in state else {}
         return Arrays(lo=np.minimum(lo, hi), hi=hi, declared=np.False_, **rows)
 
@@ -205,19 +209,21 @@ def _bits(n_columns: int) -> int:
     return _MANY_BITS if n_columns <= _FEW_COLUMNS else _FEW_BITS
 
 
-def _ordered(values: Floats) -> Words:
+def ordered_words(values: Floats) -> Words:
     """Return whole numbers that are ordered like the values; both zeros are one value.
 
     >>> values = np.array([-1e300, -1.5, 0.0, 1e-320, 7.0])
-    >>> bool((np.diff(_ordered(values).astype(object)) > 0).all()), _float(_ordered(values)).tolist() == values.tolist()
-    (True, True)
-    >>> bool(_ordered(np.array(-0.0)) == _ordered(np.array(0.0)))
+    >>> bool((np.diff(ordered_words(values).astype(object)) > 0).all())
+    True
+    >>> values_of(ordered_words(values)).tolist() == values.tolist()
+    True
+    >>> bool(ordered_words(np.array(-0.0)) == ordered_words(np.array(0.0)))
     True
     """
     words = np.asarray(values + 0.0, dtype=np.float64).view(np.uint64)  # -0.0 + 0.0 is 0.0
     return np.where(words & _SIGN, ~words, words | _SIGN)
 
 
-def _float(words: Words) -> Floats:
-    """Return the values that :func:`_ordered` made these numbers from."""
+def values_of(words: Words) -> Floats:
+    """Return the values that :func:`ordered_words` made these numbers from."""
     return np.where(words & _SIGN, words & ~_SIGN, ~words).view(np.float64)

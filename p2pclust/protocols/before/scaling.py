@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from p2pclust.clustering.blocks import in_block
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
@@ -166,15 +167,14 @@ class ZScoreScaling(Additive, WithGaps):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_few_rows(local, self.min_rows, "take another scaling")
         deviations = (local.X - state["origin"]) / state["unit"]
-        if state["moments"] > 0:
-            deviations *= deviations
         if self.keeps_gaps:
-            return self._per_column(local, deviations)
-        if local.weights is None:
-            return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
-        return Arrays(count=float(local.weights.sum()), sums=(local.weights[:, np.newaxis] * deviations).sum(axis=0))
+            return self._per_column(local, deviations, squared=bool(state["moments"] > 0))
+        if local.levels:  # their scale follows from their weight, and their sums would be numbers of rows
+            deviations[:, in_block(local.levels)] = 0.0
+        return summed(local, deviations, squared=bool(state["moments"] > 0))
 
-    def _per_column(self, local: Local, deviations: Floats) -> Contribution:
+    def _per_column(self, local: Local, deviations: Floats, *, squared: bool) -> Contribution:
+        deviations = deviations * deviations if squared else deviations
         there, shown = ~np.isnan(deviations), local.observed >= self.min_rows
         weights = there if local.weights is None else local.weights[:, np.newaxis] * there
         sums = (weights * np.where(there, deviations, 0.0)).sum(axis=0)
@@ -191,6 +191,15 @@ class ZScoreScaling(Additive, WithGaps):
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return bool(state["moments"] == 2)
+
+
+def summed(local: Local, deviations: Floats, *, squared: bool) -> Contribution:
+    """Return ``count`` and the ``sums`` of a peer's deviations (n, F), or of their squares: each row times its weight."""
+    if squared:
+        deviations = deviations * deviations
+    if local.weights is None:
+        return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
+    return Arrays(count=float(local.weights.sum()), sums=(local.weights[:, np.newaxis] * deviations).sum(axis=0))
 
 
 def hold_few_rows(local: Local, min_rows: int, instead: str) -> None:

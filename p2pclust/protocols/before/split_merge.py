@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, cell_moments, gaps, weighted_optima, weighted_seeds
+from p2pclust.clustering import Points, blocks, cell_moments, gaps, weighted_optima, weighted_seeds
 from p2pclust.clustering.points import Floats
 from p2pclust.protocols.before.seeding import FirstCenters
 from p2pclust.protocols.centers.local_centers import filled, started, uniform
@@ -84,6 +84,9 @@ class SplitMerge(FirstCenters, Additive, WithGaps):
         counts, masses, sums, squares = cell_moments(local.points(state), state["cells"], local.weights)
         few = counts < local.least_cell(self.min_rows)
         sums[few], squares[few] = 0.0, 0.0
+        if local.levels:
+            held = self._held_values(state, local)
+            sums[held], squares[held] = 0.0, 0.0  # as if the value were as frequent as in the cell
         # All that this peer reveals.
         totals = Arrays(counts=np.where(few, 0.0, masses), sums=sums)
         return totals.replace(squares=squares) if self._splits(state) else totals
@@ -98,6 +101,12 @@ class SplitMerge(FirstCenters, Additive, WithGaps):
             masses=np.where(shown, found.masses, 0.0),
         )  # fmt: skip
         return totals.replace(squares=np.where(shown, found.squares, 0.0)) if self._splits(state) else totals
+
+    def _held_values(self, state: State, local: Local) -> NDArray[np.bool_]:
+        """Return of which cells and values nothing is sent, because too few of the rows have them."""
+        counts, _, sums, _ = cell_moments(local.points(state), state["cells"])
+        rows = (sums + counts[:, np.newaxis] * state["cells"]) * state["scale"]
+        return blocks.few(rows, local.levels, local.least_cell(self.min_rows))
 
     def combine(self, state: State, total: Any) -> State:
         """Split the cells, move them to their means, or merge them, in this order."""

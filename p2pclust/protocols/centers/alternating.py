@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, gaps, objective
+from p2pclust.clustering import Points, blocks, fuzzy_step, gaps, objective
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
@@ -144,9 +145,8 @@ class Alternating(Iterated, Additive, SideBySide, WithGaps):
         "float64 I t: trails; float64 j 4: claims"
     )
     after: ClassVar[tuple[str, ...]] = ("objective",)
-    #: The array of a contribution with the weights of the clusters, and the other numbers next to the sums.
+    #: The array of a contribution with the weights of the clusters.
     masses: ClassVar[str] = "weights"
-    numbers: ClassVar[tuple[str, ...]] = ("rows",)
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")
 
     # Go further than each step (adaptive over-relaxation, reference [2]): by a factor that grows by a tenth each round, as
@@ -159,17 +159,28 @@ class Alternating(Iterated, Additive, SideBySide, WithGaps):
         ""  # {"", "trim", "median"}: how a center follows from the peers' means of its cluster; empty: by the mean
     )
 
+    levels: tuple[int, ...] = ()  # of each column the number of its values, 0 for a number; empty: numbers only
+    # How far two values of a category are apart, in squared distance, for each column; 0, or no list: the mean variance of
+    # the number columns in working coordinates (the stage ``category-weights``).
+    weights: tuple[float, ...] = ()
+
     allowed = checks.by_name(
         accelerate=checks.flag, n_init=checks.STARTS, max_weight=checks.at_least(0.0),
-        robust=checks.among(*robust_rounds.ROBUST),
+        robust=checks.among(*robust_rounds.ROBUST), levels=checks.levels, weights=checks.weights,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if 0.0 < self.max_weight < 1.0:
             raise UsageError(f"{self.id}: max_weight = {self.max_weight:g}: expected at least 1, or 0 for no limit")
-        given = {"accelerate": self.accelerate, "one_by_one": self.one_by_one, "n_init": self.n_init}
-        refuse(given | {"missing_values": self.missing_values})
+        checks.weights_fit(self.id, self.levels, self.weights)
+        options = {"accelerate": self.accelerate, "one_by_one": self.one_by_one, "n_init": self.n_init}
+        refuse({**options, "levels": self.levels, "missing_values": self.missing_values})
+
+    @property
+    @abstractmethod
+    def numbers(self) -> tuple[str, ...]:
+        """The numbers of a contribution next to the weights and sums of the clusters."""
 
     @property
     def lossless(self) -> bool:
@@ -294,6 +305,12 @@ class Alternating(Iterated, Additive, SideBySide, WithGaps):
     def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.n_clusters, int(state["rows"]))
 
+    def next_centers(self, state: State, previous: Floats, sums: Floats, weights: Floats) -> Floats:
+        """Return the centers (C, F) that follow from total sums and weights, of one start."""
+        if any(self.levels):  # a peer leaves out the values of few of its rows: the shares are those of the others
+            weights = blocks.rows_known(sums, weights, 1.0 / state["scale"], self.levels)
+        return means_or(previous, sums, weights)
+
     def combine(self, state: State, total: Any) -> State:
         """Return the state with the next centers, of each start that still moves.
 
@@ -309,14 +326,14 @@ class Alternating(Iterated, Additive, SideBySide, WithGaps):
             starts, moves = np.array(state["starts"]), np.full((self.n_init, 1), -1.0)
             # One by one: the bits are those of a job with only this start.
             for own_sums, own_weights, start in zip(total["sums"], weights, self.running(state), strict=True):
-                centers = means_or(starts[start], own_sums, own_weights)
+                centers = self.next_centers(state, starts[start], own_sums, own_weights)
                 moves[start] = _apart(centers, starts[start])
                 starts[start] = centers
             return state.replace(
                 starts=starts, trails=np.concatenate([state["trails"], moves], axis=1), centers=starts[0],
                 shifts=np.append(state["shifts"], moves.max()), suppressed=state["suppressed"] + np.int64(suppressed),
             )  # fmt: skip
-        plain = means_or(state["centers"], total["sums"], weights)
+        plain = self.next_centers(state, state["centers"], total["sums"], weights)
         if not self.accelerate:
             return self.stepped(state, plain, suppressed=suppressed)
         cost = float(total["objective"])

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pclust.clustering import gaps, weighted_sums_and_counts
+from p2pclust.clustering import blocks, gaps, weighted_sums_and_counts
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
@@ -37,21 +37,26 @@ class LosslessCMeansProtocol(Alternating):
     reveals: ClassVar[str] = (
         "each round, for each cluster: the number of its own rows in it and their sum (zeros if it is one row); and "
         "its number of rows, up to the number of clusters, and how many clusters it sent as zeros. In the end its share "
-        "of the objective and its rows in each cluster. With n_init starts, all of that for each. With missing_values = "
-        "'keep', the numbers of rows are per column"
+        "of the objective and its rows in each cluster. With n_init starts, all of that for each. Of categories, the "
+        "number of rows with each value (zeros if it is one row). With missing_values = 'keep', the numbers of rows are "
+        "per column"
     )
     pooled_name: ClassVar[str] = "k-means"
     pooled_step = k_means_step
     masses: ClassVar[str] = "counts"
-    numbers: ClassVar[tuple[str, ...]] = ("rows", "suppressed")
 
-    # Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row. With missing
-    # cells, of a cluster each column in which one of its rows has a number.
+    # Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row; and of each
+    # cluster the values of a category that one of its local rows has. With missing cells, of a cluster each column in which
+    # one of its rows has a number.
     suppress_singletons: bool = True
 
     allowed = checks.by_name(suppress_singletons=checks.flag)
 
     takes_weights = always
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ("rows", "suppressed")
 
     def withholds_below(self, n_rows: int) -> bool:
         # Objectives are over all rows: those of several rounds, or starts, can be solved for a row that is withheld.
@@ -72,6 +77,12 @@ class LosslessCMeansProtocol(Alternating):
                 suppressed += int(np.count_nonzero(few))
                 masses = np.where(few, 0.0, masses)
                 sums = np.where(few if self.keeps_gaps else few[:, np.newaxis], 0.0, sums)
+                if local.levels:
+                    points = local.points(state)
+                    unweighted = sums if local.weights is None else weighted_sums_and_counts(points, centers, None)[0]
+                    held = blocks.few(unweighted * state["scale"], local.levels, least)
+                    suppressed += int(np.count_nonzero(held))
+                    sums = np.where(held, 0.0, sums)
             starts.append((masses, sums))
         # Line 14, and two numbers more.
         return self.contribution(state, local, starts, suppressed=float(suppressed))

@@ -23,9 +23,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import fuzzy_sums, gaps
+from p2pclust.clustering import blocks, fuzzy_sums, gaps
 from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
+from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import always
 from p2pclust.protocols.engine.fixed_point import grid
@@ -72,14 +73,30 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     reveals: ClassVar[str] = (
         "each round, for each cluster: the sum of its rows' memberships and their weighted sum (nothing with C (F + "
         "1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its share of the "
-        "objective and the sums of memberships. With n_init starts, all of that for each. With missing_values = 'keep', "
-        "the sums of memberships are per column, and the peer reveals nothing if 2 C of its rows or fewer have some column"
+        "objective and the sums of memberships. With n_init starts, all of that for each. Of categories, sums for each "
+        "value (zeros if one row has it). With missing_values = 'keep', the sums of memberships are per column, and the "
+        "peer reveals nothing if 2 C of its rows or fewer have some column"
     )
     works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
+
+    # Of a category: send a value that one local row has as zeros. With the privacy gate, a value that so few rows have that
+    # the C sums of it could be solved for them.
+    suppress_values: bool = True
+
+    allowed = checks.by_name(suppress_values=checks.flag)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ("rows", "suppressed") if any(self.levels) else ("rows",)
 
     @property
     def limbs(self) -> int:
         return fuzzy_limbs(self.fuzzifier)
+
+    def _least_of_a_value(self, local: Local) -> int:
+        """Return the fewest rows of a value that is sent: with the gate, more than its sums over the columns."""
+        rounds = self.max_rounds if self.privacy_gate == "job" else int(self.privacy_gate)
+        return max(2, rounds * self.n_init * self.n_clusters // len(local.levels) + 1)
 
     takes_weights = always
 
@@ -102,7 +119,14 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         else:
             points = local.points(state)
             found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in starts]
-        return self.contribution(state, local, found, self.fuzzifier)  # line 6, and the number of rows up to C
+        numbers = {"suppressed": 0.0} if any(self.levels) else {}
+        if local.levels and self.suppress_values:
+            # The sums of a value that one row has are that row's memberships, from which it could be solved for.
+            held = blocks.few(local.X.sum(axis=0, keepdims=True), local.levels, self._least_of_a_value(local))
+            found = [(weights, np.where(held, 0.0, sums)) for weights, sums in found]
+            numbers["suppressed"] += float(np.count_nonzero(held) * len(found))
+        # Line 6, and the number of rows up to C.
+        return self.contribution(state, local, found, self.fuzzifier, **numbers)
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:
         # A row adds at least C^(1-m) to the weights, where it belongs to all clusters alike, and at most 1.

@@ -161,17 +161,17 @@ class Protocol(ABC):
         """Return, where :meth:`sums_only` is false, what it does and what would work instead; for a message to people."""
         return "needs what single peers send, not only the sum: choose llf-cm or llf-fcm"
 
+    @property
+    def keeps_gaps(self) -> bool:
+        """Whether it works on rows in which NaN is a missing cell."""
+        return False
+
     def withholds_below(self, n_rows: int) -> bool:
         """Return whether a peer sends nothing of a cluster with fewer of its rows, if its device asks for that.
 
         The device asks by :attr:`.Local.min_cell`; a job with a stage that cannot do it gets nothing from the device.
         """
         return True
-
-    @property
-    def keeps_gaps(self) -> bool:
-        """Whether it works on rows in which NaN is a missing cell."""
-        return False
 
     def problem_with_rows(self, state: State, local: Local) -> str:
         """Return why a peer's rows cannot take part, or an empty string."""
@@ -412,6 +412,13 @@ class Labelling(Protocol):
     withholds_below = never
 
     @classmethod
+    def category_weights(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the stage that weighs categories, from those of a clustering that takes ``levels``."""
+        weights = checks.weights(f"{cls.id}: weights", parameters.get("weights", ()))
+        checks.weights_fit(cls.id, parameters.get("levels", ()), weights)
+        return {"weights": list(weights)}
+
+    @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters that a new job has where the person gave none, beside the defaults of older documents."""
         return {}
@@ -442,6 +449,9 @@ class Clustering(Labelling):
         The algorithm on pooled rows that :meth:`pooled_step` is a step of.
     moves : str
         What ``shifts`` of its states measure the movement of.
+    levels : tuple of int
+        The number of values of each column, 0 for a number; in its job, centers and rows have a block of 0/1 columns for
+        each category (`Local.in_blocks`). Empty: no column is a category.
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
@@ -451,6 +461,7 @@ class Clustering(Labelling):
     moves: ClassVar[str] = "centers"
 
     n_clusters: int
+    levels: tuple[int, ...] = ()
 
     @property
     def lossless(self) -> bool:
@@ -473,7 +484,8 @@ class Clustering(Labelling):
 
         The state is the first one of this stage that has centers.
         """
-        X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in locals])
+        held = [local.in_blocks(self.levels) for local in locals]
+        X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in held])
         # No other shift than the job's: rows that tie exactly must tie here too.
         shift = np.zeros(X.shape[1])
         points = GappedPoints(X, shift=shift) if self.keeps_gaps else Points(X, shift=shift)

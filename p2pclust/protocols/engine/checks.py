@@ -93,6 +93,31 @@ def bounds(where: str, lo: Sequence[float], hi: Sequence[float]) -> None:
             raise UsageError(f"{where}: column {column}: [{low:g}, {high:g}] is not a range")
 
 
+def levels(where: str, value: Any) -> tuple[int, ...]:
+    """Return the number of values of each column, 0 for a number, or raise UsageError."""
+    if not isinstance(value, list | tuple) or len(value) > _MAX_LENGTH:
+        raise UsageError(f"{where}: expected a list of one whole number for each column")
+    found = tuple(whole(f"{where}[{column}]", one, least=0, most=_MAX_LENGTH) for column, one in enumerate(value))
+    if sum(found) > _MAX_LENGTH:
+        raise UsageError(f"{where}: {sum(found)} values in all: expected at most {_MAX_LENGTH}")
+    return found
+
+
+def weights(where: str, value: Any) -> tuple[float, ...]:
+    """Return the weight of each column, 0 for the default, or raise UsageError; it may be empty."""
+    if isinstance(value, list | tuple) and not value:
+        return ()
+    return tuple(real(f"{where}[{column}]", one, least=0.0) for column, one in enumerate(vector(where, value)))
+
+
+def weights_fit(where: str, levels: Sequence[int], weights: Sequence[float]) -> None:
+    """Raise UsageError unless there is one weight for each column, or none."""
+    if weights and len(weights) != len(levels):
+        raise UsageError(
+            f"{where}: {len(weights)} weights for {len(levels)} columns of levels: give one for each column"
+        )
+
+
 def too_few_rows(n_clusters: int, rows: int) -> str:
     """Say that there are fewer rows than clusters, or return an empty string."""
     if rows >= n_clusters:

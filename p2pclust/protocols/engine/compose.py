@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pclust.clustering import blocks
+from p2pclust.data.schema import Schema
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, exclusions, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, Remembering, SideBySide, WithWorkspace
@@ -41,7 +43,8 @@ def cluster_job(
     protocol: str, *, n_clusters: int | None = None, scaling: str | None = None,
     bounds: tuple[Sequence[float], Sequence[float]] | None = None, init: str | ArrayLike | None = None,
     tol: float | None = None, max_rounds: int | None = None, participation: float = 1.0, seed: int = 0,
-    secure: bool = False, groups: int = 0, privacy: Mapping[str, float] | None = None, **parameters: Any,
+    secure: bool = False, groups: int = 0, privacy: Mapping[str, float] | None = None,
+    schema: Schema | None = None, **parameters: Any,
 ) -> Job:  # fmt: skip
     """Return a job: range, scaling, first centers, clustering, and what is added up of its result.
 
@@ -77,6 +80,9 @@ def cluster_job(
     privacy : mapping, optional
         ``epsilon`` and ``delta``: differential privacy for each row (docs/protocols/private-cm.md), of llf-cm with secure
         sums and declared bounds. First centers are then "uniform", an array, or by default spread over the bounds.
+    schema : Schema, optional
+        The columns of every peer's rows. A protocol that takes ``levels`` and ``weights`` is given those of the schema;
+        others cluster numbers only.
     **parameters
         The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
         ``n_init`` of both, how many sets of first centers are worked on side by side.
@@ -95,7 +101,7 @@ def cluster_job(
     """
     kind = clustering_class(protocol)
     own = parameters_of(kind)
-    parameters = {name: _scalar(value) for name, value in parameters.items()}
+    parameters = _of_schema(schema, own) | {name: _scalar(value) for name, value in parameters.items()}
     scaling = usual_scaling(kind) if scaling is None else scaling
     given = {
         **parameters, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol, "privacy": privacy, "secure": secure,
@@ -113,10 +119,12 @@ def cluster_job(
             raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
         box = _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
     first = init if init is None or isinstance(init, str) else _plain("init", init, ndim=2)
+    levels = checks.levels(f"{kind.id}: levels", parameters.get("levels", ()))
+    box, first = _in_blocks(box, first, levels)
     if privacy is not None:
         assert box is not None, "privacy needs bounds"
         private = _private_stages(wanted, privacy, box, scaling, first, max_rounds, parameters)
-        return _checked(private, seed, participation, secure=True, groups=groups)
+        return _checked(private, seed, participation, secure=True, groups=groups, schema=schema)
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
     # If the clustering may reveal single rows, the stages before it may too.
@@ -130,6 +138,7 @@ def cluster_job(
         {"min_rows": 1} if reveals else {}, starts,
         {"missing_values": "keep"} if parameters.get("missing_values") == "keep" else {},
         _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups),
+        list(levels), own | parameters,
     )  # fmt: skip
     stages = [stage for name in kind.before for stage in _before(name, request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
@@ -155,12 +164,23 @@ def cluster_job(
         if own.get("privacy_gate") == "job":
             measured["gate_rounds"] = own["max_rounds"]
         stages.append(Stage("objective", {**measured, **starts, **request.gate}))
-    return _checked(stages, seed, participation, secure=secure, groups=groups)
+    return _checked(stages, seed, participation, secure=secure, groups=groups, schema=schema)
 
 
-def _checked(stages: Sequence[Stage], seed: int, participation: float, *, secure: bool, groups: int) -> Job:
+def _of_schema(schema: Schema | None, own: Mapping[str, object]) -> dict[str, Any]:
+    """Return the parameters that a schema gives a protocol with these parameters; none if all columns are numbers."""
+    if schema is None or not any(schema.levels):
+        return {}
+    given = {"levels": list(schema.levels), "weights": list(schema.weights)}
+    return {name: value for name, value in given.items() if name in own}
+
+
+def _checked(
+    stages: Sequence[Stage], seed: int, participation: float, *, secure: bool, groups: int, schema: Schema | None
+) -> Job:  # fmt: skip
     """Return the job of these stages; raise UsageError if it cannot have secure sums and shall."""
-    job = Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
+    seed = checks.whole("seed", seed, least=0, most=MAX_SEED)
+    job = Job(tuple(stages), seed, _scalar(participation), schema=schema)
     if secure and (problem := problem_with_job(job, groups)):
         raise UsageError(problem)
     return job
@@ -220,6 +240,12 @@ class _Request:
     gaps: dict[str, str]  # whether missing cells are kept, for the stages that look at rows
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
     by_group: bool = False  # or of each of their groups
+    levels: list[int] = field(default_factory=list)  # of the columns
+    own: Mapping[str, Any] = field(default_factory=dict)  # the parameters of the clustering
+
+    @property
+    def categories(self) -> dict[str, list[int]]:
+        return {"levels": self.levels} if any(self.levels) else {}
 
     def by_sums(self, protocol: str) -> str:
         """Return the stage that takes the place of one over columns in a job with secure sums."""
@@ -229,26 +255,36 @@ class _Request:
 def _before(kind: str, request: _Request) -> list[Stage]:
     number = {"n_clusters": request.n_clusters}
     match kind:
+        case "quantile":
+            protocol: Any = build(request.kind.id, request.own)
+            plain, rule = request.gate_rounds is None, {} if request.gate_rounds is None else {"privacy_gate": False}
+            return [Stage("columns")] * plain + [Stage("quantile", protocol.quantile_parameters | rule)]
         case "range":
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
             gate = request.gate | request.gaps
             ranges = Stage("range", {"rows_needed": request.n_clusters, **gate, **given})
             by_group = {"by_group": True} if request.by_group else {}
-            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group, **request.gaps})
+            enough = Stage(
+                "enough-rows",
+                {**number, "gate_rounds": request.gate_rounds, **by_group, **request.gaps, **request.categories},
+            )
             by_sums = [enough, ranges if given else Stage("range-by-sums", gate)]
             return [ranges] if request.gate_rounds is None else by_sums
         case "scaling":
-            return [Stage(request.scaling, request.gate | request.gaps if request.scaling == "zscore" else {})]
+            scaling = Stage(request.scaling, request.gate | request.gaps if request.scaling == "zscore" else {})
+            weighed = {**request.categories, **request.kind.category_weights(request.own), **request.gate}
+            return [scaling, Stage("category-weights", weighed)] if request.categories else [scaling]
         case "seeding":
             init, own = request.init, {**number, **request.starts}
-            if not isinstance(init, str):
+            if isinstance(init, str):
+                checks.one_of("init", init, inits_of(request.kind))
+                own |= request.gate if init == "split-merge" else {}
+                stage = Stage(init if init in _OWN_STAGES else "seeding", {**own, **request.gaps, "init": init})
+            else:
                 if "given" not in request.kind.inits:
                     raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
                 _agree(init, request.n_clusters, request.bounds)
-                return [Stage("seeding", {**own, **request.gaps, "init": "given", "centers": init})]
-            checks.one_of("init", init, inits_of(request.kind))
-            own |= request.gate if init == "split-merge" else {}
-            stage = Stage(init if init in _OWN_STAGES else "seeding", {**own, **request.gaps, "init": init})
+                stage = Stage("seeding", {**own, **request.gaps, "init": "given", "centers": init})
             return [] if init == "own" else [stage]
         case "align":
             return [Stage(request.by_sums("align"))]
@@ -286,6 +322,36 @@ def _agree(centers: list[list[float]], n_clusters: int, bounds: tuple[list[float
         raise UsageError(f"init: {len(centers)} centers were given for n_clusters = {n_clusters}")
     if bounds is not None and len(bounds[0]) != len(centers[0]):
         raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(bounds[0])} features")
+
+
+_Bounds = tuple[list[float], list[float]]
+
+
+def _in_blocks(
+    box: _Bounds | None, first: str | list[list[float]] | None, levels: tuple[int, ...]
+) -> tuple[_Bounds | None, str | list[list[float]] | None]:
+    """Return declared bounds and given centers of a table with categories for its 0/1 blocks; all else as it is.
+
+    The bounds of a block are 0 and 1. In given centers a category is the index of a value; centers that have blocks already
+    come from another job.
+    """
+    if not any(levels):
+        return box, first
+    if box is not None:
+        if len(box[0]) != len(levels) or len(box[1]) != len(levels):
+            raise UsageError(f"bounds are given for {len(box[0])} columns, and levels for {len(levels)}")
+        low, high = (np.repeat(side, [max(1, count) for count in levels]) for side in box)
+        inside = blocks.in_block(levels)
+        box = np.where(inside, 0.0, low).tolist(), np.where(inside, 1.0, high).tolist()
+    if isinstance(first, list) and len(first[0]) == len(levels):
+        given = np.array(first)
+        if (place := blocks.undeclared(given, levels)) is not None:
+            row, column = place
+            raise UsageError(
+                f"init: row {row}, column {column} is not the index of a value: expected 0 to {levels[column] - 1}"
+            )
+        first = blocks.in_blocks(given, levels).tolist()
+    return box, first
 
 
 def _scalar(value: Any) -> Any:

@@ -85,6 +85,8 @@ _SINGLE_ROWS: Final = "it depends on single rows, which the noise does not hide"
 _LEAVE_ONE: Final = "leave one of the two out"
 _WITH_GAPS: Final = "a row with missing cells is no center"
 _CHOOSE: Final = "set init to 'split-merge' or 'uniform', or give the centers"
+_OWN_UNITS: Final = "it describes columns in their own units"
+_FEW_ROWS: Final = "the mean of a few rows shows a value that one of them has"
 _NO_LINKS: Final = "nothing crosses a link there"
 _OTHER: Final = "run peers: 'simulated' or 'processes'"
 
@@ -100,6 +102,11 @@ EXCLUSIONS: Final = (
     Exclusion("privacy excludes max_weight", "no peer knows what a single one weighs", "leave max_weight out"),
     Exclusion("privacy excludes robust", "no peer knows what a single one contributes", "leave robust out"),
     Exclusion("privacy excludes n_init", "each start would need its own noise", "leave n_init out"),
+    Exclusion("privacy excludes levels", "its noise is that of numbers within bounds", "leave levels out"),
+    Exclusion("levels excludes init = 'k-means++'", _FEW_ROWS, "leave init out"),
+    Exclusion("levels excludes init = 'shared-k-means++'", _FEW_ROWS, "leave init out"),
+    Exclusion("levels excludes init = 'careful'", _FEW_ROWS, "leave init out"),
+    Exclusion("levels excludes one_by_one", "a peer sends no value that few of its rows have", "leave one of the two out"),
     Exclusion("by_columns needs missing = 'all'", _EVERY_PEER, "set missing = 'all'"),
     Exclusion("by_columns excludes participation", _EVERY_PEER, "leave participation out"),
     Exclusion("by_columns excludes bounds", "each peer scales its own columns", "leave bounds out"),
@@ -140,11 +147,17 @@ EXCLUSIONS: Final = (
     Exclusion("accelerate excludes participation", "it compares objectives of the same peers", _LEAVE_ONE),
     Exclusion("accelerate excludes n_init", "it follows one path of the centers", _LEAVE_ONE),
     Exclusion("accelerate excludes one_by_one", "peers may lie about the objective", "leave accelerate out"),
+    Exclusion("protocol = 'describe' excludes participation", "it describes the rows of all peers", "leave it out"),
+    Exclusion("protocol = 'describe' excludes bounds", "it finds the ranges itself", "leave bounds out"),
+    Exclusion("protocol = 'describe' excludes scaling = 'minmax'", _OWN_UNITS, "leave scaling out"),
+    Exclusion("protocol = 'describe' excludes scaling = 'zscore'", _OWN_UNITS, "leave scaling out"),
+    Exclusion("protocol = 'describe' excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect to 'star' or 'tree'"),
     Exclusion("n_init excludes init = 'given'", "it is one set of first centers", "leave n_init out"),
     Exclusion("n_init excludes init = 'shared-k-means++'", "it makes one set of first centers", "leave n_init out"),
     Exclusion("missing_values = 'keep' excludes init = 'k-means++'", _WITH_GAPS, _CHOOSE),
     Exclusion("missing_values = 'keep' excludes init = 'careful'", _WITH_GAPS, _CHOOSE),
     Exclusion("missing_values = 'keep' excludes init = 'shared-k-means++'", _WITH_GAPS, _CHOOSE),
+    Exclusion("missing_values = 'keep' excludes levels", "a missing word has no distance", "fill or drop missing cells"),
     Exclusion("missing_values = 'keep' excludes one_by_one", "it compares weights of whole rows", _LEAVE_ONE),
     Exclusion(
         "missing_values = 'keep' excludes privacy", "the noise is for whole rows",

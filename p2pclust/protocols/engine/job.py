@@ -15,18 +15,20 @@ from typing import Any, Literal
 
 import msgpack
 
+from p2pclust.clustering import blocks
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
+from p2pclust.data.schema import Schema
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Payload, State, pack, unpack
-from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import Additive, ByColumns, Clustering, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.random_streams import MAX_SEED
-from p2pclust.protocols.engine.registry import build, main_stage, package_of
+from p2pclust.protocols.engine.registry import build, main_stage, package_of, parameters_of
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Piece, Pieces, Stored, bin_header, joined, scan
 from p2pclust.protocols.secure.secured import Secured
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
-from p2pclust.tools.spelling import did_you_mean
+from p2pclust.tools.spelling import did_you_mean, first_few
 
 Status = Literal["running", "done", "failed"]
 
@@ -87,6 +89,8 @@ class Job:
     kernel : {"numpy", "c1"}
         What does every peer's passes over its rows; with another one the last bits differ. See
         :mod:`p2pclust.clustering.kernels`.
+    schema : Schema, optional
+        The columns of every peer's rows, and their kinds; without one they are numbers, in the order of each peer's file.
 
     Raises
     ------
@@ -104,6 +108,7 @@ class Job:
     seed: int
     participation: float = 1.0
     kernel: str = NUMPY
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         # Where the document does not name it, the package installed here that brings a stage's protocol.
@@ -120,6 +125,19 @@ class Job:
         if self.kernel not in KERNELS:
             raise UsageError(f"job: kernel = {str(self.kernel)[:100]!r}: expected one of {', '.join(KERNELS)}")
         _ = self.protocols  # Every stage is checked now, not when its turn comes.
+        if self.schema is not None and (problem := self._problem_with(self.schema)):
+            raise UsageError(f"schema: {problem}")
+
+    def _problem_with(self, schema: Schema) -> str:
+        """Say why peers cannot work on the job by this schema, or return an empty string."""
+        if self.by_columns:
+            return "is for peers that hold the same columns, and here each holds others: leave schema out"
+        main, words = self.stages[self.main].protocol, [column.name for column in schema.columns if column.level]
+        if words and "levels" not in parameters_of(type(self.protocols[self.main])):
+            return f"{main} clusters numbers, and {first_few(words, 3)} are not: leave these columns out of the schema"
+        if any(tuple(stage.parameters.get("levels", schema.levels)) != schema.levels for stage in self.stages):
+            return "the levels of a stage are not those of the schema: leave levels out"
+        return ""
 
     @cached_property
     def protocols(self) -> tuple[Protocol, ...]:
@@ -149,6 +167,19 @@ class Job:
     def main(self) -> int:
         """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
         return main_stage([stage.protocol for stage in self.stages])
+
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """The number of values of each column, 0 for a number; empty if no column is a category.
+
+        In every stage of such a job the rows are `Local.in_blocks` of it.
+        """
+        main = self.protocols[self.main]
+        return main.levels if isinstance(main, Clustering) and any(main.levels) else ()
+
+    def center_columns(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the columns of centers, from those of the rows: a category has one for each value."""
+        return blocks.named(features, self.levels, () if self.schema is None else self.schema.words)
 
     def stream(self, stage: int) -> int:
         """Return the number by which a stage draws: its own, without the stages before it that add nothing."""
@@ -207,7 +238,7 @@ class Job:
             "seed": self.seed,
             "participation": self.participation,
             "kernel": self.kernel,
-        }
+        } | ({} if self.schema is None else {"schema": self.schema.to_dict()})
 
     @classmethod
     def from_dict(cls, document: object) -> Job:
@@ -218,7 +249,7 @@ class Job:
         UsageError
             For a missing or unknown key, a value of the wrong type, or anything that :class:`Job` refuses.
         """
-        given = _keys(document, "job", required=("stages", "seed"), optional=("participation", "kernel"))
+        given = _keys(document, "job", required=("stages", "seed"), optional=("participation", "kernel", "schema"))
         stages = given["stages"]
         if not isinstance(stages, list | tuple) or len(stages) > _MAX_STAGES:
             raise UsageError(f"job: stages: expected a list of at most {_MAX_STAGES}")
@@ -233,7 +264,9 @@ class Job:
             if not isinstance(package, str) or len(package) > _MAX_PACKAGE:
                 raise UsageError(f"job: stage {number}: package: expected a name and a version")
             made.append(Stage(stage["protocol"], dict(parameters), package))
-        return cls(tuple(made), given["seed"], given.get("participation", 1.0), given.get("kernel", NUMPY))
+        schema = None if given.get("schema") is None else Schema.from_dict(given["schema"], "job: schema")
+        share, kernel = given.get("participation", 1.0), given.get("kernel", NUMPY)
+        return cls(tuple(made), given["seed"], share, kernel, schema)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from p2pclust.clustering import Points
+from p2pclust.clustering import Points, blocks
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.kernels import Kernel, in_force
+from p2pclust.data.schema import Column, Schema, SchemaError
 from p2pclust.protocols.engine.arrays import Contribution, State
-from p2pclust.protocols.engine.reasons import NO_DATA
+from p2pclust.protocols.engine.reasons import NO_DATA, UNUSABLE
+from p2pclust.tools.spelling import first_few
 
 LARGEST = 2.0**400  # values beyond this (2.6e120) are refused: their squares and the sums of these must be finite
 
@@ -59,6 +61,11 @@ class Local:
         Of a cluster with fewer of these rows the device sends nothing, whatever a job's parameters say; 0 for no such rule.
     threads : int
         How many threads passes over these rows may use; the same bits for any number.
+    schema : Schema or None
+        Which encoded the rows; None: all columns are numbers, or, without names of columns, the rows are as a job has them.
+    levels : tuple of int
+        Of rows whose categories are blocks of 0/1 columns: the number of values of each column of the table, 0 for a number.
+        See :meth:`in_blocks`.
     problem : str
         Why these rows cannot be used by a job without missing cells, with row and column, or an empty string.
     gap : str
@@ -100,7 +107,10 @@ class Local:
         self.min_cell = 0
         self.threads = 1
         self.lie: Lie | None = None  # only a testbed sets it
-        self.feature_names: tuple[str, ...] = ()  # if known; nothing is computed with them
+        self.feature_names: tuple[str, ...] = ()  # if known
+        self.schema: Schema | None = None
+        self._by_schema: tuple[Schema, Local] | None = None
+        self.levels: tuple[int, ...] = ()
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
@@ -128,12 +138,52 @@ class Local:
             X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters, weights=self.weights
         )
         other.min_cell, other.lie, other.threads = self.min_cell, self.lie, self.threads
+        other.feature_names, other.schema = self.feature_names, self.schema
         return other
+
+    def under(self, schema: Schema | None) -> Local:
+        """Return the same rows as the schema of a job encodes them; if they do not fit it, rows that name the column.
+
+        >>> from p2pclust.data.schema import Column
+        >>> own = Local([[0.0, 7.5], [1.0, 8.0]])
+        >>> own.schema = Schema((Column("mode", "category", ("eco", "boost")), Column("watt", "number")))
+        >>> own.under(Schema((Column("watt", "number"), Column("mode", "category", ("boost", "eco"))))).X.tolist()
+        [[7.5, 1.0], [8.0, 0.0]]
+        >>> own.under(Schema((Column("volt", "number"),))).problem
+        "its data cannot be used: column 'volt' is absent: the schema names it"
+        """
+        if (self.problem and self.problem != self.gap) or self.levels or schema == self.schema:
+            return self
+        if schema is None:
+            words = [column.name for column in self.schema.columns if column.level] if self.schema is not None else []
+            why = f"its data have categories or flags ({first_few(words, 3)}), and the job has no schema"
+            return self.refusing(why) if words else self
+        if self._by_schema is None or self._by_schema[0] != schema:
+            try:
+                other = self.with_rows(self._encoded_by(schema))
+                other.feature_names, other.schema = schema.names, schema
+            except SchemaError as error:
+                other = Local(np.empty((0, 0)))
+                other.min_cell, other.lie, other.problem = self.min_cell, self.lie, f"{UNUSABLE}: {error.reason}"
+            self._by_schema = (schema, other)
+        return self._by_schema[1]
+
+    def _encoded_by(self, schema: Schema) -> Floats:
+        own = self.schema
+        if own is not None and own.version != schema.version:
+            raise SchemaError(f"version {own.version} of the schema, and the job has version {schema.version}")
+        if own is None and not self.feature_names:
+            if problem := schema.problem_with_codes(self.X):
+                raise SchemaError(problem)
+            return self.X
+        if own is None:
+            own = Schema(tuple(Column(name, "number") for name in self.feature_names))
+        return schema.encode(own.table(self.X))
 
     def lying(self, lie: Lie) -> Local:
         """Return the same rows at a device that sends something else than what follows from them; for testbeds."""
         other = copy.copy(self)
-        other.lie = lie
+        other.lie, other._by_schema = lie, None
         return other
 
     def least_cell(self, of_job: int) -> int:
@@ -145,6 +195,32 @@ class Local:
         (5, 10)
         """
         return max(of_job, self.min_cell)
+
+    def in_blocks(self, levels: tuple[int, ...]) -> Local:
+        """Return the rows in which each category is a block of 0/1 columns; without categories, these rows.
+
+        Prepared once. A block's range is 0 to 1 at every peer, so that none reveals which values it has. Rows that have
+        other columns, or a category that is not the index of a value, cannot be used.
+
+        >>> rows = Local([[7.5, 2.0], [1.0, 0.0]]).in_blocks((0, 3))
+        >>> rows.X.tolist(), [end.tolist() for end in rows.range()]
+        ([[7.5, 0.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0, 0.0], [7.5, 1.0, 1.0, 1.0]])
+        >>> Local([[7.5, 3.0]]).in_blocks((0, 3)).problem
+        'row 0, column 1 is not a declared value'
+        """
+        if not any(levels) or self.levels == levels or self.problem:
+            return self
+        if self.n_features != len(levels):
+            return self.refusing(f"has {self.n_features} columns where the job has {len(levels)}")
+        if (place := blocks.undeclared(self.X, levels)) is not None:
+            return self.refusing(f"row {place[0]}, column {place[1]} is not a declared value")
+        other = self.once(("blocks", levels), lambda: self.with_rows(blocks.in_blocks(self.X, levels)))
+        other.min_cell, other.lie, other.threads, other.refused = self.min_cell, self.lie, self.threads, self.refused
+        if not other.levels:
+            low, high = map(np.array, other.range())
+            low[blocks.in_block(levels)], high[blocks.in_block(levels)] = 0.0, 1.0
+            other.levels, other._range = levels, (low, high)
+        return other
 
     def refusing(self, reason: str) -> Local:
         """Return the same rows, which are not to be used for this reason: the peer abstains with it."""

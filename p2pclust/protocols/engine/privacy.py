@@ -58,12 +58,13 @@ def size_gate(
     The paper counts the equations of one round. T rounds give up to T times as many, and rows of peers that pass its rule
     have been found from them; `rounds` above 1 counts so many.
 
-    A contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
+    Of rows with categories F is the number of columns of the table, and a sum has B numbers, one for each value. A
+    contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
 
     With missing cells, the rule holds in each column that any of the rows has: C sums and C weights are 2 C equations, and
     the cells that are there are the unknowns.
     """
-    C, F = n_clusters, local.n_features
+    C, F = n_clusters, len(local.levels) or local.n_features
     if keeps_gaps:
         least = rounds * (2 * starts * C + more)
         if ((local.observed > 0) & (local.observed <= least)).any():
@@ -72,10 +73,11 @@ def size_gate(
                 "clusters, or set privacy_gate = false (what it sends may then give its cells away)"
             )
         return
-    equations = rounds * (starts * C * (F + 1) + more)
+    equations = rounds * (starts * C * (local.n_features + 1) + more)
     # In whole numbers: N > C (F + 1) / F.
     if local.n_samples * F <= equations:
-        product = f"{starts} C (F + 1)" if starts > 1 else "C (F + 1)"
+        columns = "B" if local.levels else "F"
+        product = f"{starts} C ({columns} + 1)" if starts > 1 else f"C ({columns} + 1)"
         formula = f"({product} + {more}) / F" if more else f"{product} / F"
         formula = f"{rounds} rounds of {formula}" if rounds > 1 else formula
         # The argument rests on N being unknown, so the reason names the limit only.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _CLASSES = {
     "llf-cm": ("p2pclust.protocols.centers.llf_cm", "LosslessCMeansProtocol"),
     "llf-fcm": ("p2pclust.protocols.centers.llf_fcm", "LosslessFuzzyCMeansProtocol"),
+    "k-prototypes": ("p2pclust.protocols.centers.k_prototypes", "KPrototypesProtocol"),
     "ffcm": ("p2pclust.protocols.centers.ffcm", "FFCMProtocol"),
     "c2f-fcm": ("p2pclust.protocols.centers.ffcm", "ClusteredFuzzyCMeansProtocol"),
     "gdf-fcm": ("p2pclust.protocols.centers.gdf_fcm", "GradientFuzzyCMeansProtocol"),
@@ -46,12 +47,16 @@ _CLASSES = {
     "none": ("p2pclust.protocols.before.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.before.scaling", "MinMaxScaling"),
     "zscore": ("p2pclust.protocols.before.scaling", "ZScoreScaling"),
+    "category-weights": ("p2pclust.protocols.before.weights", "CategoryWeights"),
     "careful": ("p2pclust.protocols.before.seeding", "CarefulSeeding"),
     "seeding": ("p2pclust.protocols.before.seeding", "Seeding"),
     "shared-k-means++": ("p2pclust.protocols.before.seeding", "SharedSeeding"),
     "split-merge": ("p2pclust.protocols.before.split_merge", "SplitMerge"),
     "objective": ("p2pclust.protocols.measuring.objective", "Objective"),
     "measure": ("p2pclust.protocols.measuring.measure", "Measure"),
+    "columns": ("p2pclust.protocols.before.columns", "AgreedColumns"),
+    "quantile": ("p2pclust.protocols.measuring.quantile", "Quantile"),
+    "describe": ("p2pclust.protocols.measuring.describe", "Describe"),
     "align": ("p2pclust.protocols.columns.vertical_stages", "Align"),
     "vertical-seeding": ("p2pclust.protocols.columns.vertical_stages", "VerticalSeeding"),
     "private-cm": ("p2pclust.protocols.private.private_cm", "PrivateCMeansProtocol"),
@@ -65,8 +70,8 @@ _CLASSES = {
 
 #: The protocols of p2pclust that a person asks for; the others are stages around them.
 CLUSTERING = (
-    "llf-cm", "llf-fcm", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm", "vertical-cm",
-    "vertical-fcm",
+    "llf-cm", "llf-fcm", "k-prototypes", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm",
+    "vertical-cm", "vertical-fcm", "describe",
 )  # fmt: skip
 
 
@@ -117,6 +122,7 @@ def known() -> tuple[str, ...]:
 #: What an algorithm is called elsewhere, of which a protocol here finds the same centers.
 _ELSEWHERE = {
     **dict.fromkeys(("kmeans", "k-means", "k-means++", "kmeans++", "lloyd", "cmeans", "c-means", "hcm"), "llf-cm"),
+    **dict.fromkeys(("kmodes", "k-modes", "kprototypes"), "k-prototypes"),
     **dict.fromkeys(("fcm", "fuzzy", "fuzzy-c-means", "fuzzy-cmeans", "fuzzy-k-means", "fuzzy-kmeans"), "llf-fcm"),
 }
 

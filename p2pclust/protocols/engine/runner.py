@@ -166,8 +166,9 @@ def _run(
 def _begin(job: Job, locals: Sequence[Local]) -> JobState:
     """Return the first state; stages for secure sums are given the columns, which a fleet agrees on with its keys."""
     state = engine.begin(job)
+    rows = [local.under(job.schema).in_blocks(job.levels) for local in locals if local.X.size]
     protocol = job.protocols[state.stage]
-    usable = [local for local in locals if local.X.size and not local.problem_if(keeps_gaps=protocol.keeps_gaps)]
+    usable = [local for local in rows if not local.problem_if(keeps_gaps=protocol.keeps_gaps)]
     columns = Counter(local.n_features for local in usable).most_common(1)
     return replace(state, arrays=protocol.knowing_columns(state.arrays, columns[0][0] if columns else 1))
 

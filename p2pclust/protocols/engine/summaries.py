@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pclust.clustering.blocks import in_block
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import HELD, IMPLAUSIBLE, LEFT_OUT
 
@@ -42,15 +43,17 @@ def array_in_words(values: ArrayLike) -> str:
     return f"{np.min(found):.6g} to {np.max(found):.6g}{shape}"
 
 
-def widths(state: JobState) -> tuple[NDArray[np.float64], str]:
-    """Return a width of each feature in the data's own units, shape (F,), and what it is.
+def widths(state: JobState, levels: Sequence[int] = ()) -> tuple[NDArray[np.float64], str]:
+    """Return a width of each column of the centers in the data's own units, and what it is; `levels` are those of the job.
 
-    Of the ranges that its peers found, a state has no more than that.
+    Of the ranges that its peers found, a state has no more than that. The share of a value is between 0 and 1.
     """
-    scale = np.asarray(state.arrays["scale"], dtype=np.float64)
+    scale = np.array(state.arrays["scale"], dtype=np.float64)
+    unit = np.array(state.arrays.get("unit", np.ones(scale.size)), dtype=np.float64)
+    if levels:
+        scale[in_block(levels)] = unit[in_block(levels)] = 1.0
     if "moments" in state.arrays:
         return scale, "standard deviation"
-    unit = np.asarray(state.arrays.get("unit", np.ones(scale.size)), dtype=np.float64)
     if (scale == 1.0).all() and (unit != 1.0).any():
         return unit, "range, rounded up to a power of two"
     return scale, "range"

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pclust.clustering.blocks import width
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Contribution, State, layout
 from p2pclust.protocols.engine.base import Additive, Protocol, Slot
@@ -168,6 +169,8 @@ def _check_arrays(job: Job, arrays: State) -> None:
             known = int(letter) if letter.isdigit() else lengths.setdefault(letter, length)
             if known != length or (length == 0 and not letter[0].islower()):
                 raise WireError(f"job state: {name} has shape {list(shape)}, which does not fit the others")
+    if job.levels and (columns := lengths.get("F", wanted := width(job.levels))) != wanted:
+        raise WireError(f"job state: {columns} columns of centers, expected {wanted}, one for each number and value")
     if "scale" in arrays and not (arrays["scale"] > 0).all():
         raise WireError("job state: a scale is not positive")
     if "unit" in arrays and not is_unit(arrays["unit"]):

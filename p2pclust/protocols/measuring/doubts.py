@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.blocks import in_block
 from p2pclust.protocols.engine.arrays import State
 
 _HARDLY: Final = 0.02  # of the mean mass of a cluster: with less, hardly any row belongs to a center
@@ -31,11 +32,15 @@ def objective_of(state: State) -> float | None:
     return float(state["objectives"][int(state["winner"])])
 
 
-def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return what is suspect about the result of a finished job, one sentence each. `features` are the columns' names.
+def doubts(
+    state: State, features: Sequence[str] = (), labels: Sequence[NDArray[np.int64]] = (), levels: Sequence[int] = ()
+) -> tuple[str, ...]:
+    """Return what is suspect about the result of a finished job, one sentence each.
+
+    `features` are the names of the centers' columns, `levels` those of the job.
 
     Of a state with neither an objective that its peers added up, nor counts of their local centers, nor ranges, nothing is
-    known.
+    known but what `labels` show, the labels of each peer's rows.
 
     >>> from p2pclust.protocols.engine.arrays import Arrays
     >>> state = Arrays(centers=[[0.0], [9.0], [9.01]], masses=[60.0, 30.0, 0.5], objectives=[80.0], winner=0)
@@ -44,7 +49,7 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
     hardly any row belongs to center 2: ask for fewer clusters, or look for outliers
     centers 1 and 2 nearly coincide: ask for fewer clusters or other first centers, or look for outliers
     """
-    found, objective = list(_of_ranges(state, features)), objective_of(state)
+    found, objective = list(_of_ranges(state, features, levels)), objective_of(state)
     if objective is None:
         # Of a result of local centers, once each.
         further, merged = (int(state.get(name, 0)) for name in ("further", "merged"))
@@ -54,6 +59,12 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
                 "centers beyond one per peer share a cluster with another of their peer; set n_local_clusters to the number "
                 "of clusters that a peer holds (1 if it holds one)"
             )
+        if (
+            len(labels) and "centers" in state and "past_weights" not in state
+        ):  # centers of rows of the past may be alone
+            without = np.setdiff1d(np.arange(len(state["centers"])), np.concatenate(labels))
+            if without.size:
+                found.append(f"no row belongs to {_centers(without)}: ask for fewer clusters")
         return tuple(found)
     centers, masses, starts = state["centers"], state["masses"], np.sort(state["objectives"])
     empty = np.flatnonzero(masses < _HARDLY * masses.mean())
@@ -88,15 +99,16 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _of_ranges(state: State, features: Sequence[str]) -> tuple[str, ...]:
-    """Doubt distances that one column decides alone, because its range is so much wider than those of others."""
-    if "unit" not in state or "scale" not in state or state["unit"].ndim != 1 or (state["scale"] != 1.0).any():
+def _of_ranges(state: State, features: Sequence[str], levels: Sequence[int]) -> tuple[str, ...]:
+    """Doubt distances that one column of numbers decides alone, because its range is so much wider than those of others."""
+    if "unit" not in state or "scale" not in state or state["unit"].ndim != 1:
         return ()
-    units = state["unit"]
+    units, numbers = state["unit"], ~in_block(levels) if levels else np.ones(state["unit"].size, np.bool_)
+    if (state["scale"][numbers] != 1.0).any():
+        return ()
     # The unit of a constant column is 1, and all centers lie at its value, where its coordinates begin.
-    varies = np.flatnonzero(
-        (units != 1.0) | (state["centers"] != 0.0).any(axis=0) if "centers" in state else units > 0.0
-    )
+    vary = (units != 1.0) | (state["centers"] != 0.0).any(axis=0) if "centers" in state else units > 0.0
+    varies = np.flatnonzero(vary & numbers)
     if varies.size < 2 or units[varies].max() < _UNLIKE * units[varies].min():
         return ()
     widest, narrowest = int(varies[np.argmax(units[varies])]), int(varies[np.argmin(units[varies])])

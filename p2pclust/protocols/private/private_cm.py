@@ -37,6 +37,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot, k_means_step, nearest_labels
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.reasons import UNUSABLE
 from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
 from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
 
@@ -229,6 +230,8 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def problem_with_rows(self, state: State, local: Local) -> str:
         """Refuse nothing but another number of columns: any other reason would depend on rows."""
+        if not local.n_features:
+            return UNUSABLE
         if local.n_features != len(self.lo):
             return f"has {local.n_features} columns where the fleet has {len(self.lo)}"
         return ""

@@ -14,9 +14,10 @@ from tests.throwaway import throwaway_fleet
 
 from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.errors import UsageError
-from p2pclust.hosts.inventory import Inventory, pack, peer_toml, print_of
+from p2pclust.hosts.inventory import Inventory, pack, print_of
 from p2pclust.hosts.remote import command_for
 from p2pclust.lab.testbed.processes.children import write_fleet
+from p2pclust.tools.toml_files import toml_lines
 from p2pclust.transport.keys import add_devices, init_fleet, revoke
 
 HEAD = 'keys = "fleet"\nstate_dir = "there"\n'
@@ -57,7 +58,7 @@ def test_local_devices(write: Write, tmp_path: Path) -> None:
 def test_rows_may_be_what_a_command_on_the_host_writes(write: Write) -> None:
     a, _ = load_inventory(write(HEAD + A.replace('"a.csv"', COMMAND) + B)).devices
     assert a.config["data"] == {"command": ["cat", "a.csv"], "format": "csv"}
-    assert tomllib.loads(peer_toml(a.config))["data"] == a.config["data"]
+    assert tomllib.loads(toml_lines(a.config))["data"] == a.config["data"]
 
 
 def test_settings_of_the_fleet_the_class_and_the_device(write: Write) -> None:
@@ -186,7 +187,7 @@ def test_what_a_host_is_sent(write: Write) -> None:
 
 def test_a_configuration_is_written_so_that_toml_reads_it_back() -> None:
     values = {"a": 'quote " and \\ and \x7f and \n', "b": [1, 2.5, True, "x"], "c": {"k 1": "v"}, "d": 1e300}
-    assert tomllib.loads(peer_toml(values)) == values
+    assert tomllib.loads(toml_lines(values)) == values
 
 
 def test_a_revoked_device_is_said_to_be_none_of_the_fleet(

@@ -297,3 +297,45 @@ def test_a_repeated_job_is_known_by_its_series(cli: Cli, client: type[FakeClient
 def test_how_often_a_job_is_repeated_needs_a_unit(cli: Cli, client: type[FakeClient]) -> None:
     ended = cli("submit", "llf-cm", "--clusters", "3", "--every", "1")
     assert (ended.code, ended.err) == (2, "error: submit: every = \"1\": '1' has no unit: write 1s, 1m, 1h or 1d\n")
+
+
+@pytest.fixture
+def asked_at(client: type[FakeClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The addresses that are asked, and an inventory of three devices: two here, one elsewhere with a control address."""
+    (tmp_path / "fleet.toml").write_text(
+        'keys = "keys"\nstate_dir = "there"\n[[devices]]\nname = "a"\nport = 7001\ndata = "a.csv"\n'
+        '[[devices]]\nname = "b"\nport = 7002\ndata = "b.csv"\n'
+        '[[devices]]\nname = "far"\nport = 7003\nhost = "10.0.0.9"\ndata = "/rows.csv"\n'
+        'settings = { control = "10.0.0.9:7400" }\n'
+    )
+    at: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(FakeClient, "__init__", lambda self, *address: at.append(address))
+    client.answers["cancel"] = [{"job": "job-1", "outcome": "cancelled", "reason": ""}]
+    client.jobs = [a_job(1)]
+    return at
+
+
+@pytest.mark.parametrize("command", [["status"], ["jobs"], ["peers"], ["cancel", "job-1"]])
+def test_a_device_is_named_by_an_inventory(
+    cli: Cli, asked_at: list[tuple[Any, ...]], tmp_path: Path, command: list[str]
+) -> None:
+    done = cli(*command, "--inventory", "fleet.toml", "--peer", "b")
+    assert done.code == 0, done.err
+    assert asked_at.pop() == (str(tmp_path / "there" / "peers" / "b"), None, tmp_path / "keys" / "roster.json")
+    assert cli(*command, "--inventory", "fleet.toml").code == 0
+    assert asked_at.pop()[0] == str(tmp_path / "there" / "peers" / "a")
+    (tmp_path / "there" / "peers" / "b" / "state").mkdir(parents=True)
+    (tmp_path / "there" / "peers" / "b" / "state" / "control").touch()
+    assert cli(*command, "--inventory", "fleet.toml").code == 0
+    assert asked_at.pop()[0] == str(tmp_path / "there" / "peers" / "b")
+
+
+def test_a_device_elsewhere_is_asked_with_a_key(cli: Cli, asked_at: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    done = cli("status", "--inventory", "fleet.toml", "--peer", "far", "--bundle", "me.bundle")
+    assert done.code == 0, done.err
+    assert asked_at.pop() == ("far@10.0.0.9:7400", Path("me.bundle"), tmp_path / "keys" / "roster.json")
+    done = cli("status", "--inventory", "fleet.toml", "--peer", "far")
+    control = 'set control = "HOST:PORT" in the settings of a device, and name your key with --bundle'
+    assert done.err == f"error: fleet.toml: far cannot be asked from here: {control}\n"
+    done = cli("status", "--inventory", "fleet.toml", "--peer", "fra")
+    assert done.err == "error: fleet.toml: no device is named 'fra' (did you mean 'far'?)\n"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.cli.conftest import Cli
 
+from p2pclust.cli.fleet.inventory import controls_of
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
-from p2pclust.lab.commands.served import _controls
 
 
 def test_devices_are_asked_here_at_their_sockets_and_elsewhere_at_their_control_addresses() -> None:
@@ -16,8 +16,8 @@ def test_devices_are_asked_here_at_their_sockets_and_elsewhere_at_their_control_
         InventoryDevice("c", "there", "", {}, {}),
     )
     inventory = Inventory(Path("fleet.toml"), Path("keys"), Path("roster.json"), hosts, devices)
-    assert list(_controls(inventory, with_key=True)) == ["/state/peers/a", "b@10.0.0.2:7400"]
-    assert list(_controls(inventory, with_key=False)) == ["/state/peers/a"]
+    assert list(controls_of(inventory, with_key=True).values()) == ["/state/peers/a", "b@10.0.0.2:7400"]
+    assert list(controls_of(inventory, with_key=False).values()) == ["/state/peers/a"]
 
 
 def test_an_inventory_that_is_absent_is_refused(cli: Cli) -> None:

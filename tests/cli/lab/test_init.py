@@ -17,10 +17,13 @@ from tests.cli.conftest import Cli
 
 from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.cli.fleet.peer_config import load_config
+from p2pclust.data.schema import Column, Schema, read_schema
 from p2pclust.lab.scenario.file.load import load_data, load_scenario
+from p2pclust.peer.work.rows import load_rows
 
 ROWS = [f"{n},{'ab'[n % 2]},{20 * (n // 2 % 2) + n % 3},{5 * (n // 2 % 2)},{'xyz'[n % 3]}" for n in range(60)]
 HEAD = "nr,site,kwh,volt,mode"
+SCHEMA = Schema((Column("kwh", "number"), Column("volt", "number"), Column("mode", "category", ("x", "y", "z"))))
 
 
 @pytest.fixture
@@ -57,8 +60,8 @@ def test_a_number_is_put_in_the_place_of_missing_values(cli: Cli, rows: Path, tm
     done = cli("init", "rows.csv", "--missing-values", "-1", "--text", "encode", "--clusters", "2", "--out", "mine")
     assert done.code == 0, done.err
     shares = load_data(load_scenario(tmp_path / "mine" / "scenario.toml"))
-    assert shares["a"].feature_names == ("kwh", "volt", "mode=x", "mode=y", "mode=z")
-    assert shares["a"].X[2].tolist() == [-1.0, 0.0, 0.0, 1.0, 0.0]
+    assert (shares["a"].feature_names, shares["a"].schema) == (("kwh", "volt", "mode"), SCHEMA)
+    assert shares["a"].X[2].tolist() == [-1.0, 0.0, 1.0]
     assert (shares["a"].n_rows, shares["a"].dropped) == (30, 0)
 
 
@@ -73,6 +76,36 @@ def test_missing_values_are_kept(cli: Cli, rows: Path, tmp_path: Path) -> None:
     assert np.isnan(shares["a"].X[2, 0])
     device = tomllib.loads((tmp_path / "mine" / "devices" / "a.toml").read_text(encoding="utf-8"))
     assert device["missing_values"] == "keep"
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["encode", "schema"])
+def test_words_make_a_schema_that_scenario_fleet_and_devices_read(
+    cli: Cli, rows: Path, tmp_path: Path, *, given: bool
+) -> None:
+    (tmp_path / "own.toml").write_text(SCHEMA.to_toml())
+    words = ["--schema", "own.toml"] if given else ["--text", "encode"]
+    done = cli("init", "rows.csv", *words, "--clusters", "2")
+    assert done.code == 0, done.err
+    assert ("mode: text: a category of 3 values" in done.out) == (not given)
+    assert "p2pclust choose" not in done.out
+    folder = tmp_path / "rows"
+    assert f"--schema {folder.relative_to(tmp_path)}/schema.toml" in done.out
+    assert read_schema(folder / "schema.toml") == SCHEMA
+    cli("keys", "init", folder / "keys", "--no-passphrase")
+    cli("keys", "device", "a", "b", "--fleet", folder / "keys")
+    assert load_rows(load_config(folder / "devices" / "a.toml", {}), lambda verb, fields: None).schema == SCHEMA
+    assert load_inventory(folder / "fleet.toml").devices[0].config["schema"] == SCHEMA.to_dict()
+    done = cli("run", folder / "scenario.toml", "--backend", "in-process", "--out", "r")
+    assert done.code == 0, done.err
+
+
+def test_the_number_of_clusters_is_proposed_by_the_columns_of_numbers(cli: Cli, rows: Path) -> None:
+    done = cli("init", "rows.csv", "--text", "encode")
+    assert "2 clusters: " in done.out
+    assert "(by the columns of numbers)" in done.out
+    done = cli("init", "rows.csv", "--text", "encode", "--columns", "mode", "--out", "words")
+    why = "without a column of numbers no number of clusters can be proposed"
+    assert (done.code, done.err) == (2, f"error: --clusters is missing: {why}\n")
 
 
 def test_without_a_column_rows_are_dealt_out(cli: Cli, rows: Path, tmp_path: Path) -> None:
@@ -124,6 +157,8 @@ def test_other_formats(cli: Cli, tmp_path: Path, suffix: str) -> None:
         (["rows.csv", "--devices", "1"], "--devices 1: expected 2 to 200"),
         (["rows.csv", "--missing-values", "mean"], "--missing-values mean: expected drop, omit, keep or a number"),
         (["rows.csv", "--text", "embed"], "--text embed: expected omit or encode"),
+        (["rows.csv", "--schema", "s.toml", "--text", "omit"],
+         "--schema and --text: a schema names the features and their kinds: leave --text out"),
         (["rows.csv", "--columns", "kwh,mode"], "--columns mode: it cannot be a feature (text (3 values))"),
         (["rows.csv", "--id-column", "mode"], "--id-column mode: two rows have the same id"),
         (["rows.csv", "--omit", "kwh,volt"],
@@ -158,7 +193,8 @@ def test_on_a_terminal_it_asks_for_what_no_option_says(rows: Path, tmp_path: Pat
     assert "Which column says which device a row is of?" in done.stderr
     scenario = load_scenario(tmp_path / "rows" / "scenario.toml")
     assert len(scenario.fleet.names) == 3
-    assert scenario.data.columns == ("site=a", "site=b", "volt", "mode=x", "mode=y", "mode=z")
+    assert scenario.data.schema_ is not None
+    assert scenario.data.schema_.names == ("site", "volt", "mode")
     assert scenario.jobs[0].clusters == 4
 
 

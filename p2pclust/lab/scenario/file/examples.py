@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
-from p2pclust.jobs.toml_files import read_toml
 from p2pclust.tools.spelling import did_you_mean, nearest
+from p2pclust.tools.toml_files import read_toml
 
 SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
 SWEEPS: Final = Path(__file__).parents[2] / "sweep" / "shipped"

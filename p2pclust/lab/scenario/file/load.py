@@ -14,12 +14,12 @@ from p2pclust.data import DataSet, deal, load, split_columns
 from p2pclust.data.columns import HowRead
 from p2pclust.data.readers import files_of, kind_and_stem
 from p2pclust.data.registry import is_file
+from p2pclust.data.schema import Schema
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs.data_keys import HowReadKeys, PartitionSpec
 from p2pclust.jobs.explain import explain
 from p2pclust.jobs.secured import decided, secured_fields
 from p2pclust.jobs.submission import job_of, request_of
-from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.data.by_class import draw_by_class
 from p2pclust.lab.data.prepare import device_names
 from p2pclust.lab.scenario.file.plans import describes_devices
@@ -32,6 +32,7 @@ from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
 from p2pclust.tools.platforms import n_cores
+from p2pclust.tools.toml_files import apply_override, read_toml
 
 #: What two cores held, and what a small job takes: see "Sizing" in docs/operations.md.
 _PEERS_PER_CORE: Final = 60
@@ -68,6 +69,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     spec = scenario.data
     names = scenario.fleet.names
     how: dict[str, Any] = {key: getattr(spec, key) for key in _HOW_READ}
+    how["schema"] = spec.schema_
     how["how_read"] = HowRead.of(spec.model_dump(include=set(HowReadKeys.model_fields)))
     if spec.files is not None:
         shares = []
@@ -116,6 +118,10 @@ def _check_columns(shares: Mapping[str, DataSet]) -> None:
                 f"{name}: {share.name}: {share.n_features} features, but {first.name} of {first_name} has "
                 f"{first.n_features}: all peers need the same columns"
             )
+        if share.schema != first.schema:
+            raise DataError(
+                f"{name}: {share.name}: encoded by another schema than {first.name} of {first_name}: all peers need the same"
+            )
         if share.feature_names != first.feature_names:
             raise DataError(
                 f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {first_name} has "
@@ -152,15 +158,15 @@ def _overlay(scenario: Scenario) -> Overlay:
     return make_overlay(spec.kind, scenario.fleet.names, random_streams.linking(scenario.seed), **spec.options)
 
 
-def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
-    """Return the job document of one of the scenario's jobs, by its number from 0.
+def make_job(scenario: Scenario, index: int, n_features: int, schema: Schema | None = None) -> Job:
+    """Return the job document of one of the scenario's jobs, by its number from 0; `schema` has encoded the rows.
 
     One declared pair of bounds applies to all `n_features` features.
     """
     spec, data = scenario.jobs[index], scenario.data
 
     def make(secured: Mapping[str, Any]) -> Job:
-        job = job_of(spec, secured, data.scaling, data.bounds, scenario.seed, n_features).here(spec.kernel)
+        job = job_of(spec, secured, data.scaling, data.bounds, scenario.seed, n_features, schema).here(spec.kernel)
         return request_of(spec, secured, job).job  # the fleet's treatment is checked too
 
     try:
@@ -244,6 +250,8 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
     source, files = data.get("source"), data.get("files")
     if isinstance(source, str) and is_file(source, folder):
         data["source"] = _anchored(folder, source)
+    if isinstance(data.get("schema"), str):
+        data["schema"] = _anchored(folder, data["schema"])
     if isinstance(files, list):
         data["files"] = [_anchored(folder, name) if isinstance(name, str) else name for name in files]
 

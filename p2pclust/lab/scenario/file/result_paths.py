@@ -15,8 +15,8 @@ from p2pclust.tools.spelling import nearest
 #: The keys of a job, of a peer, and of a result. None: a value, or a structure that is not checked beforehand.
 _JOB: dict[str, Any] = dict.fromkeys(
     (
-        "protocol", "parameters", "kernel", "stops", "rounds", "converged", "centers", "declared", "note", "warnings",
-        "terms", "contributors", "abstained", "stages",
+        "protocol", "parameters", "kernel", "stops", "rounds", "converged", "centers", "declared", "description", "note",
+        "warnings", "terms", "contributors", "abstained", "stages",
         "history", "suppressed", "coarse", "objective", "best_pooled", "doubts", "drift",
         "secure", "exposed", "privacy", "suspects", "limited",
         "tolerance", "reached", "ticks", "n_rows", "metrics", "pooled", "gap", "damaged", "harm", "replay_identical",

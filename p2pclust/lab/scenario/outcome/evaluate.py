@@ -30,6 +30,8 @@ from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects_of_log, with_names
+from p2pclust.protocols.measuring.describe import Describe
+from p2pclust.protocols.measuring.description import Description
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 
@@ -61,6 +63,9 @@ def job_entry(
     if state.status != "done":
         return entry
     entry["declared"] = {name: values.tolist() for name, values in summaries.declared(job, state).items()}
+    if isinstance(job.protocols[job.main], Describe):
+        features = next(iter(shares.values())).feature_names
+        entry["description"] = Description.of(job, state, features).to_dict()
     if isinstance(job.protocols[job.main], FedCRefProtocol):
         return entry | measured_communities(job, found, shares)
     held = {name: shares[name] for name in found.roster}
@@ -79,7 +84,7 @@ def _recorded(
     job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], shares: Mapping[str, DataSet]
 ) -> dict[str, Any]:  # fmt: skip
     roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
-    features = next((share.feature_names for share in shares.values()), ())
+    features = next((job.center_columns(share.feature_names) for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
     damaged = []
     for one in damage:
@@ -98,7 +103,7 @@ def _recorded(
         "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
         "stages": [job.stages[record.stage].protocol for record in state.log],
         "suppressed": summaries.suppressed(state), "coarse": summaries.coarse(state),
-        "objective": objective_of(state.arrays), "doubts": list(doubts(state.arrays, features)),
+        "objective": objective_of(state.arrays), "doubts": list(doubts(state.arrays, features, levels=job.levels)),
         "secure": state.secured is not None, "exposed": exposed_in(job, state, roster, rows),
         "suspects": suspects_of_log(state, roster),
         "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()}, "privacy": privacy,
@@ -127,7 +132,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "parameters": {**parameters, **init, "participation": job.participation},
         "kernel": job.kernel,
         "stops": protocol.stops,
-        "rounds": None, "converged": False, "centers": None, "declared": {},
+        "rounds": None, "converged": False, "centers": None, "declared": {}, "description": None,
         "note": _OF_COLUMNS if job.by_columns else "", "warnings": {}, "terms": [],
         "contributors": [], "abstained": [], "stages": [], "history": [], "suppressed": 0, "coarse": 0, "objective": None,
         "best_pooled": None, "doubts": [], "secure": False, "exposed": {}, "suspects": [], "limited": {}, "privacy": None,
@@ -189,7 +194,7 @@ def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[s
     return {
         roster[peer]: f"it has {rows[roster[peer]]} rows, and the sums of {rounds} rounds are as many equations"
         for peer, rounds in sorted(told.items())
-        if rows.get(roster[peer], 0) * n_features <= rounds * equations
+        if rows.get(roster[peer], 0) * (len(job.levels) or n_features) <= rounds * equations
     }
 
 

@@ -23,11 +23,14 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.scenario.outcome.communities import labels_of_peers
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.runner import one_thread
+from p2pclust.protocols.measuring.describe import Describe
+from p2pclust.protocols.measuring.description import Description
 from p2pclust.tools.files import replacing
 from p2pclust.tools.json_values import plain
 
 _LEFT: Final = (
     "result.json", "audit.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv", "model*.msgpack",
+    "description*.csv",
 )  # fmt: skip
 _NUMBERS: Final = 200_000_000  # with more values than this, labelling would take too long
 
@@ -90,11 +93,21 @@ def write_centers(directory: Path, feature_names: Sequence[str], jobs: Sequence[
     which peers hold columns there are those that each peer exports: ``centers-PEER.csv``, ``centers-2-PEER.csv``.
     """
     for number, job in enumerate(jobs, start=1):
-        files = {"": (feature_names, job["centers"])} if job["centers"] is not None else {}
+        files = {"": (job.get("features", feature_names), job["centers"])} if job["centers"] is not None else {}
         files |= {f"-{name}": (own["features"], own["centers"]) for name, own in job.get("own_centers", {}).items()}
         for ending, (names, centers) in files.items():
             rows = [[repr(float(value)) for value in center] for center in centers]
             write_table(directory / f"{_numbered('centers', number)}{ending}.csv", [names, *rows])
+
+
+def write_descriptions(
+    directory: Path, jobs: Sequence[Job], found: Sequence[JobResult], feature_names: Sequence[str]
+) -> None:
+    """Write what each job `describe` found: ``description.csv``, ``description-2.csv``, ..."""
+    for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
+        if came.state is not None and came.state.status == "done" and isinstance(job.protocols[job.main], Describe):
+            table = Description.of(job, came.state, feature_names).long_table()
+            write_table(directory / f"{_numbered('description', number)}.csv", table)
 
 
 def write_models(
@@ -103,6 +116,8 @@ def write_models(
     """Write the job and the last state of each job that labels other rows: ``model.msgpack``, ``model-2.msgpack``, ..."""
     for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
         if came.state is None or came.state.status != "done" or job.by_columns or job.has_workspace:
+            continue
+        if isinstance(job.protocols[job.main], Describe):  # it labels no row
             continue
         content = FinishedJob(came.job_id, {"features": list(feature_names)}, job, came.state).to_bytes()
         with replacing(directory / f"{_numbered('model', number)}.msgpack") as file:

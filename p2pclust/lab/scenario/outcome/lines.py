@@ -9,6 +9,7 @@ from p2pclust.jobs.secured import readers, too_few
 from p2pclust.lab.testbed.peer.lies import LIES
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
+from p2pclust.tools.spelling import counted
 
 _PARAMETERS_SHOWN: Final = 4
 _OF_EVERY_JOB: Final = ("participation", "scaling", "missing", "init")
@@ -32,7 +33,11 @@ def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed
     parameters = job["parameters"]
     words = f"{parameters['n_clusters']} clusters" if "n_clusters" in parameters else ""
     if not words:  # the mode, or what else its parameters are
-        named = ["mode"] if "mode" in parameters else [name for name in parameters if name not in _OF_EVERY_JOB]
+        named = (
+            ["mode"]
+            if "mode" in parameters
+            else [name for name, value in parameters.items() if name not in _OF_EVERY_JOB and value != []]
+        )
         words = ", ".join(f"{name} {parameters[name]}" for name in named[:_PARAMETERS_SHOWN])
     yield JobLine(f"job {number}" if n_jobs > 1 else "job", ", ".join(filter(None, [job["protocol"], words])))
     if job["failure"]:
@@ -102,6 +107,9 @@ def _found(job: Result) -> Iterator[JobLine]:
         yield JobLine("communities", words if found else f"none: {alone} clusters, all isolated")
     for name, values in job["declared"].items():
         yield JobLine(name, array_in_words(values))
+    if job["description"]:
+        words = f"{job['description']['rows']} rows, {counted(len(job['description']['columns']), 'columns')}"
+        yield JobLine("described", f"{words}, in description.csv and report.html")
     changed = [batch for batch in job["drift"] if batch["verdict"].startswith(_DRIFT)]
     if job["drift"] and not changed:
         yield JobLine("drift", f"none in {len(job['drift'])} batches")

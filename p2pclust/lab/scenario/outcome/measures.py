@@ -105,7 +105,7 @@ class Done:
     @cached_property
     def locals_(self) -> list[Local]:
         if not self.job.by_columns:
-            return [Local(share.X) for share in self.shares.values()]
+            return [Local(share.X).in_blocks(self.job.levels) for share in self.shares.values()]
         return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
 
     @cached_property
@@ -114,7 +114,11 @@ class Done:
         now, found = list(self.locals_), []
         for one in self.damage:
             place = list(self.shares).index(one.peer)
-            now[place] = now[place].lying(lie_called(one.how)) if one.lie else now[place].with_rows(one.X)
+            now[place] = (
+                now[place].lying(lie_called(one.how))
+                if one.lie
+                else now[place].with_rows(one.X).in_blocks(self.job.levels)
+            )
             found.append((one.round, place, now[place]))
         return found
 
@@ -164,6 +168,8 @@ def measured(done: Done) -> dict[str, Any]:
         return entry
     centers = summaries.raw_centers(done.state)
     entry["centers"] = centers.tolist()
+    if done.job.levels:
+        entry["features"] = list(done.job.center_columns(shares[0].feature_names))
     if done.job.mu_squared:
         return entry  # its noise cannot be drawn again, so there is nothing to compare it with but the labels
     # Over all rows that were used, also the damaged ones.
@@ -234,7 +240,10 @@ def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
     truth = [y for peer in there if (y := shares[peer].y) is not None]
     if not truth or len(truth) < len(there):
         return {}
-    own = [engine.conclude(done.job, done.state, done.locals_[peer])["labels"] for peer in there]
+    ends = [engine.conclude(done.job, done.state, done.locals_[peer]) for peer in there]
+    own = [end["labels"] for end in ends if "labels" in end]
+    if len(own) < len(ends):
+        return {}
     scores = _scores(truth, own)
     if not isinstance(runner.labelling_stage(done.job)[1], Clustering):
         # As in FedCRef's paper: each peer by itself, with its own best matching.

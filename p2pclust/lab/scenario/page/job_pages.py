@@ -40,6 +40,10 @@ def job_sections(story: JobStory) -> list[Section]:
         made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
     elif table := centers_table(story):
         made.append(Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table))
+    if story.entry["description"]:
+        from p2pclust.lab.scenario.page.description_pages import description_sections  # noqa: PLC0415 - of such jobs only
+
+        made += description_sections(story)
     made.append(_notes(story))
     return [section for section in made if section is not None]
 
@@ -199,7 +203,8 @@ def centers_table(story: JobStory) -> list[list[str]]:
 
     Numbers have six digits here and all digits in the files ``centers*.csv``.
     """
-    found, features = story.entry["centers"], next(iter(story.run.shares.values())).feature_names
+    features = story.entry.get("features", next(iter(story.run.shares.values())).feature_names)
+    found = story.entry["centers"]
     if found is None and story.job.by_columns and story.rows is not None:
         found, features = story.evidence.centers, story.rows.features
     if found is None or np.ndim(found) != 2 or np.shape(found)[1] != len(features):

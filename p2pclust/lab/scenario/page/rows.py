@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, gaps
+from p2pclust.clustering import Points, blocks, gaps
 from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data import DataSet
@@ -132,6 +132,8 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
         return None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
     rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
+    if job.levels:  # as centers are
+        rows = replace(rows, X=blocks.in_blocks(rows.X, job.levels), features=job.center_columns(rows.features))
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return rows

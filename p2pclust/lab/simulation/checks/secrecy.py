@@ -47,6 +47,7 @@ from p2pclust.tools.bit_sets import as_mask, members_of, unpacked
 #: Three numbers in a row, of which two are large, are no accident.
 _WINDOW: Final = 24
 _LARGE: Final = 2**20
+_UNIT: Final = 2**24  # one unit in the first limb of the grid
 _MOST_WINDOWS: Final = 4
 
 
@@ -144,8 +145,10 @@ class Secrecy(Observer):
         assert known == plain, f"P1: {peer.name} pads two vectors in one context"
         if layout_of(self._job, state).whether:
             return
-        pieces = (numbers[at : at + 3] for at in range(len(numbers) - 2))
-        telling = (one for one in pieces if np.count_nonzero(np.abs(one) > _LARGE) >= 2 and len(np.unique(one)) == 3)
+        pieces = [numbers[at : at + 3] for at in range(len(numbers) - 2)]
+        # Counts are whole units of the grid, and totals in states may have the same.
+        large = ((np.abs(one) > _LARGE) & (one % _UNIT != 0) for one in pieces)
+        telling = (one for one, own in zip(pieces, large, strict=True) if own.sum() >= 2 and len(np.unique(one)) == 3)
         self._windows.update((piece.tobytes(), peer.name) for piece in islice(telling, _MOST_WINDOWS))
 
     def _seek(self, parts: Iterable[bytes], where: str) -> None:

@@ -30,6 +30,8 @@ _LONG_JOB: Final = 8
 _LARGE: Final = (12, 16, 25)
 #: So many of the fleets that may be slow as a whole are.
 _SLOW_FLEETS: Final = 0.2
+#: In one fleet of ten, by its seed, rows have a category.
+_TENTH, _WITH_CATEGORIES = 10, 4
 _BRIEF_S: Final = 1.5
 #: The share of secured worlds without another lie in which a peer sends wrong check words.
 _WRONG_WORDS: Final = 0.3
@@ -75,6 +77,8 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
     kinds = [kind for kind in JOBS if kind in swarm.jobs or not (swarm.jobs or JOBS[kind].only_named)]
     jobs = _jobs(rng, n, kinds, swarm, lasts_s, sparse=bool(links))
     jobs = tuple(replace(job, rounds=_LONG_JOB) for job in jobs) if swarm.elections else jobs
+    if seed % _TENTH == _WITH_CATEGORIES and all(JOBS[job.kind].categories for job in jobs):
+        jobs = tuple(replace(job, protocol="k-prototypes") for job in jobs)
     heals = swarm.heals or ("all" if rng.random() < 0.7 or n < 3 else "majority")
     kinds = [kind for kind in FAULTS if kind in swarm.faults or not (swarm.faults or FAULTS[kind].only_named)]
     kinds = [kind for kind in kinds if not FAULTS[kind].of_all]

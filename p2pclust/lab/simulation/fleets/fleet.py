@@ -17,7 +17,16 @@ from p2pclust.lab.simulation.checks.liars import NamedRosters, Published, Refuta
 from p2pclust.lab.simulation.checks.secrecy import Secrecy
 from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.faults import break_
-from p2pclust.lab.simulation.fleets.jobs import KINDS, N_FEATURES, DrawnJob, DrawnSeries, JobsSeen, job_of, treatment_of
+from p2pclust.lab.simulation.fleets.jobs import (
+    CATEGORIES,
+    KINDS,
+    N_FEATURES,
+    DrawnJob,
+    DrawnSeries,
+    JobsSeen,
+    job_of,
+    treatment_of,
+)
 from p2pclust.lab.simulation.fleets.liars import LIES, Forger, Ghosts, let_them_lie
 from p2pclust.lab.simulation.fleets.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.lab.simulation.fleets.out_of_turn import speak_out_of_turn
@@ -432,6 +441,8 @@ def _rows(plan: FleetPlan, names: Sequence[str], rng: np.random.Generator) -> di
         for name in names:
             n_rows = int(rng.integers(6, 14))
             X = centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2))
+            if any(job.protocol == "k-prototypes" for job in plan.jobs):  # numbers around 0 to 100 become values
+                X[:, 1] = np.clip(X[:, 1] // 34, 0, CATEGORIES[1] - 1)
             made[name] = Local(X if holes is None else _with_gaps(X, holes))
     return made
 
@@ -447,4 +458,5 @@ def _with_gaps(X: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.f
 def _grown(peer: Peer) -> Local:
     """Return more rows of the same kind, up to a limit."""
     rows = peer.local.X
-    return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + 0.5]))
+    more = np.where((rows == np.rint(rows)).all(axis=0), 0.0, 0.5)  # a category stays one
+    return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + more]))

@@ -40,6 +40,8 @@ _GROUPS: Final = 3
 #: After all peers have ended a FedCRef job, the last of them has by then dropped what it need not keep.
 _SETTLE_S: Final = 5.0
 N_FEATURES: Final = 6
+#: The columns of the rows of fleets whose jobs are of k-prototypes: a number, and a category.
+CATEGORIES: Final = (0, 3)
 #: How long a job that drops peers waits for the answers of a round.
 _DEADLINE_S: Final = 2.0
 #: How many turns a series has after everything healed, and for how long none begins after its cancel.
@@ -61,6 +63,7 @@ class JobKind:
     waits: Callable[[JobPlan, int, int], bool] = lambda plan, n, healed: False
     deadline_s: float = 120.0  # within so many virtual seconds after healing it ends, with the timing `fast`
     data: str = "rows"  # what peers must hold: "rows", "columns" of the same rows, or "labelled" rows
+    categories: bool = True  # whether its rows may have them
     repeated: bool = False  # whether it is a series
     only_named: bool = False  # whether only swarms that name it draw it
 
@@ -71,13 +74,16 @@ def job_of(plan: JobPlan, seed: int) -> Job:
     options["init"] = ("uniform", "split-merge")[seed % 2]
     if plan.gaps:
         options["missing_values"] = "keep"
-    off: dict[str, Any] = {{"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]: False}
+    off: dict[str, Any] = {"privacy_gate" if plan.protocol == "llf-fcm" else "suppress_singletons": False}
+    off |= {"levels": CATEGORIES} if plan.protocol == "k-prototypes" else {}
     match plan.kind:
         case "secured" | "verified-secured":
             options |= {"secure": True, "n_init": plan.n_init}
         case "grouped":  # reveals the totals of groups one by one, for medians between them
             off.pop("privacy_gate", None)
             options |= {"n_clusters": 2, "secure": True, "groups": _GROUPS, "robust": "median", "max_weight": 2.0}
+        case "described" | "described-secured":
+            return cluster_job("describe", quantiles=[0.9], seed=seed, secure=plan.kind == "described-secured")
         case "vertical":
             protocol = {"llf-cm": "vertical-cm", "llf-fcm": "vertical-fcm"}[plan.protocol]
             return cluster_job(protocol, n_clusters=2, tol=0.0, max_rounds=3, seed=seed, scaling="minmax")
@@ -108,7 +114,7 @@ def treatment_of(plan: JobPlan, n: int) -> Treatment:
     if "gossip" in kind:
         mixing = MIXINGS[plan.by % len(MIXINGS)]
         treatment = Treatment(plan.missing, collect="gossip", gossip_tolerance=1e-9, mixing=mixing)
-    if kind in ("secured", "verified-secured", "grouped"):
+    if kind in ("secured", "verified-secured", "described-secured", "grouped"):
         treatment = replace(
             treatment, secure=True, keepers=min(plan.keepers or 3, n), cohort=min(plan.cohort or 4, max(3, n - 1)),
             burnt=plan.burnt or ("record" if plan.by % 2 else "groups"), leave=plan.leave,
@@ -225,13 +231,21 @@ KINDS: Final[dict[str, JobKind]] = {
     "verified": JobKind(same_bits, most_peers=25, deadline_s=600.0),
     "gossip": JobKind(_nearly, missing=("wait", "all"), most_peers=9, waits=lambda plan, n, healed: True),
     "vertical": JobKind(
-        same_bits, least_peers=2, most_peers=9, missing=("all",), data="columns", waits=lambda plan, n, healed: True
+        same_bits,
+        least_peers=2,
+        most_peers=9,
+        missing=("all",),
+        data="columns",
+        categories=False,
+        waits=lambda plan, n, healed: True,
     ),
-    "fedcref": JobKind(_groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled"),
+    "fedcref": JobKind(_groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled", categories=False),
     "series": _SERIES,
     "gossip-series": replace(_SERIES, missing=("wait",), most_peers=9, only_named=True),
-    "grouped": replace(_SECURED, least_peers=9, only_named=True),
+    "grouped": replace(_SECURED, least_peers=9, only_named=True, categories=False),
     "verified-secured": replace(_SECURED, deadline_s=600.0, only_named=True),
+    "described": JobKind(same_bits, most_peers=25, deadline_s=300.0, only_named=True),
+    "described-secured": replace(_SECURED, deadline_s=600.0, only_named=True),
 }
 
 

@@ -47,6 +47,7 @@ OF_ONE_KIND: Final[dict[str, Bounds]] = {
     "gaps": replace(
         _ONE_JOB, jobs=("plain", "secured", "verified", "gossip"), least_peers=4, keyed=True, shares=(), gaps=True
     ),
+    "describe": replace(_SECURE, jobs=("described", "described-secured")),
     "clients": _ONE_JOB,
     "verified": replace(
         _SECURE, jobs=("verified", "verified-secured"), least_peers=3, lies=(*LIES, "")

@@ -1,8 +1,10 @@
-"""TOML files: reading them with errors of one line, and overriding any of their values."""
+"""TOML files: reading them with errors of one line, overriding any of their values, and writing tables."""
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +69,24 @@ def toml_value(text: str) -> Any:
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{text.strip()[:40]}...: {_TOO_MUCH}") from error
     return parsed["value"] if list(parsed) == ["value"] else text.strip()
+
+
+def toml_lines(table: Mapping[str, Any]) -> str:
+    """Return a table as TOML, a line for each key: text, numbers, booleans, and lists and tables of these; None is left out.
+
+    >>> print(toml_lines({"name": "m1", "fill": {"watt": 0.5}, "columns": ["watt", 2], "unit": None}), end="")
+    name = "m1"
+    fill = { "watt" = 0.5 }
+    columns = ["watt", 2]
+    """
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in table.items() if value is not None)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    # JSON text and numbers are valid TOML, except for one character that TOML wants escaped. Others are not escaped: TOML
+    # has no pairs of surrogates.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
