@@ -6,6 +6,7 @@ from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, Federate
 from p2pclust.estimators.base import FederatedClustering
 from p2pclust.estimators.fedcref import FedCRef
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
+from p2pclust.estimators.mixture import LosslessMixture
 from p2pclust.estimators.models import UIFCA
 from p2pclust.estimators.stream import StreamingFuzzyCMeans
 from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
@@ -21,6 +22,7 @@ __all__ = [
     "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
+    "LosslessMixture",
     "StreamingFuzzyCMeans",
     "VerticalCMeans",
     "VerticalFuzzyCMeans",

@@ -422,6 +422,8 @@ class Clustering(Labelling):
         The algorithm on pooled rows that :meth:`pooled_step` is a step of.
     moves : str
         What ``shifts`` of its states measure the movement of.
+    least_squares : bool
+        Whether what it minimises is the objective of c-means, or of fuzzy c-means, at its centers.
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
@@ -429,6 +431,7 @@ class Clustering(Labelling):
     pooled_name: ClassVar[str]
     stops: ClassVar[str] = "the centers move by less than tol"
     moves: ClassVar[str] = "centers"
+    least_squares: ClassVar[bool] = True
 
     n_clusters: int
 

@@ -128,7 +128,8 @@ def cluster_job(
     request = _Request(
         kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
         {"min_rows": 1} if reveals else {}, starts,
-        _gate_rounds(own | parameters, max_rounds) if secure else None, bool(groups),
+        _gate_rounds(own | parameters, max_rounds) if secure else None,
+        {name: value for name, value in (own | parameters).items() if name == "covariance_type"}, bool(groups),
     )  # fmt: skip
     stages = [stage for name in kind.before for stage in _before(name, request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
@@ -146,12 +147,11 @@ def cluster_job(
     stages.append(Stage(protocol, parameters))
     own |= parameters
     for name in kind.after:
-        if name != "objective":
-            raise KeyError(name)
-        measured: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
+        shared = (one for one in parameters_of(protocol_class(name)) if one in own and one != "n_init")
+        measured: dict[str, Any] = {one: own[one] for one in shared}
         if own.get("privacy_gate") == "job":
             measured["gate_rounds"] = own["max_rounds"]
-        stages.append(Stage("objective", {**measured, **starts, **request.gate}))
+        stages.append(Stage(name, {**measured, **starts, **request.gate}))
     return _checked(stages, seed, participation, secure=secure, groups=groups)
 
 
@@ -215,6 +215,7 @@ class _Request:
     gate: dict[str, int]
     starts: dict[str, int]
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
+    sums: dict[str, str]  # what else its gate needs to know of the sums
     by_group: bool = False  # or of each of their groups
 
     def by_sums(self, protocol: str) -> str:
@@ -229,7 +230,7 @@ def _before(kind: str, request: _Request) -> list[Stage]:
             given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
             ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})
             by_group = {"by_group": True} if request.by_group else {}
-            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group})
+            enough = Stage("enough-rows", {**number, **request.sums, "gate_rounds": request.gate_rounds, **by_group})
             by_sums = [enough, ranges if given else Stage("range-by-sums", request.gate)]
             return [ranges] if request.gate_rounds is None else by_sums
         case "scaling":
@@ -302,10 +303,9 @@ def continued(job: Job, state: JobState) -> Job:
     given = Stage("seeding", {"n_clusters": len(centers), "init": "given", "centers": centers})
     stages = []
     for stage in job.stages:
-        several = stage.protocol == "objective" or issubclass(protocol_class(stage.protocol), SideBySide)
         if stage.protocol in _MAKES_CENTERS:
             stages.append(given)
-        elif several and "n_init" in stage.parameters:  # given centers are one start
+        elif "n_init" in stage.parameters:  # given centers are one start
             stages.append(Stage(stage.protocol, {**stage.parameters, "n_init": 1}))
         else:
             stages.append(stage)

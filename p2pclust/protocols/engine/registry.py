@@ -50,7 +50,9 @@ _CLASSES = {
     "seeding": ("p2pclust.protocols.before.seeding", "Seeding"),
     "shared-k-means++": ("p2pclust.protocols.before.seeding", "SharedSeeding"),
     "split-merge": ("p2pclust.protocols.before.split_merge", "SplitMerge"),
+    "mixture": ("p2pclust.protocols.centers.mixture", "MixtureProtocol"),
     "objective": ("p2pclust.protocols.measuring.objective", "Objective"),
+    "likelihood": ("p2pclust.protocols.centers.mixture", "Likelihood"),
     "measure": ("p2pclust.protocols.measuring.measure", "Measure"),
     "align": ("p2pclust.protocols.columns.vertical_stages", "Align"),
     "vertical-seeding": ("p2pclust.protocols.columns.vertical_stages", "VerticalSeeding"),
@@ -65,8 +67,8 @@ _CLASSES = {
 
 #: The protocols of p2pclust that a person asks for; the others are stages around them.
 CLUSTERING = (
-    "llf-cm", "llf-fcm", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm", "vertical-cm",
-    "vertical-fcm",
+    "llf-cm", "llf-fcm", "mixture", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm",
+    "vertical-cm", "vertical-fcm",
 )  # fmt: skip
 
 
@@ -98,7 +100,7 @@ def package_of(protocol: object) -> str:
     return "" if plugin is None else plugin.package
 
 
-EVALUATING = ("measure", "objective")  # the stages that only evaluate what the stages before them made
+EVALUATING = ("measure", "objective", "likelihood")  # the stages that only evaluate what the stages before them made
 
 
 def main_stage(protocols: Sequence[str]) -> int:
@@ -117,6 +119,7 @@ def known() -> tuple[str, ...]:
 #: What an algorithm is called elsewhere, of which a protocol here finds the same centers.
 _ELSEWHERE = {
     **dict.fromkeys(("kmeans", "k-means", "k-means++", "kmeans++", "lloyd", "cmeans", "c-means", "hcm"), "llf-cm"),
+    **dict.fromkeys(("gmm", "gaussian-mixture", "em", "gaussianmixture", "mixtures"), "mixture"),
     **dict.fromkeys(("fcm", "fuzzy", "fuzzy-c-means", "fuzzy-cmeans", "fuzzy-k-means", "fuzzy-kmeans"), "llf-fcm"),
 }
 
