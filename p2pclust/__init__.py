@@ -67,7 +67,7 @@ _get, _ = lazy_names(
     estimators__base="audit",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
-        "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
+        "LosslessCMeans LosslessFuzzyCMeans LosslessMixture StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
     ),
 )
 

@@ -27,6 +27,7 @@ from p2pclust.errors import DataError
 
 COVARIANCE_TYPES: Final = ("full", "tied", "diag", "spherical")
 _IN_CACHE: Final = 2**16  # numbers: the differences of a block of rows to all means
+_ROUNDING: Final = 1e-14  # of a variance: a pivot that is smaller is no number above zero
 _LEAST_ROWS: Final = 64  # of a block: fewer spend their time between calls
 
 
@@ -38,6 +39,14 @@ class Mixture:
     shares: Floats  # shape (C,): they add up to 1
     means: Floats  # shape (C, F)
     covariances: Floats  # shape (K, P): packed
+
+    @property
+    def variances(self) -> Floats:
+        """The diagonals of the covariances, shape (K, F), or (K, 1) of "spherical"."""
+        if self.covariance_type in ("diag", "spherical"):
+            return self.covariances
+        rows, columns = _triangle(self.means.shape[1])
+        return np.asarray(self.covariances[:, rows == columns])
 
     def full_covariances(self) -> Floats:
         """Return the covariance matrix of each component, shape (C, F, F)."""
@@ -220,12 +229,9 @@ def singular(mixture: Mixture) -> tuple[int, ...]:
     (0,)
     """
     C, F = mixture.means.shape
-    if mixture.covariance_type in ("diag", "spherical"):
-        bad = (mixture.covariances <= 0).any(axis=1)
-    else:
-        left = unpacked(mixture.covariances, F)
-        least = 1e-14 * np.diagonal(left, axis1=1, axis2=2)
-        bad = np.zeros(len(left), dtype=np.bool_)
+    bad = (mixture.variances <= 0).any(axis=1)
+    if mixture.covariance_type in ("full", "tied"):
+        left, least = unpacked(mixture.covariances, F), _ROUNDING * mixture.variances
         for column in range(F):  # Gauss's elimination: all pivots of a positive definite matrix are above zero
             pivots = left[:, column, column]
             bad |= ~(pivots > least[:, column])

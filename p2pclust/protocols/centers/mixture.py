@@ -45,6 +45,7 @@ from p2pclust.protocols.measuring.objective import BestStart
 
 _LIMBS = 3  # 2**-120 of the width of the data, squared: components may be narrow
 _LEAST_REG = 2.0**-40  # of the squared width of the data: what bounds the log likelihood where reg_covar is 0
+_LARGEST = 1e120  # of a covariance: its square and its inverse are finite
 _TOL = 1e-6  # of shares that are given: they add up to 1
 
 
@@ -224,15 +225,10 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
         return ""
 
     def problem_with_state(self, state: State, *, done: bool) -> str:
-        C, F = state["centers"].shape
-        starts = len(state["starts"]) if "starts" in state else 1
-        fits = state["shares"].shape == (starts, C) and state["covariances"].shape == (starts, *self._shape(F))
-        if not fits or len(state["bounds"]) != starts or (not done and starts != self.n_init):
-            return "not the shares, covariances and bounds of its starts"
-        if self.n_init > 1 and not done and "trails" not in state:
-            return "no trails of its starts"
-        whole = np.isin(state["shares"].sum(axis=1).round(6), (0.0, 1.0)).all() and (state["shares"] >= 0).all()
-        return "" if whole else "shares that do not add up to 1"
+        problem = _problem_with_mixtures(
+            state, self.covariance_type, 1 if done and "starts" not in state else self.n_init
+        )
+        return problem or ("no trails of its starts" if "starts" in state and "trails" not in state else "")
 
     # -- the pooled algorithm: its "centers" (C, 1 + F + P) are whole components --------------------------------------
 
@@ -296,6 +292,10 @@ class Likelihood(BestStart):
     def numbers(self, local: Local, n_clusters: int) -> int:
         return math.prod(packed_shape(self.covariance_type, n_clusters, local.n_features)) + 1
 
+    def problem_with_state(self, state: State, *, done: bool) -> str:
+        problem = super().problem_with_state(state, done=done)
+        return problem or _problem_with_mixtures(state, self.covariance_type, 1 if done else self.n_init)
+
     def conclude(self, state: State, local: Local) -> Arrays:
         return _labels(state, local, self.covariance_type)
 
@@ -311,6 +311,25 @@ def _sums(points: Points, mixture: Mixture, weights: Floats | None) -> MixtureSu
     if mixture.shares.any():
         return mixture_sums(points, mixture, weights)
     return first_sums(points, mixture.means, mixture.covariance_type, weights)
+
+
+def _problem_with_mixtures(state: State, covariance_type: str, n_starts: int) -> str:
+    """Return why the mixtures of these starts cannot be computed with, or an empty string."""
+    (C, F), shares, covariances = state["centers"].shape, state["shares"], state["covariances"]
+    starts = len(state["starts"]) if "starts" in state else 1
+    shapes = (n_starts, C), (n_starts, *packed_shape(covariance_type, C, F))
+    if (shares.shape, covariances.shape) != shapes or starts != n_starts or len(state["bounds"]) != n_starts:
+        return "not the shares, covariances and bounds of its starts"
+    sums = shares.sum(axis=1)
+    if (shares < 0).any() or not ((np.abs(sums - 1.0) < _TOL) | (sums == 0.0)).all():
+        return "shares that do not add up to 1"
+    if np.abs(covariances).max(initial=0.0) > _LARGEST:
+        return "a covariance that is too large"
+    for start in range(n_starts):
+        mixture = mixture_of(state, covariance_type, start)
+        if mixture.variances.min() < 1.0 / _LARGEST or singular(mixture):
+            return "a covariance that is not positive definite"
+    return ""
 
 
 def _components(mixture: Mixture) -> Floats:

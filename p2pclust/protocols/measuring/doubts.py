@@ -92,6 +92,8 @@ def _of_ranges(state: State, features: Sequence[str]) -> tuple[str, ...]:
     """Doubt distances that one column decides alone, because its range is so much wider than those of others."""
     if "unit" not in state or "scale" not in state or state["unit"].ndim != 1 or (state["scale"] != 1.0).any():
         return ()
+    if "covariances" in state and state["covariances"].shape[-1] > 1:
+        return ()  # a mixture finds the width of each column
     units = state["unit"]
     # The unit of a constant column is 1, and all centers lie at its value, where its coordinates begin.
     varies = np.flatnonzero(
