@@ -163,7 +163,7 @@ class LosslessMixture(
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the component that each row most likely comes from, shape (n,)."""
-        return self._found(X)[1].argmax(axis=1)
+        return np.asarray(self._found(X)[1].argmax(axis=1))
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each component for each row, shape (n, C)."""

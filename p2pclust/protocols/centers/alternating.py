@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, objective
+from p2pclust.clustering import Points, fuzzy_step, memberships, objective
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers import robust as robust_rounds
@@ -103,6 +103,9 @@ class Fuzzy(Iterated):
         if self.privacy_gate:
             rounds = self.max_rounds if self.privacy_gate == "job" else 1
             size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds)
+
+    def degrees(self, state: State, local: Local) -> Floats | None:
+        return memberships(local.points(state), state["centers"], self.fuzzifier)
 
     def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return fuzzy_step(points, centers, self.fuzzifier)

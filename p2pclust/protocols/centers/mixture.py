@@ -244,8 +244,11 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
+    def degrees(self, state: State, local: Local) -> Floats:
+        return np.asarray(np.exp(log_responsibilities(local.points(state), mixture_of(state, self.covariance_type))[1]))
+
     def conclude(self, state: State, local: Local) -> Arrays:
-        return _labels(state, local, self.covariance_type)
+        return _concluded(state, local, self.covariance_type)
 
 
 @dataclass(frozen=True)
@@ -297,7 +300,7 @@ class Likelihood(BestStart):
         return problem or _problem_with_mixtures(state, self.covariance_type, 1 if done else self.n_init)
 
     def conclude(self, state: State, local: Local) -> Arrays:
-        return _labels(state, local, self.covariance_type)
+        return _concluded(state, local, self.covariance_type)
 
 
 def unit_of_likelihood(n_features: int, width: float, reg_covar: float) -> float:
@@ -337,8 +340,10 @@ def _components(mixture: Mixture) -> Floats:
     return np.column_stack([mixture.shares, mixture.means, own])
 
 
-def _labels(state: State, local: Local, covariance_type: str) -> Arrays:
-    """Return ``labels`` (n,): the component that each row most likely comes from, of equal ones the first."""
-    labels = log_responsibilities(local.points(state), mixture_of(state, covariance_type))[1].argmax(axis=1)
-    labels.setflags(write=False)  # handed over, and not copied
-    return Arrays(labels=labels)
+def _concluded(state: State, local: Local, covariance_type: str) -> Arrays:
+    """Return ``labels`` (n,), the component that each row most likely comes from, of equal ones the first.
+
+    And ``log_density`` (n,), in the data's own units.
+    """
+    densities, shares = log_responsibilities(local.points(state), mixture_of(state, covariance_type))
+    return Arrays(labels=shares.argmax(axis=1), log_density=densities - np.log(state["scale"]).sum())

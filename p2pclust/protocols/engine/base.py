@@ -450,6 +450,10 @@ class Clustering(Labelling):
         Rows and centers, shape (C, F), are in working coordinates. The centers are not changed.
         """
 
+    def degrees(self, state: State, local: Local) -> NDArray[np.float64] | None:
+        """Return how much each row belongs to each cluster, shape (n, C); None where a row belongs to one cluster only."""
+        return None
+
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:
         """Return all rows of these peers in one place; used to evaluate only.
 
