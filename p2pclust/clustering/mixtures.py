@@ -64,6 +64,7 @@ class MixtureSums:
     sums: Floats  # shape (C, F): S
     squares: Floats  # shape (K, P): Q, packed
     log_likelihood: float  # L, of the mixture before the step; 0 if there was none
+    suppressed: int = 0  # components that count as if no row belonged to them
 
 
 def packed_shape(covariance_type: str, n_clusters: int, n_features: int) -> tuple[int, int]:
@@ -110,9 +111,11 @@ def _triangle(n_features: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
 
 
 def first_sums(
-    points: Points, means: Floats, covariance_type: str, weights: npt.ArrayLike | None = None
+    points: Points, means: Floats, covariance_type: str, weights: npt.ArrayLike | None = None, least_rows: float = 0.0
 ) -> MixtureSums:  # fmt: skip
     """Return the sums of rows of which each belongs wholly to the nearest of the first means; of equal ones to the first.
+
+    The parameters are those of :func:`mixture_sums`.
 
     >>> first_sums(Points([[0.0], [2.0], [9.0]]), np.array([[1.0], [9.0]]), "diag").squares.tolist()
     [[2.0], [0.0]]
@@ -120,11 +123,13 @@ def first_sums(
     labels, total = nearest(points, means), _Total(covariance_type, points.centred(means))
     for block in _deviations(points, total.means, covariance_type):
         belongs = np.equal(np.arange(len(means))[:, np.newaxis], labels[block.start : block.stop]).astype(np.float64)
-        total.add(block, belongs if weights is None else belongs * np.asarray(weights)[block.start : block.stop])
-    return total.found(0.0)
+        total.add(block, belongs, None if weights is None else np.asarray(weights)[block.start : block.stop])
+    return total.found(0.0, least_rows)
 
 
-def mixture_sums(points: Points, mixture: Mixture, weights: npt.ArrayLike | None = None) -> MixtureSums:
+def mixture_sums(
+    points: Points, mixture: Mixture, weights: npt.ArrayLike | None = None, least_rows: float = 0.0
+) -> MixtureSums:  # fmt: skip
     """Return the sums of one step: E-step, and what the M-step needs.
 
     Parameters
@@ -135,6 +140,9 @@ def mixture_sums(points: Points, mixture: Mixture, weights: npt.ArrayLike | None
         In the units of ``points.X``.
     weights : array_like of shape (n,), optional
         How many equal rows each row stands for.
+    least_rows : float
+        A component that fewer rows than this belong to, by Kish's effective number ``(sum r)^2 / sum r^2``, is suppressed:
+        its sums are zeros, so that they do not give a row away.
 
     Raises
     ------
@@ -155,13 +163,10 @@ def mixture_sums(points: Points, mixture: Mixture, weights: npt.ArrayLike | None
         # Far components have responsibilities so small that they underflow: to zero, as they should.
         with np.errstate(under="ignore"):
             responsibilities = np.exp(np.subtract(log_joint, log_density, out=log_joint), out=log_joint)
-        if weights is not None:
-            own = np.asarray(weights)[block.start : block.stop]
-            responsibilities *= own
-            log_density *= own
-        log_likelihood += float(log_density.sum())
-        total.add(block, responsibilities)
-    return total.found(log_likelihood)
+        own = None if weights is None else np.asarray(weights)[block.start : block.stop]
+        log_likelihood += float((log_density if own is None else log_density * own).sum())
+        total.add(block, responsibilities, own)
+    return total.found(log_likelihood, least_rows)
 
 
 def log_responsibilities(points: Points, mixture: Mixture) -> tuple[Floats, Floats]:
@@ -331,19 +336,27 @@ class _Total:
         self.means, self._kind = means, covariance_type
         self._masses, self._products = np.zeros(C), np.zeros((C, F))
         self._squares = np.zeros({"diag": (C, F), "spherical": (C, 1)}.get(covariance_type, (C, F, F)))
+        self._first, self._second = np.zeros((2, C))  # sums of responsibilities, and of their squares
 
-    def add(self, block: _Deviations, responsibilities: Floats) -> None:
-        """Add a block with the responsibilities (C, h) of its rows."""
-        self._masses += responsibilities.sum(axis=1)
-        self._products += responsibilities @ block.rows
-        for component, (values, share) in enumerate(zip(block.values, responsibilities, strict=True)):
+    def add(self, block: _Deviations, responsibilities: Floats, weights: Floats | None) -> None:
+        """Add a block with the responsibilities (C, h) of its rows, and their weights (h,)."""
+        self._first += responsibilities.sum(axis=1)
+        self._second += np.einsum("ij,ij->i", responsibilities, responsibilities)
+        shares = responsibilities if weights is None else responsibilities * weights
+        self._masses += shares.sum(axis=1)
+        self._products += shares @ block.rows
+        for component, (values, share) in enumerate(zip(block.values, shares, strict=True)):
             wide = self._squares.ndim == 3
             self._squares[component] += (values * share[:, np.newaxis]).T @ values if wide else share @ values
 
-    def found(self, log_likelihood: float) -> MixtureSums:
+    def found(self, log_likelihood: float, least_rows: float) -> MixtureSums:
         # What cancels here is a rounding error of the coordinates, as small for narrow clusters as for wide ones.
         sums = self._products - self._masses[:, np.newaxis] * self.means
         squares = packed(self._squares) if self._squares.ndim == 3 else self._squares
+        few = (self._first > 0) & (self._first**2 < least_rows * (1 - _ROUNDING) * self._second)
+        masses, sums, squares = (
+            np.where(few.reshape(-1, *[1] * (a.ndim - 1)), 0.0, a) for a in (self._masses, sums, squares)
+        )
         if self._kind == "tied":
             squares = squares.sum(axis=0, keepdims=True)
-        return MixtureSums(self._masses, sums, squares, log_likelihood)
+        return MixtureSums(masses, sums, squares, log_likelihood, int(few.sum()))

@@ -54,6 +54,9 @@ class LosslessMixture(
     privacy_gate : bool or "job", default True
         A peer abstains if its rows could be solved for from the sums of a round: with ``(C (1 + F + P) + 1) / F`` rows or
         fewer, where P is the number of free covariances of a component. With ``"job"`` from those of all rounds.
+    suppress_singletons : bool, default True
+        Send a component that fewer than two rows of a peer belong to as zeros. What is suppressed breaks the equality with
+        pooled EM; ``suppressed_`` counts it. Secure sums need neither of these two rules.
 
     Attributes
     ----------
@@ -92,6 +95,7 @@ class LosslessMixture(
     bounds: tuple[Sequence[float], Sequence[float]] | None = None
     participation: float = 1.0
     privacy_gate: bool | str = True
+    suppress_singletons: bool = True
     secure: bool | Mapping[str, Any] | None = None
 
     def _options(self) -> dict[str, Any]:

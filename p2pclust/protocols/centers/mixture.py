@@ -66,6 +66,7 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
 
     id: ClassVar[str] = "mixture"
     secured_by_default: ClassVar[bool] = True
+    hidden_by_totals: ClassVar[tuple[str, ...]] = ("privacy_gate", "suppress_singletons")
     holds: ClassVar[str] = (
         "int64: rows; float64 m C: shares; float64 m k p: covariances; float64 m t2: bounds; "
         "float64 I C F: starts; float64 I t: trails"
@@ -87,6 +88,8 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
     reg_covar: float = 1e-6  # added to the diagonal of each covariance, in squared working coordinates
     # Abstain with too few rows: see :func:`.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
     privacy_gate: bool | Literal["job"] = True
+    # Send a component that fewer than two of a peer's rows belong to as zeros, so that no sum gives a row away.
+    suppress_singletons: bool = True
     n_init: int = 1  # sets of first centers; the ``likelihood`` stage that follows keeps the best one
     # Shares (C,) and packed covariances (K, P) to begin with, in the data's own units; else the first round finds them.
     first_shares: tuple[float, ...] | None = None
@@ -94,7 +97,7 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
 
     allowed = checks.by_name(
         covariance_type=checks.among(*COVARIANCE_TYPES), reg_covar=checks.at_least(0.0), privacy_gate=checks.gate,
-        n_init=checks.STARTS, first_shares=checks.optional(checks.vector),
+        suppress_singletons=checks.flag, n_init=checks.STARTS, first_shares=checks.optional(checks.vector),
         first_covariances=checks.optional(checks.table),
     )  # fmt: skip
 
@@ -161,14 +164,14 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
         S, (C, F) = len(self.running(state)), state["centers"].shape
         return {
             "masses": Slot((S, C)), "sums": Slot((S, C, F)), "squares": Slot((S, *self._shape(F))),
-            "log_likelihoods": Slot((S,)), "rows": Slot(()),
+            "log_likelihoods": Slot((S,)), "rows": Slot(()), "suppressed": Slot(()),
         }  # fmt: skip
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         unit, width = state["unit"], diagonal(state)
         squares = width if self.covariance_type == "spherical" else self._packed(unit * unit[:, np.newaxis])
         return {
-            "masses": 1.0, "sums": unit, "squares": squares, "rows": 1.0,
+            "masses": 1.0, "sums": unit, "squares": squares, "rows": 1.0, "suppressed": 1.0,
             "log_likelihoods": unit_of_likelihood(unit.size, width, self.reg_covar),
         }  # fmt: skip
 
@@ -181,13 +184,13 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
         points, found = local.points(state), []
         for start in running.tolist():
             mixture = mixture_of(state, self.covariance_type, start)
-            found.append(_sums(points, mixture, local.weights))
+            found.append(_sums(points, mixture, local.weights, 2.0 if self.suppress_singletons else 0.0))
         return Arrays(
             masses=np.stack([one.masses for one in found]), sums=np.stack([one.sums for one in found]),
             squares=np.stack([one.squares for one in found]),
             log_likelihoods=np.array([one.log_likelihood for one in found]),
             # No more than is needed to see whether there are fewer rows than components.
-            rows=float(min(local.n_samples, self.n_clusters)),
+            rows=float(min(local.n_samples, self.n_clusters)), suppressed=float(sum(one.suppressed for one in found)),
         )  # fmt: skip
 
     def problem_with_all_rows(self, state: State) -> str:
@@ -209,7 +212,8 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
             more |= {"starts": starts, "trails": np.column_stack([state["trails"], moves])}
         return state.replace(
             centers=starts[0], shares=shares, covariances=covariances, rows=np.int64(total["rows"]),
-            shifts=np.append(state["shifts"], moves.max()), **more,
+            shifts=np.append(state["shifts"], moves.max()),
+            suppressed=state["suppressed"] + np.int64(total["suppressed"]), **more,
         )  # fmt: skip
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
@@ -240,7 +244,7 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
     def pooled_step(self, points: Points, centers: Floats) -> Floats:
         F, rows = points.n_features, 1 if self.covariance_type == "tied" else len(centers)
         before = Mixture(self.covariance_type, centers[:, 0], centers[:, 1 : 1 + F], centers[:rows, 1 + F :])
-        return _components(maximised(before, _sums(points, before, None), self.reg_covar))
+        return _components(maximised(before, _sums(points, before), self.reg_covar))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -309,11 +313,13 @@ def unit_of_likelihood(n_features: int, width: float, reg_covar: float) -> float
     return float(power_of_two_above(np.array(n_features * (width / least + 100.0))))
 
 
-def _sums(points: Points, mixture: Mixture, weights: Floats | None) -> MixtureSums:
+def _sums(
+    points: Points, mixture: Mixture, weights: Floats | None = None, least_rows: float = 0.0
+) -> MixtureSums:  # fmt: skip
     """Return the sums of a step; of the first one, where all shares are 0, those of the rows nearest to each mean."""
     if mixture.shares.any():
-        return mixture_sums(points, mixture, weights)
-    return first_sums(points, mixture.means, mixture.covariance_type, weights)
+        return mixture_sums(points, mixture, weights, least_rows)
+    return first_sums(points, mixture.means, mixture.covariance_type, weights, least_rows)
 
 
 def _problem_with_mixtures(state: State, covariance_type: str, n_starts: int) -> str:

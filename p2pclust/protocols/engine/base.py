@@ -380,9 +380,12 @@ class Labelling(Protocol):
         What a peer reveals, in a few words for people; `p2pclust protocols` shows it.
     secured_by_default : bool
         Whether its jobs have secure sums unless a person says otherwise; see :mod:`p2pclust.jobs.secured`.
+    hidden_by_totals : tuple of str
+        Its privacy rules that a job with secure sums switches off: they are about what a single peer shows.
     """
 
     secured_by_default: ClassVar[bool] = False
+    hidden_by_totals: ClassVar[tuple[str, ...]] = ("privacy_gate",)
     before: ClassVar[tuple[str, ...]]
     after: ClassVar[tuple[str, ...]] = ()
     inits: ClassVar[tuple[str, ...]] = ()

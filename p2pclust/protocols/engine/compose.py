@@ -142,8 +142,8 @@ def cluster_job(
     if issubclass(kind, ByColumns):
         parameters["scaling"] = scaling
         protocol = request.by_sums(protocol)
-    if secure and "privacy_gate" in own:
-        parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
+    if secure:  # the first stage counts the rows of all peers
+        parameters |= dict.fromkeys((rule for rule in kind.hidden_by_totals if rule in own), False)
     stages.append(Stage(protocol, parameters))
     own |= parameters
     for name in kind.after:
