@@ -31,7 +31,7 @@ class Recommendation:
 
     clusters: int
     reason: str  # one or more sentences
-    # For each of :data:`MEASURES`, and for mixtures BIC, the number of clusters at which it is best; None where it does not decide.
+    # For each of :data:`MEASURES`, of mixtures also BIC, the number at which it is best; None where it does not decide.
     votes: Mapping[str, int | None]
     agreed: bool  # whether more than half of the measures that decide are best there
 

@@ -66,7 +66,9 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
             )
         found.append(f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers{lone}")
     # Centers that are chained by short steps are one group, named by one of its members.
-    near, group = _NEARLY * np.sqrt(max(objective, 0.0) / masses.sum()), np.arange(len(centers))
+    # Components of a mixture may have one mean and different covariances.
+    spread = 0.0 if "covariances" in state else np.sqrt(max(objective, 0.0) / masses.sum())
+    near, group = _NEARLY * spread, np.arange(len(centers))
     for one in range(len(centers) - 1):
         apart = np.sqrt(((centers[one + 1 :] - centers[one]) ** 2).sum(axis=1))
         for other in one + 1 + np.flatnonzero(apart < near):
@@ -79,8 +81,8 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
                 f"{_centers(together, 'and')} nearly coincide: ask for fewer clusters or other first centers, or look for "
                 "outliers"
             )
-    if starts.size > 2 and starts[1] > starts[0] * (1 + _WORSE):
-        worse = 100 * (starts[1] / starts[0] - 1) if starts[0] > 0 else np.inf
+    if starts.size > 2 and starts[1] - starts[0] > _WORSE * abs(starts[0]):
+        worse = 100 * (starts[1] - starts[0]) / abs(starts[0]) if starts[0] else np.inf
         found.append(
             f"one of {starts.size} starts came to the best objective, and the next one is {worse:.3g} % worse: a larger "
             "n_init may find a better one"

@@ -8,8 +8,9 @@ from sklearn.mixture import GaussianMixture
 
 from p2pclust.clustering.mixtures import COVARIANCE_TYPES
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.mixture import mixture_of
+from p2pclust.protocols.centers.mixture import MixtureProtocol, mixture_of
 from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -141,6 +142,37 @@ def test_rows_of_a_peer_that_is_gated_take_no_part():
     state = run_in_process(job, [Local(X)])
     with pytest.raises(Abstain, match=r"\(C \(F \+ 1\) \+ 10\) / F = 9.5 rows or fewer"):
         job.protocols[job.main].contribute(state.arrays, Local(X[:9]), np.random.default_rng(0))
+
+
+@KINDS
+def test_a_component_with_one_row_of_a_peer_is_sent_as_zeros(kind):
+    X = rows()
+    near = X[np.argsort(((X - [6.0, 0.0]) ** 2).sum(axis=1))]
+    odd = np.concatenate([near[:40], near[-1:]])  # one row of another component
+    locals_ = [Local(odd), Local(near[40:-1])]
+    _, _, state = run(X, 1, kind=kind)
+    for suppress, lone in ((True, 0.0), (False, 1.0)):
+        protocol = MixtureProtocol(3, covariance_type=kind, suppress_singletons=suppress, privacy_gate=False)
+        part = protocol.contribute(state.arrays, locals_[0], np.random.default_rng(0))
+        few = np.abs(part["masses"][0] - 1.0) < 0.1
+        assert few.sum() == lone
+        if suppress:
+            absent = part["masses"][0] == 0.0
+            assert part["suppressed"] == absent.sum() >= 1
+            assert (part["sums"][0][absent] == 0.0).all()
+            assert kind == "tied" or (part["squares"][0][absent] == 0.0).all()
+    state = run_in_process(cluster_job("mixture", n_clusters=3, covariance_type=kind, seed=3), locals_)
+    assert summaries.suppressed(state) > 0
+
+
+def test_with_secure_sums_the_rows_of_all_peers_are_counted():
+    job = cluster_job("mixture", n_clusters=3, secure=True)
+    main = job.protocols[job.main]
+    assert (main.privacy_gate, main.suppress_singletons) == (False, False)
+    # 3 (1 + 2 + 3) + 1 = 19 numbers in a round, and two columns: at least ten rows.
+    enough = job.protocols[0]
+    assert enough.needed(Arrays(n_columns=np.int64(2))) == 10
+    assert cluster_job("llf-fcm", n_clusters=3, secure=True).protocols[0].needed(Arrays(n_columns=np.int64(2))) == 5
 
 
 def test_equal_rows_make_no_singular_covariance():
