@@ -100,7 +100,8 @@ def test_sums_of_a_mixture_are_those_that_its_rows_explain() -> None:
     first = next(sight for sight in seen if "log_likelihoods" in sight.shown).state
     rows = (peers[0] - first["origin"]) / first["scale"]
     assert np.abs(sums.explained_by(rows) - sums.shown).max() < 1e-9
-    assert mixture_sums_in(seen[:-3], "full") is None
+    # Of the first round, which knows means only, nothing is solved for.
+    assert mixture_sums_in([sight for sight in seen if "log_likelihoods" in sight.shown][:2], "full") is None
 
 
 @pytest.mark.slow

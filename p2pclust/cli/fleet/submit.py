@@ -127,7 +127,8 @@ def submit(
 
     llf-cm, llf-fcm, mixture, vertical-cm and vertical-fcm have secure sums where at least four peers take part;
     --no-secure is secure = false of a scenario. Parameters of secure sums are --keepers, --cohort, --colluders, --burnt,
-    --leave and --groups. Without --roster, a job that two or three peers run plain for that reason has these peers as its roster.
+    --leave and --groups. Without --roster, a job that two or three peers run plain for that reason has these peers as its
+    roster.
 
     If no answer comes, the job may have been submitted nevertheless. A submission with --id can be repeated at the same
     peer: as long as that peer keeps the job, the answer is that job, and no second one begins.

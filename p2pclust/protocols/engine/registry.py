@@ -100,7 +100,7 @@ def package_of(protocol: object) -> str:
     return "" if plugin is None else plugin.package
 
 
-EVALUATING = ("measure", "objective", "likelihood")  # the stages that only evaluate what the stages before them made
+EVALUATING = ("likelihood", "measure", "objective")  # the stages that only evaluate what the stages before them made
 
 
 def main_stage(protocols: Sequence[str]) -> int:
