@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         LosslessCMeans,
         LosslessFuzzyCMeans,
         LosslessKPrototypes,
+        LosslessMixture,
         StreamingFuzzyCMeans,
         VerticalCMeans,
         VerticalFuzzyCMeans,
@@ -52,6 +53,7 @@ __all__ = [
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
     "LosslessKPrototypes",
+    "LosslessMixture",
     "P2PClustError",
     "StreamingFuzzyCMeans",
     "UsageError",
@@ -74,7 +76,8 @@ _get, _ = lazy_names(
     protocols__measuring__description="Description",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
-        "LosslessCMeans LosslessFuzzyCMeans LosslessKPrototypes StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
+        "LosslessCMeans LosslessFuzzyCMeans LosslessKPrototypes LosslessMixture StreamingFuzzyCMeans VerticalCMeans "
+        "VerticalFuzzyCMeans"
     ),
 )
 

@@ -275,7 +275,8 @@ def choice(jobs: Sequence[Job], states: Sequence[JobState], names: Sequence[str]
         for peer, why in state.log[-1].abstained.items():
             notes[summaries.with_names(f"peer {peer} was not measured: {why}", names)] = None
         # The algorithm's own objective per row: peers that were lost meanwhile are not measured.
-        loss = (found.objective if hasattr(job.protocols[job.main], "fuzzifier") else found.inertia) / found.rows
+        fuzzy = hasattr(job.protocols[job.main], "fuzzifier")
+        loss = found.bic if found.bic is not None else (found.objective if fuzzy else found.inertia) / found.rows
         if found.clusters not in best or loss < best[found.clusters][0]:
             best[found.clusters] = (loss, found, job.seed, state)
     if exposed := _exposed(states):

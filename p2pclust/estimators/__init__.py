@@ -6,6 +6,7 @@ from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, Federate
 from p2pclust.estimators.base import FederatedClustering
 from p2pclust.estimators.fedcref import FedCRef
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans, LosslessKPrototypes
+from p2pclust.estimators.mixture import LosslessMixture
 from p2pclust.estimators.models import UIFCA
 from p2pclust.estimators.stream import StreamingFuzzyCMeans
 from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
@@ -22,6 +23,7 @@ __all__ = [
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
     "LosslessKPrototypes",
+    "LosslessMixture",
     "StreamingFuzzyCMeans",
     "VerticalCMeans",
     "VerticalFuzzyCMeans",

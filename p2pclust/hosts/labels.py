@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import gaps, memberships
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data.columns import HowRead
 from p2pclust.data.dataset import DataSet
@@ -23,6 +22,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.local import Local, in_working_coordinates, with_gaps_in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.measuring.describe import Describe
@@ -137,22 +137,21 @@ def labelled(
         raise DataError(f"{found.job_id}: these rows have no labels in this job: are they the rows that the job used?")
     plain = {} if job.has_workspace or job.by_columns else kept
     more = {n: np.array(a) for n, a in plain.items() if n != "labels" and np.shape(a) == (local.n_samples,)}
-    fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
-    if fuzzifier is None or "centers" not in state.arrays:
-        return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None, more
-    where, centers = (local.X, state.arrays["origin"], state.arrays["scale"]), state.arrays["centers"]
-    if keeps_gaps:
-        return kept["labels"], gaps.memberships(with_gaps_in_working_coordinates(*where), centers, fuzzifier), more
-    return kept["labels"], memberships(in_working_coordinates(*where), centers, fuzzifier), more
+    main = job.protocols[job.main]
+    degrees = main.degrees(state.arrays, local) if isinstance(main, Clustering) else None
+    if degrees is None and "memberships" in kept:
+        degrees = np.array(kept["memberships"])
+    return kept["labels"], degrees, more
 
 
 def _distances(found: FinishedJob, X: Floats, labels: NDArray[np.int64]) -> Floats | None:
     """Return how far each row is from the center of its cluster, over the values that are there.
 
-    None where the job has no centers of complete rows.
+    None where no distance of complete rows says that.
     """
-    arrays = found.state.arrays
-    if found.job.by_columns or "centers" not in arrays or np.ndim(arrays["centers"]) != 2 or (labels < 0).any():
+    arrays, main = found.state.arrays, found.job.protocols[found.job.main]
+    far = isinstance(main, Clustering) and main.least_squares and not found.job.by_columns
+    if not far or "centers" not in arrays or np.ndim(arrays["centers"]) != 2 or (labels < 0).any():
         return None
     prepare = with_gaps_in_working_coordinates if np.isnan(X).any() else in_working_coordinates
     points = prepare(X, arrays["origin"], arrays["scale"])

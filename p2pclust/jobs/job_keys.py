@@ -127,7 +127,7 @@ class JobSpec(TomlTable):
     #: After how many ticks each peer continues from its own estimate, if the protocol allows that.
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
     #: Secure sums: each peer's contribution is hidden from the others. True, a table of the parameters below, or false; by
-    #: default true for llf-cm, llf-fcm, k-prototypes, vertical-cm, vertical-fcm and describe with four or more peers.
+    #: default true for llf-cm, llf-fcm, k-prototypes, mixture, vertical-*, and describe with four or more peers.
     secure: Annotated[
         Annotated[bool, Tag(FLAG)] | Annotated[SecureSpec, Tag(TABLE)] | Annotated[None, Tag(_NONE)],
         Discriminator(

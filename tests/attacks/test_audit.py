@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.lab.attacks.audit import Audit, audit_job
 from p2pclust.lab.attacks.findings import AttackResult, recovered
-from p2pclust.lab.attacks.rows import SeenFuzzySums, fuzzy_sums_in, rows_from_centers, rows_solved_for
+from p2pclust.lab.attacks.rows import (
+    SeenFuzzySums,
+    fuzzy_sums_in,
+    mixture_sums_in,
+    rows_from_centers,
+    rows_solved_for,
+)
 from p2pclust.lab.attacks.sights import sights_of
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
@@ -69,6 +75,33 @@ def test_several_starts_are_more_equations() -> None:
     first = next(sight for sight in seen if "weights" in sight.shown).state
     rows = (peers[0] - first["origin"]) / first["scale"]
     assert np.abs(sums.explained_by(rows) - sums.shown).max() < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+def test_rows_that_are_alone_in_a_component_of_a_mixture_come_back_unless_they_are_suppressed(kind: str) -> None:
+    peers = [4.0 * rows for rows in blobs(3, 8, 14, 120)]
+    finding = "aggregator", "clusters of one row"
+    for rules, found in ((False, True), (True, False)):
+        options = {"privacy_gate": rules, "suppress_singletons": rules}
+        job = cluster_job("mixture", n_clusters=3, covariance_type=kind, seed=1, max_rounds=8, **options)
+        assert bool(audited(job, peers, patience_s=0.1)[finding].recovered) is found
+
+
+@pytest.mark.slow
+def test_sums_of_a_mixture_are_those_that_its_rows_explain() -> None:
+    peers = blobs(3, 30, 60)
+    job = cluster_job("mixture", n_clusters=3, seed=1, max_rounds=5, tol=0.0, suppress_singletons=False)
+    locals_ = [Local(rows) for rows in peers]
+    seen = sights_of(job, locals_, run_in_process(job, locals_).log).sent[(0,)]
+    sums = mixture_sums_in(seen, "full")
+    assert sums is not None
+    assert (len(sums.mixtures), sums.n_rows) == (4, 30)
+    first = next(sight for sight in seen if "log_likelihoods" in sight.shown).state
+    rows = (peers[0] - first["origin"]) / first["scale"]
+    assert np.abs(sums.explained_by(rows) - sums.shown).max() < 1e-9
+    # Of the first round, which knows means only, nothing is solved for.
+    assert mixture_sums_in([sight for sight in seen if "log_likelihoods" in sight.shown][:2], "full") is None
 
 
 @pytest.mark.slow

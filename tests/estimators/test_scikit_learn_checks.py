@@ -18,6 +18,8 @@ pytestmark = pytest.mark.slow
 # With a privacy rule that holds peers of few rows back, or in many batches, some of the checks' tiny arrays could not be
 # clustered at all.
 _OPEN = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1, "n_batches": 1}
+# The checks set the number of clusters by another name.
+_COMPONENTS = {"n_components": 3}
 # Models of neurons are as small as they can be and still find the blobs of a check.
 _SMALL = {
     "cluster_rounds": 2, "communication_rounds": 1, "local_steps": 10, "couplings": 2, "hidden": (16,),
@@ -56,7 +58,7 @@ def _estimators() -> list[Any]:
             if find_spec("torch") is not None:
                 made.append(kind(**_TWO_PEERS))
             continue
-        made.append(kind(**{rule: value for rule, value in _OPEN.items() if rule in known}))
+        made.append(kind(**{name: value for name, value in (_OPEN | _COMPONENTS).items() if name in known}))
     made.append(estimators.StreamingFuzzyCMeans(n_clusters=2, n_batches=3, privacy_gate=False))
     return made
 

@@ -45,6 +45,11 @@ JOBS = {
     "llf-cm accelerated": three("llf-cm", accelerate=True),
     "llf-fcm measured": measured(three("llf-fcm", scaling="minmax")),
     "llf-fcm accelerated": three("llf-fcm", accelerate=True),
+    "mixture": three("mixture", privacy_gate=False),
+    "mixture of several starts": three(
+        "mixture", covariance_type="tied", n_init=2, scaling="zscore", privacy_gate=False
+    ),
+    "mixture with variances": three("mixture", covariance_type="spherical", reg_covar=0.0, privacy_gate=False),
     "ffcm": three("ffcm", init="careful", local_iterations=20),
     "ffcm of k-means": three("ffcm", averaging="kmeans", local_iterations=20),
     "c2f-fcm": three("c2f-fcm", local_iterations=20),

@@ -18,7 +18,7 @@ from p2pclust.protocols.engine.registry import EVALUATING, known, protocol_class
 from p2pclust.protocols.engine.runner import pooled, replay
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
-from p2pclust.protocols.measuring.objective import Objective
+from p2pclust.protocols.measuring.objective import BestStart, Objective
 
 RNG = np.random.default_rng(8)
 #: Six places, two at each of three peers: uniform starts end in many optima.
@@ -295,5 +295,5 @@ def test_what_works_side_by_side_has_a_parameter_for_it_and_is_evaluated() -> No
     for name in known():
         kind = protocol_class(name)
         if issubclass(kind, SideBySide):
-            assert "objective" in kind.after
+            assert issubclass(protocol_class(kind.after[0]), BestStart)
             assert kind(n_clusters=2, n_init=3).n_init == 3  # type: ignore[call-arg]

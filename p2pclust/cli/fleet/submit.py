@@ -128,10 +128,10 @@ def submit(
     [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
     uniform, --bounds "[[0, 1], [0, 5]]". A peer that is offline receives the job when it returns.
 
-    llf-cm, llf-fcm, k-prototypes, vertical-cm, vertical-fcm and describe have secure sums where at least four peers
-    take part; --no-secure is secure = false of a scenario. Parameters of secure sums are --keepers, --cohort, --colluders,
-    --burnt, --leave and --groups. Without --roster, a job that two or three peers run plain for that reason has these
-    peers as its roster.
+    llf-cm, llf-fcm, k-prototypes, mixture, vertical-cm, vertical-fcm and describe have secure sums where at least four
+    peers take part; --no-secure is secure = false of a scenario. Parameters of secure sums are --keepers, --cohort,
+    --colluders, --burnt, --leave and --groups. Without --roster, a job that two or three peers run plain for that reason
+    has these peers as its roster.
 
     If no answer comes, the job may have been submitted nevertheless. A submission with --id can be repeated at the same
     peer: as long as that peer keeps the job, the answer is that job, and no second one begins.

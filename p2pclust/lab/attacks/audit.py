@@ -15,8 +15,11 @@ from p2pclust.lab.attacks.descriptions import attack_description
 from p2pclust.lab.attacks.findings import AttackResult, Floats, ranges_of, recovered
 from p2pclust.lab.attacks.models import attack_models, exchanges_models
 from p2pclust.lab.attacks.rows import (
+    SeenFuzzySums,
+    SeenMixtureSums,
     differences,
     fuzzy_sums_in,
+    mixture_sums_in,
     proposed_rows,
     rows_from_centers,
     rows_in_differences,
@@ -34,6 +37,7 @@ from p2pclust.protocols.engine.runner import Later, labelling_stage, replayed, r
 from p2pclust.protocols.measuring.describe import Describe
 from p2pclust.protocols.measuring.description import Description
 
+Solvable = SeenFuzzySums | SeenMixtureSums
 #: A job is run again without each of at most so many devices, spread over the roster.
 _AGAIN = 10
 
@@ -100,8 +104,8 @@ class Audit:
         rows = sum(self.locals[peer].n_samples for peer in found)
         return self._result(observer, "values of single rows", rows, began, found)
 
-    def solved(self, seen: Sequence[Sight], fuzzifier: float) -> Floats:
-        sums = fuzzy_sums_in(seen, fuzzifier) if len(seen[0].peers) == 1 else None
+    def solved(self, seen: Sequence[Sight], read: Callable[[Sequence[Sight]], Solvable | None]) -> Floats:
+        sums = read(seen) if len(seen[0].peers) == 1 else None
         if sums is None:
             return np.zeros((0, 0))
         until = self.clock() + self.patience_s
@@ -169,8 +173,13 @@ def audit_job(audit: Audit) -> list[AttackResult]:
         return [copies]  # it sends centers, and no sums of rows
     # Of a fuzzy job this reads the crisp sums of its start.
     found = [audit.on_each(observer, "rows that move alone", sights.sent, rows_that_moved_alone), copies]
+    read: Callable[[Sequence[Sight]], Solvable | None] | None = None
     if (fuzzifier := getattr(main, "fuzzifier", None)) is not None:
-        solve = partial(audit.solved, fuzzifier=fuzzifier)
+        read = partial(fuzzy_sums_in, fuzzifier=fuzzifier)
+    elif (covariances := getattr(main, "covariance_type", None)) is not None:
+        read = partial(mixture_sums_in, covariance_type=covariances)
+    if read is not None:
+        solve = partial(audit.solved, read=read)
         found.append(audit.on_each(observer, "least squares over the rounds", sights.sent, solve))
     found += [
         audit.on_each(observer, "clusters of one row", sights.sent, single_rows),
@@ -180,7 +189,7 @@ def audit_job(audit: Audit) -> list[AttackResult]:
     if groups := sights.groups:  # whose totals secure sums reveal one by one
         found.append(audit.on_each("group totals", "rows that move alone", groups, rows_that_moved_alone))
         found.append(audit.on_each("group totals", "clusters of one row", groups, single_rows))
-    if fuzzifier is None:
+    if read is None:
         found.append(audit.on_all("any peer", "rows between two centers", lambda: rows_from_centers(sights.states)))
     return [
         *found,

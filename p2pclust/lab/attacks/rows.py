@@ -19,9 +19,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from p2pclust.clustering import blocks
+from p2pclust.clustering import Points, blocks
+from p2pclust.clustering.mixtures import Mixture, MixtureSums, mixture_sums
 from p2pclust.lab.attacks.findings import Floats
 from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
+from p2pclust.protocols.centers.mixture import mixture_of
 from p2pclust.protocols.engine.arrays import Arrays, State
 
 #: Two readings of one row, or two means, agree up to the rounding of the sums, as a share of the largest.
@@ -182,6 +184,8 @@ def single_rows(sights: Sequence[Sight]) -> Floats:
     found, features = [], 0
     for sight in sights:
         shown = sums_of_clusters(sight)
+        if "log_likelihoods" in sight.shown:
+            found.append(_alone_in_components(sight))
         if shown is None:
             continue
         weights, sums, crisp = shown
@@ -245,6 +249,27 @@ def values_of_single_rows(sight: Sight, levels: tuple[int, ...], fuzzifier: floa
     return found
 
 
+def _alone_in_components(sight: Sight) -> Floats:
+    """Return the rows that are alone in a component of a mixture, in the data's units, shape (n, F).
+
+    Of one row, the mass times the sum of squared differences is the square of the sum of the differences, however small its
+    responsibility is.
+    """
+    masses, sums, squares = (np.asarray(sight.shown[name]) for name in ("masses", "sums", "squares"))
+    means = sight.state["starts"] if "starts" in sight.state else sight.state["centers"][np.newaxis]
+    F, P = sums.shape[-1], squares.shape[-1]
+    if squares.shape[:2] != masses.shape or len(means) != len(masses):
+        return np.zeros((0, F))  # of all components together, or of some starts only
+    rows, columns = np.triu_indices(F)
+    if P == rows.size > F:
+        squares = squares[..., rows == columns]
+    own = (sums**2).sum(axis=2, keepdims=True) if P == 1 else sums**2
+    apart = np.abs(squares * masses[..., np.newaxis] - own).max(axis=2)
+    alone = (masses > 0) & (apart <= _ALONE * own.max(axis=2)) & (own.max(axis=2) > 0)
+    found = means[alone] + sums[alone] / masses[alone][:, np.newaxis]
+    return np.asarray(sight.state["origin"] + found * sight.state["scale"])
+
+
 #: A solution explains what was shown to so many digits of it.
 _EXPLAINED = 1e-9
 _TRIES_IN_TURN = 3
@@ -266,6 +291,13 @@ class SeenFuzzySums:
     fewest: int  # rows that the peer holds at least
     low: Floats  # (F,): the box that all rows lie in
     high: Floats
+
+    @property
+    def most(self) -> int:
+        """How many rows the peer holds at most: each weighs at least C**(1 - m) and at most 1 in a round."""
+        T, C, F = self.centers.shape
+        most = int(self.weights[0].sum() * C ** (self.fuzzifier - 1.0) + 1e-6)
+        return min(most, int(T * C * (F + 1) // F))
 
     @property
     def shown(self) -> Floats:
@@ -295,21 +327,66 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | 
             each += zip(starts, weights, sums, strict=True)
     if len(each) < 2:
         return None
-    public = rounds[-1].state
-    ranges = [sight.state for sight in sights if "lo" in sight.state]
     centers, weights, sums = (np.array(parts) for parts in zip(*each, strict=True))
-    if ranges:
-        low, high = ((ranges[-1][name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
-    else:
-        # Without a range, centers of many rounds show where rows lie; the box is only where the tries begin.
-        low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
-        low, high = low - (high - low) / 2, high + (high - low) / 2
+    low, high = _box(sights, rounds[-1].state, centers)
     # Memberships to the power m add up to between C**(1 - m) and 1 for a row.
     fewest = max(1, int(np.ceil(weights.sum(axis=1).max() - 1e-6)))
     return SeenFuzzySums(centers, weights, sums, fuzzifier, fewest, low, high)
 
 
-def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
+def _box(sights: Sequence[Sight], public: State, centers: Floats) -> tuple[Floats, Floats]:
+    """Return where rows lie, in working coordinates, shape (F,) each: where the tries begin."""
+    if ranges := [sight.state for sight in sights if "lo" in sight.state]:
+        low, high = ((ranges[-1][name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
+    else:  # without a range, centers of many rounds show where rows lie
+        low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
+        low, high = low - (high - low) / 2, high + (high - low) / 2
+    return low, high
+
+
+@dataclass(frozen=True)
+class SeenMixtureSums:
+    """What one peer showed of a mixture of one start over T rounds, in working coordinates."""
+
+    mixtures: tuple[Mixture, ...]  # before each round's step
+    shown: Floats  # (T, numbers of a round)
+    n_rows: int  # responsibilities of a row add up to 1
+    low: Floats
+    high: Floats
+
+    @property
+    def fewest(self) -> int:
+        return self.n_rows
+
+    most = fewest
+
+    def explained_by(self, rows: Floats) -> Floats:
+        points = Points(rows, shift=np.zeros(rows.shape[1]))
+        return np.stack([_in_one(mixture_sums(points, mixture)) for mixture in self.mixtures])
+
+
+def _in_one(sums: MixtureSums) -> Floats:
+    return np.concatenate([sums.masses, sums.sums.ravel(), sums.squares.ravel(), [sums.log_likelihood]])
+
+
+def mixture_sums_in(sights: Sequence[Sight], covariance_type: str) -> SeenMixtureSums | None:
+    """Return what sights of one peer show of a mixture; None if they are too few, or of several starts."""
+    mixtures, shown = [], []
+    for sight in sights:
+        if "log_likelihoods" in sight.shown and sight.state["shares"].any() and sight.shown["masses"].shape[0] == 1:
+            masses, sums, squares = (np.asarray(sight.shown[name])[0] for name in ("masses", "sums", "squares"))
+            mixtures.append(mixture_of(sight.state, covariance_type))
+            shown.append(_in_one(MixtureSums(masses, sums, squares, float(sight.shown["log_likelihoods"][0]))))
+    if len(mixtures) < 2:
+        return None
+    low, high = _box(sights, sights[-1].state, np.stack([mixture.means for mixture in mixtures]))
+    n_rows = max(round(float(row[: len(mixtures[0].shares)].sum())) for row in shown)
+    return SeenMixtureSums(tuple(mixtures), np.stack(shown), n_rows, low, high)
+
+
+def rows_solved_for(
+    seen: SeenFuzzySums | SeenMixtureSums, rng: np.random.Generator, expired: Callable[[], bool]
+) -> Floats:
     """Return the rows that best explain what a peer showed, shape (n, F), in working coordinates; none if it has too many.
 
     `rng` draws where the tries begin; `expired` says, after each try, whether to give up.
@@ -317,12 +394,8 @@ def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Call
     from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
 
     shown, scale = seen.shown, max(1.0, float(np.abs(seen.shown).max()))
-    features, clusters = seen.sums.shape[2], seen.weights.shape[1]
-    # Each row weighs at least C**(1 - m) and at most 1 in a round, which bounds their number from both sides.
-    most = int(seen.weights[0].sum() * clusters ** (seen.fuzzifier - 1.0) + 1e-6)
-    numbers = range(
-        seen.fewest, min(most, seen.weights.size * (features + 1) // features, _MOST_UNKNOWNS // features) + 1
-    )
+    features = seen.low.size
+    numbers = range(seen.fewest, min(seen.most, _MOST_UNKNOWNS // features) + 1)
 
     def unexplained(flat: Floats) -> Floats:
         return np.asarray((seen.explained_by(flat.reshape(-1, features)) - shown).ravel())

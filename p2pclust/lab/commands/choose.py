@@ -26,7 +26,7 @@ from p2pclust.lab.scenario.run import CheckedRun, fleet_spec
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.spec import LogLine
 from p2pclust.protocols.engine.reasons import HELD
-from p2pclust.protocols.measuring.choose import MEASURES
+from p2pclust.protocols.measuring.choose import BIC, MEASURES
 from p2pclust.tools.json_values import plain
 
 
@@ -78,7 +78,17 @@ def choose(
         put_json(plain(found.to_dict()))
         return
     console = stdout()
-    columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
+    columns: tuple[str, ...] = (
+        "clusters",
+        "rows",
+        "smallest",
+        "objective/row",
+        "inertia/row",
+        "soft DB",
+        "Xie–Beni",
+        "silhouette",
+    )
+    columns += (BIC,) if BIC in found.votes else ()
     shown = table(columns, right=columns)
     for row in found.table:
 
@@ -90,10 +100,12 @@ def choose(
             f"{row.clusters}", f"{row.rows}", f"{min(row.counts)}", f"{row.objective / row.rows:.4g}",
             cell(MEASURES[3], row.inertia / row.rows), cell(MEASURES[0], row.soft_davies_bouldin),
             cell(MEASURES[1], row.xie_beni), cell(MEASURES[2], row.simplified_silhouette),
+            *([] if row.bic is None else [cell(BIC, row.bic)]),
         )  # fmt: skip
         shown.add_row(*cells, style="bold" if row.clusters == found.recommended else "")
     console.print(shown)
-    console.print("* best by this measure; for the inertia, where its curve bends most", style="dim")
+    decides = "; BIC decides" if BIC in found.votes else ""
+    console.print(f"* best by this measure; for the inertia, where its curve bends most{decides}", style="dim")
     console.print()
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)

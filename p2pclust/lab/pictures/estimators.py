@@ -21,7 +21,7 @@ from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 from p2pclust.overlay import Overlay
-from p2pclust.protocols.measuring.choose import MEASURES
+from p2pclust.protocols.measuring.choose import BIC, MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -197,6 +197,9 @@ def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Fi
             {row.clusters: row.inertia / row.rows for row in found.table},
         ),
     }
+    if BIC in found.votes:
+        del panels[MEASURES[3]]
+        panels[BIC] = (f"{smaller}; it decides", {row.clusters: row.bic or 0.0 for row in found.table})
     figure = new_figure(9, 6)
     first = None
     for number, (measure, (how, values)) in enumerate(panels.items(), start=1):

@@ -13,6 +13,7 @@ has marked a bucket (``whether``), so nothing but the result is revealed; withou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -20,6 +21,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.mixtures import COVARIANCE_TYPES, packed_shape
 from p2pclust.clustering.points import Floats
 from p2pclust.protocols.before.scaling import hold_few_rows
 from p2pclust.protocols.engine import checks
@@ -47,11 +49,13 @@ class EnoughRows(Additive, WithGaps):
     n_clusters: int = 1
     gate_rounds: int = 0  # the rounds whose equations are counted against the rows, times the number of starts; 0: none
     levels: tuple[int, ...] = ()  # of the clustering: each category is one unknown of a row, and a sum for each value
+    covariance_type: str = ""  # of a mixture, whose rounds have more equations
     by_group: bool = False  # whether each group of peers, whose total is revealed, must have so many rows
 
     allowed = checks.by_name(
         n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag,
         levels=checks.levels,
+        covariance_type=checks.among("", *COVARIANCE_TYPES),
     )  # fmt: skip
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
@@ -86,7 +90,10 @@ class EnoughRows(Additive, WithGaps):
     def needed(self, state: State) -> int:
         """Return how many rows all peers, or each group of peers, must have."""
         columns = int(state["n_columns"]) if "n_columns" in state else 1
-        equations = self.gate_rounds * self.n_clusters * (columns + 1)
+        numbers = self.n_clusters * (columns + 1)
+        if self.covariance_type:
+            numbers += math.prod(packed_shape(self.covariance_type, self.n_clusters, columns)) + 1
+        equations = self.gate_rounds * numbers
         return max(self.n_clusters, equations // (len(self.levels) or columns) + 1 if equations else 0)
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, blocks, fuzzy_step, gaps, objective
+from p2pclust.clustering import Points, blocks, fuzzy_step, gaps, memberships, objective
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
@@ -105,6 +105,11 @@ class Fuzzy(Iterated):
         if self.privacy_gate:
             rounds = self.max_rounds if self.privacy_gate == "job" else 1
             size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds, keeps_gaps=self.keeps_gaps)
+
+    def degrees(self, state: State, local: Local) -> Floats | None:
+        if self.keeps_gaps:
+            return gaps.memberships(local.gapped_points(state), state["centers"], self.fuzzifier)
+        return memberships(local.points(state), state["centers"], self.fuzzifier)
 
     def pooled_step(self, points: Points | GappedPoints, centers: Floats) -> Floats:
         if isinstance(points, GappedPoints):

@@ -400,9 +400,12 @@ class Labelling(Protocol):
         What a peer reveals, in a few words for people; `p2pclust protocols` shows it.
     secured_by_default : bool
         Whether its jobs have secure sums unless a person says otherwise; see :mod:`p2pclust.jobs.secured`.
+    hidden_by_totals : tuple of str
+        Its privacy rules that a job with secure sums switches off: they are about what a single peer shows.
     """
 
     secured_by_default: ClassVar[bool] = False
+    hidden_by_totals: ClassVar[tuple[str, ...]] = ("privacy_gate",)
     before: ClassVar[tuple[str, ...]]
     after: ClassVar[tuple[str, ...]] = ()
     inits: ClassVar[tuple[str, ...]] = ()
@@ -452,6 +455,8 @@ class Clustering(Labelling):
     levels : tuple of int
         The number of values of each column, 0 for a number; in its job, centers and rows have a block of 0/1 columns for
         each category (`Local.in_blocks`). Empty: no column is a category.
+    least_squares : bool
+        Whether what it minimises is the objective of c-means, or of fuzzy c-means, at its centers.
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
@@ -459,6 +464,7 @@ class Clustering(Labelling):
     pooled_name: ClassVar[str]
     stops: ClassVar[str] = "the centers move by less than tol"
     moves: ClassVar[str] = "centers"
+    least_squares: ClassVar[bool] = True
 
     n_clusters: int
     levels: tuple[int, ...] = ()
@@ -478,6 +484,10 @@ class Clustering(Labelling):
         Rows (`Points`, or `GappedPoints` of a protocol that keeps missing cells) and centers, shape (C, F), are in working
         coordinates. The centers are not changed.
         """
+
+    def degrees(self, state: State, local: Local) -> NDArray[np.float64] | None:
+        """Return how much each row belongs to each cluster, shape (n, C); None where a row belongs to one cluster only."""
+        return None
 
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:
         """Return all rows of these peers in one place; used to evaluate only.

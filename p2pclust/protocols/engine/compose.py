@@ -151,19 +151,16 @@ def cluster_job(
     if issubclass(kind, ByColumns):
         parameters["scaling"] = scaling
         protocol = request.by_sums(protocol)
-    if secure and "privacy_gate" in own:
-        parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
+    if secure:  # the first stage counts the rows of all peers
+        parameters |= dict.fromkeys((rule for rule in kind.hidden_by_totals if rule in own), False)
     stages.append(Stage(protocol, parameters))
     own |= parameters
     for name in kind.after:
-        if name != "objective":
-            raise KeyError(name)
-        measured: dict[str, Any] = {
-            name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own
-        } | request.gaps
+        shared = (one for one in parameters_of(protocol_class(name)) if one in own and one != "n_init")
+        measured: dict[str, Any] = {one: own[one] for one in shared}
         if own.get("privacy_gate") == "job":
             measured["gate_rounds"] = own["max_rounds"]
-        stages.append(Stage("objective", {**measured, **starts, **request.gate}))
+        stages.append(Stage(name, {**measured, **starts, **request.gate, **request.gaps}))
     return _checked(stages, seed, participation, secure=secure, groups=groups, schema=schema)
 
 
@@ -264,10 +261,9 @@ def _before(kind: str, request: _Request) -> list[Stage]:
             gate = request.gate | request.gaps
             ranges = Stage("range", {"rows_needed": request.n_clusters, **gate, **given})
             by_group = {"by_group": True} if request.by_group else {}
-            enough = Stage(
-                "enough-rows",
-                {**number, "gate_rounds": request.gate_rounds, **by_group, **request.gaps, **request.categories},
-            )
+            sums = {name: value for name, value in request.own.items() if name == "covariance_type"}
+            sums |= {**number, **by_group, **request.gaps, **request.categories}
+            enough = Stage("enough-rows", {**sums, "gate_rounds": request.gate_rounds})
             by_sums = [enough, ranges if given else Stage("range-by-sums", gate)]
             return [ranges] if request.gate_rounds is None else by_sums
         case "scaling":
@@ -373,10 +369,9 @@ def continued(job: Job, state: JobState) -> Job:
     given = Stage("seeding", {"n_clusters": len(centers), "init": "given", "centers": centers})
     stages = []
     for stage in job.stages:
-        several = stage.protocol == "objective" or issubclass(protocol_class(stage.protocol), SideBySide)
         if stage.protocol in _MAKES_CENTERS:
             stages.append(given)
-        elif several and "n_init" in stage.parameters:  # given centers are one start
+        elif "n_init" in stage.parameters:  # given centers are one start
             stages.append(Stage(stage.protocol, {**stage.parameters, "n_init": 1}))
         else:
             stages.append(stage)

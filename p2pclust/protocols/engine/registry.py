@@ -52,7 +52,9 @@ _CLASSES = {
     "seeding": ("p2pclust.protocols.before.seeding", "Seeding"),
     "shared-k-means++": ("p2pclust.protocols.before.seeding", "SharedSeeding"),
     "split-merge": ("p2pclust.protocols.before.split_merge", "SplitMerge"),
+    "mixture": ("p2pclust.protocols.centers.mixture", "MixtureProtocol"),
     "objective": ("p2pclust.protocols.measuring.objective", "Objective"),
+    "likelihood": ("p2pclust.protocols.measuring.likelihood", "Likelihood"),
     "measure": ("p2pclust.protocols.measuring.measure", "Measure"),
     "columns": ("p2pclust.protocols.before.columns", "AgreedColumns"),
     "quantile": ("p2pclust.protocols.measuring.quantile", "Quantile"),
@@ -70,8 +72,8 @@ _CLASSES = {
 
 #: The protocols of p2pclust that a person asks for; the others are stages around them.
 CLUSTERING = (
-    "llf-cm", "llf-fcm", "k-prototypes", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm",
-    "vertical-cm", "vertical-fcm", "describe",
+    "llf-cm", "llf-fcm", "k-prototypes", "mixture", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca",
+    "stream-fcm", "vertical-cm", "vertical-fcm", "describe",
 )  # fmt: skip
 
 
@@ -103,7 +105,7 @@ def package_of(protocol: object) -> str:
     return "" if plugin is None else plugin.package
 
 
-EVALUATING = ("measure", "objective")  # the stages that only evaluate what the stages before them made
+EVALUATING = ("likelihood", "measure", "objective")  # the stages that only evaluate what the stages before them made
 
 
 def main_stage(protocols: Sequence[str]) -> int:
@@ -123,6 +125,7 @@ def known() -> tuple[str, ...]:
 _ELSEWHERE = {
     **dict.fromkeys(("kmeans", "k-means", "k-means++", "kmeans++", "lloyd", "cmeans", "c-means", "hcm"), "llf-cm"),
     **dict.fromkeys(("kmodes", "k-modes", "kprototypes"), "k-prototypes"),
+    **dict.fromkeys(("gmm", "gaussian-mixture", "em", "gaussianmixture", "mixtures"), "mixture"),
     **dict.fromkeys(("fcm", "fuzzy", "fuzzy-c-means", "fuzzy-cmeans", "fuzzy-k-means", "fuzzy-kmeans"), "llf-fcm"),
 }
 

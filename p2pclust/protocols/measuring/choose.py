@@ -18,7 +18,9 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.measuring.measure import MeasuredIndices
 
 MEASURES = ("soft Davies–Bouldin", "Xie–Beni", "simplified silhouette", "elbow")
+BIC = "BIC"  # decides alone where there is one
 
+_LARGEST = "{} is the largest number that was tried: try more."
 _SAME = 1e-9  # values that differ by less, relatively, are the same; then the smaller number of clusters has it
 _NOTHING = 1e-12  # an inertia below this share of the largest is rounding: every row lies on a center
 
@@ -29,13 +31,13 @@ class Recommendation:
 
     clusters: int
     reason: str  # one or more sentences
-    # For each of :data:`MEASURES` the number of clusters at which it is best; None where it does not decide.
+    # For each of :data:`MEASURES`, of mixtures also BIC, the number at which it is best; None where it does not decide.
     votes: Mapping[str, int | None]
     agreed: bool  # whether more than half of the measures that decide are best there
 
 
 def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
-    """Return the number of clusters that most measures vote for.
+    """Return the number of clusters that most measures vote for; of mixtures the one with the smallest BIC.
 
     The table has one row for each number of clusters, in any order. Raises UsageError if it is empty, or repeats one.
     """
@@ -53,6 +55,17 @@ def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
         MEASURES[2]: _least(tried, [-row.simplified_silhouette if row.clusters > 1 else np.inf for row in rows]),
         MEASURES[3]: elbow(tried, [row.inertia / row.rows for row in rows]),
     }
+    bics = [row.bic for row in rows if row.bic is not None]
+    if len(bics) == len(rows):
+        chosen = _least(tried, bics) or tried[0]
+        last = (
+            f" {chosen} is the largest number that was tried: try more."
+            if chosen == tried[-1] and len(rows) > 1
+            else ""
+        )
+        return Recommendation(
+            chosen, f"BIC is smallest at {chosen} clusters.{last}", votes | {BIC: chosen}, agreed=True
+        )
     cast = Counter(vote for vote in votes.values() if vote is not None)
     if not cast:
         return Recommendation(tried[0], f"Nothing can be compared: {tried[0]} is the smallest tried.", votes, False)
@@ -71,7 +84,7 @@ def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
         how = f"{chosen} is the smallest of the numbers with most votes" if rivals else f"{chosen} has most votes"
         reason = f"The measures disagree: {_listed(for_it)} at {chosen} clusters; {others}. {how}: look at the table."
     if chosen == tried[-1] and len(tried) > 1:
-        reason += f" {chosen} is the largest number that was tried: try more."
+        reason += f" {_LARGEST.format(chosen)}"
     return Recommendation(chosen, reason, votes, agreed)
 
 

@@ -77,7 +77,9 @@ def doubts(
             )
         found.append(f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers{lone}")
     # Centers that are chained by short steps are one group, named by one of its members.
-    near, group = _NEARLY * np.sqrt(max(objective, 0.0) / masses.sum()), np.arange(len(centers))
+    # Components of a mixture may have one mean and different covariances.
+    spread = 0.0 if "covariances" in state else np.sqrt(max(objective, 0.0) / masses.sum())
+    near, group = _NEARLY * spread, np.arange(len(centers))
     for one in range(len(centers) - 1):
         apart = np.sqrt(((centers[one + 1 :] - centers[one]) ** 2).sum(axis=1))
         for other in one + 1 + np.flatnonzero(apart < near):
@@ -90,8 +92,8 @@ def doubts(
                 f"{_centers(together, 'and')} nearly coincide: ask for fewer clusters or other first centers, or look for "
                 "outliers"
             )
-    if starts.size > 2 and starts[1] > starts[0] * (1 + _WORSE):
-        worse = 100 * (starts[1] / starts[0] - 1) if starts[0] > 0 else np.inf
+    if starts.size > 2 and starts[1] - starts[0] > _WORSE * abs(starts[0]):
+        worse = 100 * (starts[1] - starts[0]) / abs(starts[0]) if starts[0] else np.inf
         found.append(
             f"one of {starts.size} starts came to the best objective, and the next one is {worse:.3g} % worse: a larger "
             "n_init may find a better one"
@@ -106,6 +108,8 @@ def _of_ranges(state: State, features: Sequence[str], levels: Sequence[int]) -> 
     units, numbers = state["unit"], ~in_block(levels) if levels else np.ones(state["unit"].size, np.bool_)
     if (state["scale"][numbers] != 1.0).any():
         return ()
+    if "covariances" in state and state["covariances"].shape[-1] > 1:
+        return ()  # a mixture finds the width of each column
     # The unit of a constant column is 1, and all centers lie at its value, where its coordinates begin.
     vary = (units != 1.0) | (state["centers"] != 0.0).any(axis=0) if "centers" in state else units > 0.0
     varies = np.flatnonzero(vary & numbers)

@@ -24,6 +24,7 @@ from p2pclust.protocols.engine.base import Abstain, Slot, WithGaps, never
 from p2pclust.protocols.engine.fixed_point import farthest, power_of_two_above
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.measuring.doubts import objective_of
 from p2pclust.protocols.measuring.objective import Evaluation
 
 _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
@@ -149,6 +150,7 @@ class MeasuredIndices:
     xie_beni: float
     soft_davies_bouldin: float
     simplified_silhouette: float
+    bic: float | None = None  # of a mixture: the Bayesian information criterion, in working coordinates
 
     @classmethod
     def of(cls, state: JobState) -> MeasuredIndices:
@@ -169,8 +171,18 @@ class MeasuredIndices:
                 within_sse=total["within"] / cells, outside_sse=total["outside"] / cells,
                 xie_beni=xie_beni_of(total["objective"], rows, centers),
                 soft_davies_bouldin=davies_bouldin_of(scatters, centers) if len(centers) > 1 else math.inf,
-                simplified_silhouette=total["silhouette"] / rows,
+                simplified_silhouette=total["silhouette"] / rows, bic=_bic(arrays),
             )  # fmt: skip
+
+
+def _bic(arrays: State) -> float | None:
+    """Return the Bayesian information criterion of a mixture, of the rows whose likelihood was added up; else None."""
+    likelihood = objective_of(arrays)
+    if "covariances" not in arrays or likelihood is None:
+        return None
+    C, F = arrays["centers"].shape
+    free = C - 1 + C * F + arrays["covariances"][0].size
+    return float(free * np.log(arrays["masses"].sum()) + 2 * likelihood)
 
 
 def measured(job: Job, **parameters: Any) -> Job:

@@ -6,6 +6,7 @@ one row is a sphere on which the row lies.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -47,34 +48,33 @@ class Evaluation(Additive):
 
 
 @dataclass(frozen=True)
-class Objective(Evaluation, WithGaps):
-    """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
+class BestStart(Evaluation):
+    """Add up what each start of the clustering before minimises, and keep the start for which it is smallest; one round.
 
     In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
     ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained these are
     missing, and the first start is kept.
     """
 
-    id: ClassVar[str] = "objective"
     holds: ClassVar[str] = "int64: winner; float64 I2: objectives; float64 C: masses"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
+    #: Arrays of the clustering before, beside those of all clusterings, whose first axis is that of the starts.
+    of_starts: ClassVar[tuple[str, ...]] = ()
 
-    fuzzifier: float | None = None  # of fuzzy c-means; left out, the objective is that of c-means
     n_init: int = 1  # how many starts the clustering before had
     privacy_gate: bool | Literal["job"] = False  # the gate of the clustering before
     gate_rounds: int = 1  # the rounds whose equations that gate counted
     min_rows: int = 3  # a peer with fewer rows sends zeros; above 1, a cluster with one local row counts none
 
     allowed = checks.by_name(
-        fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.gate,
-        gate_rounds=checks.between(1, 10**6), min_rows=checks.CLUSTERS,
-    )  # fmt: skip
+        n_init=checks.STARTS, privacy_gate=checks.gate, gate_rounds=checks.between(1, 10**6), min_rows=checks.CLUSTERS
+    )
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if any(name not in state for name in self.works_on):
-            raise UsageError("objective: put llf-cm or llf-fcm before it")
+            raise UsageError(f"{self.id}: put the clustering that it measures before it")
         if (len(state["starts"]) if "starts" in state else 1) != self.n_init:
-            raise UsageError("objective: n_init differs from that of the clustering before")
+            raise UsageError(f"{self.id}: n_init differs from that of the clustering before")
         return state
 
     takes_weights = always
@@ -82,43 +82,27 @@ class Objective(Evaluation, WithGaps):
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"objectives": Slot((self.n_init,)), "masses": Slot((self.n_init, len(state["centers"])))}
 
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        far = farthest(state["unit"], self._starts(state).reshape(-1, state["unit"].size))
-        return {"objectives": far * far, "masses": 1.0}
+    @abstractmethod
+    def measured(self, state: State, local: Local) -> list[tuple[float, NDArray[np.float64]]]:
+        """Return a peer's share of what is minimised, and of its clusters' weights, of each start."""
+
+    def numbers(self, local: Local, n_clusters: int) -> int:
+        """Return how many numbers beyond centers and weights the gate of the clustering before counts for each start."""
+        return 0
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        starts = self._starts(state)
-        objectives, masses = np.zeros(self.n_init), np.zeros(starts.shape[:2])
+        C = len(state["centers"])
         held = local.n_observed < self.min_rows
         if self.privacy_gate:
+            more = self.n_init * self.numbers(local, C)
             try:
-                self._gate(state, local)
+                size_gate(local, C, starts=self.n_init, more=more, rounds=self.gate_rounds, keeps_gaps=self.keeps_gaps)
             except Abstain:  # it has abstained from the clustering already
                 held = True
         if held:
-            return Arrays(objectives=objectives, masses=masses)
-        least = local.least_cell(2 if self.min_rows > 1 else 1)
-        for number, centers in enumerate(starts):
-            if self.keeps_gaps:
-                gapped = local.gapped_points(state)
-                value, own, counts = gaps.objective_and_weights(gapped, centers, self.fuzzifier, local.weights)
-                objectives[number] = value
-                masses[number] = own if self.fuzzifier is not None else np.where(counts < least, 0.0, own)
-                continue
-            points = local.points(state)
-            if self.fuzzifier is not None:
-                weighed = objective_and_weights(points, centers, self.fuzzifier, local.weights)
-                objectives[number], masses[number] = weighed
-            else:
-                _, own, counts = weighted_sums_and_counts(points, centers, local.weights)
-                masses[number] = np.where(counts < least, 0.0, own)
-                objectives[number] = objective(points, centers, None, local.weights)
-        # All that this peer reveals.
-        return Arrays(objectives=objectives, masses=masses)
-
-    def _gate(self, state: State, local: Local) -> None:
-        n_clusters, rounds = len(state["centers"]), self.gate_rounds
-        size_gate(local, n_clusters, starts=self.n_init, rounds=rounds, keeps_gaps=self.keeps_gaps)
+            return Arrays(objectives=np.zeros(self.n_init), masses=np.zeros((self.n_init, C)))
+        objectives, masses = zip(*self.measured(state, local), strict=True)
+        return Arrays(objectives=np.array(objectives), masses=np.stack(masses))  # all that this peer reveals
 
     def combine(self, state: State, total: Any) -> State:
         winner = int(np.argmin(total["objectives"]))
@@ -139,14 +123,45 @@ class Objective(Evaluation, WithGaps):
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
         return {"objective": float(state["objectives"].min())}
 
-    def _starts(self, state: State) -> NDArray[np.float64]:
-        return np.asarray(state["starts"] if self.n_init > 1 else state["centers"][np.newaxis], dtype=np.float64)
-
     def _kept(self, state: State, winner: int) -> State:
         if self.n_init == 1:
             return state
         trail = state["trails"][winner]
         kept = {"centers": state["starts"][winner], "shifts": trail[trail >= 0]}
+        kept |= {name: state[name][winner : winner + 1] for name in self.of_starts}
         if "start_coarse" in state:
             kept["coarse"] = state["start_coarse"][winner]
         return state.without("starts", "trails", "start_coarse").replace(**kept)
+
+
+@dataclass(frozen=True)
+class Objective(BestStart, WithGaps):
+    """Add up the objective of c-means, or of fuzzy c-means."""
+
+    id: ClassVar[str] = "objective"
+
+    fuzzifier: float | None = None  # of fuzzy c-means; left out, the objective is that of c-means
+
+    allowed = checks.by_name(fuzzifier=checks.optional(checks.FUZZIFIER))
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        far = farthest(state["unit"], self._starts(state).reshape(-1, state["unit"].size))
+        return {"objectives": far * far, "masses": 1.0}
+
+    def measured(self, state: State, local: Local) -> list[tuple[float, NDArray[np.float64]]]:
+        found, least = [], local.least_cell(2 if self.min_rows > 1 else 1)
+        for centers in self._starts(state):
+            if self.keeps_gaps:
+                gapped = local.gapped_points(state)
+                value, own, counts = gaps.objective_and_weights(gapped, centers, self.fuzzifier, local.weights)
+                found.append((value, own if self.fuzzifier is not None else np.where(counts < least, 0.0, own)))
+            elif self.fuzzifier is not None:
+                found.append(objective_and_weights(local.points(state), centers, self.fuzzifier, local.weights))
+            else:
+                points = local.points(state)
+                _, own, counts = weighted_sums_and_counts(points, centers, local.weights)
+                found.append((objective(points, centers, None, local.weights), np.where(counts < least, 0.0, own)))
+        return found
+
+    def _starts(self, state: State) -> NDArray[np.float64]:
+        return np.asarray(state["starts"] if self.n_init > 1 else state["centers"][np.newaxis], dtype=np.float64)

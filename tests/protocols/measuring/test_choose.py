@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from p2pclust import choose_clusters
 from p2pclust.errors import UsageError
-from p2pclust.protocols.measuring.choose import elbow, recommend
+from p2pclust.protocols.measuring.choose import BIC, elbow, recommend
 from p2pclust.protocols.measuring.measure import MeasuredIndices
 
 
@@ -122,3 +124,14 @@ class TestElbow:
             assert all(before <= after + 1e-6 for before, after in pairwise(gains))
         else:
             assert elbow(clusters, [by * v for v in values]) is not None
+
+
+def test_of_mixtures_bic_decides() -> None:
+    rng = np.random.default_rng(0)
+    # Two long groups that cross: measures of compactness cannot tell how many there are.
+    long = [rng.multivariate_normal([0.0, 0.0], [[9.0, s], [s, 9.0]], 150) for s in (8.8, -8.8)]
+    found = choose_clusters(np.array_split(rng.permutation(np.concatenate(long)), 3), "mixture", range(1, 5), n_init=2)
+    assert (found.recommended, found.votes[BIC], found.agreed) == (2, 2, True)
+    assert found.reason == "BIC is smallest at 2 clusters."
+    bics = [row.bic for row in found.table if row.bic is not None]
+    assert bics.index(min(bics)) == 1

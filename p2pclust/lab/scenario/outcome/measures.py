@@ -306,13 +306,14 @@ class PooledStarts:
 def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledStarts | None:
     """Cluster the pooled rows from ten k-means++ seeds, and compare the best result with the fleet's centers.
 
-    `locals_` are the rows of the peers that contributed. None if peers hold columns, if rows came in batches, or if there
-    are too many numbers.
+    `locals_` are the rows of the peers that contributed. None if peers hold columns, if rows came in batches, if the
+    protocol minimises something else, or if there are too many numbers.
     """
     stage, protocol = runner.clustering_stage(job)
     C = protocol.n_clusters
     n_rows = sum(local.n_samples for local in locals_)
-    if job.by_columns or "batch" in state.arrays or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
+    other = job.by_columns or "batch" in state.arrays or not protocol.least_squares
+    if other or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
         return None
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
     with runner.one_thread(), job.stages[stage].calling("pooled_step"):

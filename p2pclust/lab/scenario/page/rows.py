@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, blocks, gaps
-from p2pclust.clustering.fcm import memberships, objective
+from p2pclust.clustering.fcm import objective
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
@@ -23,6 +23,7 @@ from p2pclust.lab.pictures.scatter import evenly
 from p2pclust.lab.scenario.outcome.communities import labels_of_peers
 from p2pclust.lab.scenario.outcome.measures import contributed
 from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import labelling_stage, one_thread
@@ -130,20 +131,14 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
     known = [own for own in labels if own is not None]
     if not known or len(known) < len(labels):
         return None
-    n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
+    protocol = labelling_stage(job)[1]
+    n_clusters = int(getattr(protocol, "n_clusters", 1 + max(int(own.max()) for own in known)))
     rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
     if job.levels:  # as centers are
         rows = replace(rows, X=blocks.in_blocks(rows.X, job.levels), features=job.center_columns(rows.features))
-    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
-    if fuzzifier is None or "centers" not in state.arrays:
-        return rows
     with one_thread(), np.errstate(all="ignore"):
-        drawn, centers = Local(rows.X), state.arrays["centers"]
-        if labelling_stage(job)[1].keeps_gaps:
-            of_rows = gaps.memberships(drawn.gapped_points(state.arrays), centers, fuzzifier)
-        else:
-            of_rows = memberships(drawn.points(state.arrays), centers, fuzzifier)
-    return replace(rows, sure=of_rows.max(axis=1))
+        of_rows = protocol.degrees(state.arrays, Local(rows.X)) if isinstance(protocol, Clustering) else None
+    return rows if of_rows is None else replace(rows, sure=of_rows.max(axis=1))
 
 
 def worth_of(
