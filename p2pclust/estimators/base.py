@@ -312,8 +312,8 @@ class FederatedEstimator(
     def _points(self, X: ArrayLike) -> Points | GappedPoints:
         check_is_fitted(self)
         rows = Local(np.ascontiguousarray(self._fitting(X))).in_blocks(self._levels)
-        if problem := rows.problem_if(keeps_gaps=self._keeps_gaps):
-            raise DataError(f"X: {problem}")
+        if rows.problem and not self._keeps_gaps:
+            raise DataError(f"X: {rows.problem}")
         prepare = with_gaps_in_working_coordinates if self._keeps_gaps else in_working_coordinates
         return prepare(rows.X, self.origin_, self.scale_)
 
