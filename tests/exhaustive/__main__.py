@@ -37,7 +37,8 @@ def main() -> int:
     wrong = 0
     for name, bounds in ROWS.items():
         found = explore(bounds, asked.seconds)
-        outcome = found.broken or ("complete, nothing broken" if found.complete else "stopped, nothing broken")
+        seen = f", all of {found.steps - 1} steps" if bounds.liar else ""
+        outcome = found.broken or ("complete, nothing broken" if found.complete else f"stopped, nothing broken{seen}")
         memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         sys.stdout.write(
             f"{name:34} {found.states:>10,} states {found.finished:>9,} with all ended {found.seconds:7.1f} s "

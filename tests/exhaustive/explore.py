@@ -81,6 +81,7 @@ class Explored:
     seconds: float  # of processor time
     complete: bool  # whether all histories within the bounds were seen
     broken: str = ""  # the promise that broke, and in which step
+    steps: int = 0  # after which the last state came; with a liar, all histories of fewer steps were seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,11 @@ class _World:
 
 
 class _Exploration:
-    """One search: states with many messages come first, because they stand for those with fewer."""
+    """One search: states with many messages come first, because they stand for those with fewer.
+
+    With a liar, which says all that it can at once, those after few steps do: then a search that is cut off has seen all
+    histories of so many steps.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -126,22 +131,27 @@ class _Exploration:
         peers = tuple((self._number(Peer(name, self._toy, at_once=bounds.at_once)), 0.0) for name in bounds.names)
         first = _World(peers, self._with_lies(0), frozenset(), bounds.crashes, bounds.elections, bounds.repetitions)
         self._networks[first.key] = [first.network]
-        todo, n_found, n_states, finished, broken = [(0, 0, first)], 0, 0, 0, ""
+        todo, n_found, n_states, finished, broken = [(0, 0, 0, first)], 0, 0, 0, ""
+        steps = 0
         while todo and not broken and time.process_time() - began < limit_s:
-            *_, world = heapq.heappop(todo)
+            *_, steps, world = heapq.heappop(todo)
             if world.network not in self._networks[world.key]:
                 continue  # meanwhile, the same was found with more messages
             n_states += 1
             ended = {self._happened[n][2] for n in world.history if self._happened[n][0] == "ended"}
             finished += len(ended) == len(world.peers)
+            if len(ended) == len(world.peers) and self._bounds.liar:
+                continue  # no honest peer votes, adopts or ends any more
             try:
                 for following in self._following(world):
                     if self._is_new(following):
                         n_found += 1
-                        heapq.heappush(todo, (-following.network.bit_count(), n_found, following))
+                        order = steps if self._bounds.liar else -following.network.bit_count()
+                        heapq.heappush(todo, (order, n_found, steps + 1, following))
             except BrokenError as error:
                 broken = str(error)
-        return Explored(n_states, finished, time.process_time() - began, not todo and not broken, broken)
+        complete = not todo and not broken
+        return Explored(n_states, finished, time.process_time() - began, complete, broken, steps)
 
     def _is_new(self, world: _World) -> bool:
         """Return whether no state was found that differs only in more messages; if so, forget those with fewer."""
