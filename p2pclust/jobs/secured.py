@@ -70,13 +70,10 @@ def readers(protocol: str, n_peers: int) -> str:
     Examples
     --------
     >>> readers("llf-cm", 2)
-    '2 peers: each can compute what the other contributes from the total, which no secure sums can prevent'
+    '2 peers: llf-cm runs without secure sums, which need 4: of two peers each can compute what the other contributes'
     """
-    if n_peers == 1:
-        return "1 peer: no other peer receives its contributions"
-    if n_peers == 2:
-        return "2 peers: each can compute what the other contributes from the total, which no secure sums can prevent"
-    return (
-        f"{counted(n_peers, 'peers')}: {protocol} runs without secure sums, which need {LEAST_PEERS}: the peer that adds up "
-        "a round can read what each other peer contributes to it"
-    )
+    who = {
+        1: "no other peer receives its contributions",
+        2: "of two peers each can compute what the other contributes",
+    }.get(n_peers, "the peer that adds up a round can read what each other peer contributes to it")
+    return f"{counted(n_peers, 'peers')}: {protocol} runs without secure sums, which need {LEAST_PEERS}: {who}"

@@ -47,7 +47,7 @@ def test_some_protocols_have_secure_sums_from_four_peers_on(protocol: str, n_pee
 
 
 def test_a_line_says_who_can_read_what() -> None:
-    assert readers("llf-cm", 2).startswith("2 peers: each can compute what the other contributes")
+    assert readers("llf-cm", 2).endswith(": of two peers each can compute what the other contributes")
     assert readers("llf-cm", 3) == (
         "3 peers: llf-cm runs without secure sums, which need 4: the peer that adds up a round can read what each other "
         "peer contributes to it"

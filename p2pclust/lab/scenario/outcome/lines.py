@@ -148,9 +148,9 @@ def _secrecy(job: Result, peers: Result, most_exposed: int) -> Iterator[JobLine]
     if job.get("secure"):
         but = ", except those of devices that are listed as exposed" if exposed else ""
         yield JobLine("secured", f"no single peer that follows the protocol could read another peer's sums{but}")
-    elif any(peer["messages_sent"] for peer in peers.values()):
+    elif any(peer.get("messages_sent") for peer in peers.values()):  # a peer that did not end has no figures
         took_part = {name for names in (*job["contributors"], *job["abstained"]) for name in names}
-        if too_few(job["protocol"], None, len(took_part)):
+        if took_part and too_few(job["protocol"], None, len(took_part)):
             yield JobLine("secured", f"no; {readers(job['protocol'], len(took_part))}")
     for name, why in list(exposed.items())[:most_exposed]:
         yield JobLine("exposed", f"{name}: {why}")
