@@ -19,7 +19,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.exclusions import _WORDS, EXCLUSIONS, Exclusion, problems, refuse
 
 FILE = Path(__file__).parent / "refusals.txt"
-KEYS = {*Submission.model_fields, *SecureSpec.model_fields, "n_init", "accelerate", "max_weight", "robust"}
+KEYS = {*Submission.model_fields, *SecureSpec.model_fields, "n_init", "accelerate", "max_weight", "robust", "levels"}
 
 
 def sides(rule: Exclusion) -> tuple[str, str, str]:

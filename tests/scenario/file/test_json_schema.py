@@ -54,4 +54,4 @@ def test_keys_and_parameters_of_protocols_have_their_words() -> None:
     job = json.loads(printed.stdout)["$defs"]["ScenarioJob"]["properties"]
     assert printed.exit_code == 0
     assert job["max_rounds"]["description"] == "The most rounds of clustering."
-    assert job["robust"] == {"description": "A parameter of llf-cm, llf-fcm.", "type": "string"}
+    assert job["robust"] == {"description": "A parameter of llf-cm, llf-fcm, k-prototypes.", "type": "string"}
