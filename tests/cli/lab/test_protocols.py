@@ -35,6 +35,6 @@ def test_json(cli: Cli) -> None:
         "fuzzifier": 2.0,
         "privacy_gate": True,
         "levels": [],
-        "weights": [],
         "suppress_values": True,
+        "weights": [],
     }
