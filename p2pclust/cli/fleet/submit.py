@@ -161,9 +161,7 @@ def submit(
         raise typer.Exit(_code(ended))
 
 
-def _given(
-    context: typer.Context, roster: str | None, secure: bool | None, schema: Path | None
-) -> dict[str, Any]:  # fmt: skip
+def _given(context: typer.Context, roster: str | None, secure: bool | None, schema: Path | None) -> dict[str, Any]:
     """Return the keys of the job that a command line gives: those of its own options, and its parameters."""
     from p2pclust.jobs.job_keys import SecureSpec  # noqa: PLC0415
     from p2pclust.jobs.submission import Submission  # noqa: PLC0415
