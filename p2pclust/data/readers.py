@@ -210,11 +210,16 @@ def read_numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
     titles: tuple[str, ...] = ()
     if names is not None and names.dtype.kind == "U" and X.ndim == 2 and names.shape == X.shape[1:]:
         titles = tuple(str(name) for name in names)
-    own = _own_schema(file, arrays["schema"], X) if "schema" in arrays else None
+    of_numbers = X.ndim == 2 and X.dtype.kind in "biuf"
+    own = _own_schema(file, arrays["schema"], X) if "schema" in arrays and of_numbers else None
     if own is not None and choice.schema is None:
         kept, _ = Titles(file, own.names, len(own.names)).chosen(choice)
         choice = replace(choice, columns=None, schema=replace(own, columns=tuple(own.columns[i] for i in kept)))
-    if choice.schema is not None and X.ndim == 2:
+    if choice.schema is not None and of_numbers and own is None and not titles:  # nothing says otherwise
+        if problem := choice.schema.problem_with_codes(X):
+            raise DataError(f"{file}: {problem}")
+        own = choice.schema
+    if choice.schema is not None and of_numbers:
         numbers = np.where(np.isin(X, choice.how_read.numbers), np.nan, X) if choice.how_read.numbers else X
         columns = tuple(ReadColumn("numbers", (), np.array(column, dtype=np.float64)) for column in numbers.T)
         table = NamedColumns(titles, columns) if own is None else own.table(X)

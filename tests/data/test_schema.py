@@ -274,10 +274,21 @@ class TestReaders:
         chosen = read(tmp_path / "own.npz", columns=["mode"])
         assert (chosen.X.tolist(), chosen.schema) == ([[2.0], [0.0]], Schema((MODE,)))
 
+    def test_an_array_without_names_has_the_columns_of_the_schema(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "rows.npy", np.array(ROWS))
+        data = read(tmp_path / "rows.npy", schema=SCHEMA)
+        assert (data.X.tolist(), data.schema) == (ROWS, SCHEMA)
+        np.save(tmp_path / "rows.npy", np.array([[1.0, 3.0, 0.0]]))
+        with pytest.raises(DataError, match=r"rows\.npy: column 'mode' has codes that the schema does not declare$"):
+            read(tmp_path / "rows.npy", schema=SCHEMA)
+
     def test_codes_of_another_schema_are_refused(self, tmp_path: Path) -> None:
         schema = np.array(json.dumps(SCHEMA.to_dict()))
         write_npz(tmp_path / "own.npz", {"X": np.array([[1.0, 3.0, 0.0]]), "schema": schema})
         with pytest.raises(DataError, match=r"own\.npz: column 'mode' has codes that the schema does not declare$"):
+            read(tmp_path / "own.npz")
+        write_npz(tmp_path / "own.npz", {"X": np.array([["a", "b", "c"]]), "schema": schema})
+        with pytest.raises(DataError, match=r"own\.npz: holds values of type <U1: expected real numbers$"):
             read(tmp_path / "own.npz")
         write_npz(tmp_path / "own.npz", {"X": np.array([[1.0]]), "schema": schema})
         with pytest.raises(DataError, match=r"own\.npz: rows of shape \(1, 1\), and the schema has 3 columns$"):
