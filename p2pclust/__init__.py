@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from p2pclust._version import __version__
 from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from p2pclust.estimators.base import audit
     from p2pclust.estimators.description import describe
     from p2pclust.protocols.measuring.description import Description
+
+__version__ = "0.1.0"  # both distributions take it from here
 
 __all__ = [
     "FFCM",

@@ -94,6 +94,13 @@ def test_centers_are_shown_in_the_two_columns_where_they_were_farthest_apart_at_
     assert found["plane"]["box"] == (0.0, 9.0, 1.0, 5.0)
 
 
+def test_columns_of_values_are_not_called_like_columns_of_rows() -> None:
+    shares = {"peer": "a", "verb": "centers", "round": 1, "centers": [[0.0, 1.0, 0.0, 0.0], [0.5, 0.0, 1.0, 0.0]]}
+    _, found = told(*BEGUN, shares)
+    assert found["plane"] is not None
+    assert (found["plane"]["x"], found["plane"]["y"]) == ("column 2", "column 3")
+
+
 def test_of_centers_only_what_is_drawn_is_kept_and_a_round_that_is_done_again_counts_once() -> None:
     """A run of thousands of rounds once kept all coordinates of each, and copied the rounds in each round."""
     one = {"peer": "a", "verb": "centers", "round": 1, "centers": [[0.0, 0.0, 1.0], [1.0, 9.0, 5.0]]}

@@ -106,7 +106,9 @@ def _plane(scene: Scene, job: JobView) -> dict[str, Any]:
     kept = [rounds[number] for number in thinned(len(rounds), _MOST_PATH)]
     paths = [[centers[own] for centers in kept if own < len(centers)] for own in range(len(kept[-1]))]
     xs, ys = zip(*itertools.chain(*paths), strict=True)
-    x, y = (scene.features[at] if at < len(scene.features) else f"column {at + 1}" for at in job.columns)
+    # With categories, centers have a column for each value, and rows one for each category.
+    known = len(scene.features) == job.n_columns
+    x, y = (scene.features[at] if known else f"column {at + 1}" for at in job.columns)
     return {"x": x, "y": y, "paths": paths, "box": (min(xs), max(xs), min(ys), max(ys))}
 
 

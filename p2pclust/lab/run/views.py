@@ -138,6 +138,7 @@ class JobView:
     #: By round: the centers that the round began with, in two columns; in testbeds only.
     centers_of: dict[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
     columns: tuple[int, int] = (0, 1)  # these two
+    n_columns: int = 2  # of so many
     #: The aggregators since the last closed round, each with the reason why it could not compute, or an empty string.
     tried: dict[str, str] = field(default_factory=dict)
     #: Of gossip: the ticks of each round, and how closely peers agreed on the sums of any.
@@ -166,7 +167,7 @@ class JobView:
         if not self.centers_of:
             apart = [max(column) - min(column) for column in zip(*centers, strict=True)]
             x, y = sorted(sorted(range(len(apart)), key=lambda at: -apart[at])[:2])
-            self.columns = (x, y)
+            self.columns, self.n_columns = (x, y), len(apart)
         x, y = self.columns
         self.centers_of[number] = [(center[x], center[y]) for center in centers]
 
