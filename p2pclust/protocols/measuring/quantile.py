@@ -4,7 +4,8 @@ The bits of a float64 can be ordered like the numbers. A quantile is found from 
 each round: the bits that are known so far are a *bracket* of words, 63 thresholds divide it into 64 parts, and the peers
 add up how many of their values lie in each part. The part that has the wanted rank is the next bracket. After eleven
 rounds it is a single word, whatever the scale of the values. It is known earlier where a single value of all peers is left
-in the bracket: its word is added up too.
+in a bracket of few values: its word is added up too. Wider brackets, which may hold the only value of a column or the most
+extreme one, show counts only.
 
 A rank is sought among the rows of the peers that contribute to the round. If other peers contribute than before, and a
 bracket does not have its rank any longer, it begins again. Brackets of one word are counted in every round as well, so all
@@ -32,6 +33,7 @@ _ALL_BITS: Final = 64
 _BITS: Final = 6  # of one round
 _PARTS: Final = 1 << _BITS
 _BINADE_BITS: Final = 12  # sign and exponent: these words are the values between two powers of two
+_NEAR_BITS: Final = 24  # values with the same first bits differ by less than 2**-12 of their size
 #: A word is added up in three pieces, because the grid holds whole numbers up to 2**38 over the number of peers.
 _PIECE_BITS: Final = 22
 _PIECES: Final = 3
@@ -163,7 +165,7 @@ class Quantile(Additive):
             used = np.arange(_PARTS) < (1 << widths[:, number, np.newaxis])
             edges = np.column_stack([np.where(used, begins, end[:, np.newaxis]), end])
             below[:, number], parts[:, number] = edges[:, 0], np.diff(edges)
-            for row in np.flatnonzero(edges[:, -1] - edges[:, 0] == 1):
+            for row in np.flatnonzero((edges[:, -1] - edges[:, 0] == 1) & self._near(state)[:, number]):
                 word = words[edges[row, 0]]
                 lone[row, number] = [word >> np.uint64(_PIECE_BITS * piece) & _PIECE for piece in range(_PIECES)]
         present = np.array([words.size for words in columns], dtype=np.float64)
@@ -182,7 +184,7 @@ class Quantile(Additive):
         words, bits = words << widths.astype(np.uint64) | part, bits + widths
         pieces = whole["lone"].astype(np.uint64) & _PIECE
         word = pieces[..., 0] | pieces[..., 1] << np.uint64(_PIECE_BITS) | pieces[..., 2] << np.uint64(2 * _PIECE_BITS)
-        alone = (whole["parts"].sum(axis=-1) == 1) & (widths > 0) & ~self._coarse
+        alone = (whole["parts"].sum(axis=-1) == 1) & (widths > 0) & self._near(state)
         words, bits = np.where(alone, word, words), np.where(alone, _ALL_BITS, bits)
         words, bits = np.where(has_rank, words, np.uint64(0)), np.where(has_rank, bits, 0)
         known = state.replace(rows=np.int64(whole["rows"]), present=present)
@@ -218,6 +220,10 @@ class Quantile(Additive):
     def _coarse(self) -> NDArray[np.bool_]:
         """Of which quantiles only powers of two around them are sought, shape (T, 1)."""
         return np.arange(self.n_sought)[:, np.newaxis] >= self.n_sought - 2 * self.reach
+
+    def _near(self, state: State) -> NDArray[np.bool_]:
+        """Of which brackets a value that is alone in them is added up, shape (T, F)."""
+        return (state["bracket_bits"] >= _NEAR_BITS) & ~self._coarse
 
     def _widths(self, bits: Ints) -> Ints:
         """Return how many further bits a round finds of each bracket."""

@@ -79,6 +79,24 @@ def test_a_value_that_is_alone_in_its_bracket_is_known_earlier() -> None:
     assert sum(record.stage == 1 for record in found([rows, rows + 0.123], shares=[0.5]).log) < 8
 
 
+def test_the_most_extreme_value_and_the_only_one_of_a_column_are_counted_and_not_added_up() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(40, 2))
+    rows[3, 0], rows[1:, 1] = 1e9, np.nan  # the largest value by far, and the only one of its column
+    job, local = job_of(shares=[0.5], min_cell=5, ends=True, reach=True), Local(rows)
+    state, added = engine.begin(job), 0
+    while state.status == "running":
+        part = engine.contribution(job, state, local, 0, 1)
+        if state.stage == 1:
+            lone = part["lone"][0]
+            assert not lone[-2:].any()
+            assert not lone[:, 1].any()
+            added += np.count_nonzero(lone)
+        state = engine.advance(job, state, [(0, part)], {}, n_peers=1)
+    assert added > 0
+    assert state.arrays["ranks"][:, 1].tolist() == [0, 0, 0, 1, 1]
+
+
 def test_ranks_near_the_ends_or_near_to_each_other_are_not_sought() -> None:
     stage = Quantile(shares=(0.05, 0.5, 0.95), min_cell=5, ends=True)
     assert stage.ranks(np.array([100]))[:, 0].tolist() == [0, 50, 95, 6, 95]

@@ -107,7 +107,7 @@ def _found(job: Result) -> Iterator[JobLine]:
         yield JobLine("communities", words if found else f"none: {alone} clusters, all isolated")
     for name, values in job["declared"].items():
         yield JobLine(name, array_in_words(values))
-    if job["description"]:
+    if job.get("description"):
         words = f"{job['description']['rows']} rows, {counted(len(job['description']['columns']), 'columns')}"
         yield JobLine("described", f"{words}, in description.csv and report.html")
     changed = [batch for batch in job["drift"] if batch["verdict"].startswith(_DRIFT)]
