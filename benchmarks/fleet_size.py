@@ -37,14 +37,13 @@ from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import submit
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed.driver import Driver
-from p2pclust.lab.testbed.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts, Throwaway, write_fleet
 from p2pclust.lab.testbed.processes.fleet import ProcessFleet
 from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 #: Classes of devices, in turns: name, mains, cores, rows.
 CLASSES = (("gateway", True, 4, 2000), ("meter", True, 1, 500), ("wearable", False, 1, 200), ("phone", False, 8, 1000))
@@ -160,7 +159,8 @@ class ByHand:
     def __init__(self, home: Path, n_peers: int, timing: str) -> None:
         self.home, self.devices = home, devices(n_peers)
         names = [name for name, *_ in self.devices]
-        write_fleet(home / "keys", *throwaway_fleet(names))
+        made = Throwaway(names)
+        write_fleet(home / "keys", made.roster, made.bundles)
         self.ports = ReservedPorts(n_peers)
         listen = dict(zip(names, (f"127.0.0.1:{port}" for port in self.ports.numbers), strict=True))
         self.processes: list[subprocess.Popen[bytes]] = []

@@ -21,8 +21,8 @@ from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.simulation.world.lines import Lines, Parcel
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed.processes.children import Throwaway
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Lane
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -61,7 +61,8 @@ def _rate(instants: list[float]) -> float:
 
 async def on_sockets(a: Shape, b: Shape, n_pings: int, n_messages: int) -> Found:
     """Measure on loopback."""
-    roster, bundles = throwaway_fleet(["a", "b"])
+    made = Throwaway(["a", "b"])
+    roster, bundles = made.roster, made.bundles
     loop = asyncio.get_running_loop()
     links: dict[str, ZmqLinks] = {}
     answered = asyncio.Event()

@@ -27,10 +27,9 @@ from p2pclust.errors import FleetError
 from p2pclust.hosts.client import Connection
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts, Throwaway, write_fleet
 from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 MB = 1e6
 
@@ -40,7 +39,8 @@ def idle(n_peers: int, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         names = [f"peer-{number:02d}" for number in range(n_peers)]
-        write_fleet(home / "keys", *throwaway_fleet(names))
+        made = Throwaway(names)
+        write_fleet(home / "keys", made.roster, made.bundles)
         np.savetxt(home / "rows.csv", np.random.default_rng(0).random((1000, 16)), delimiter=",")
         ports = ReservedPorts(n_peers)
         entries = [

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from p2pclust._version import __version__
 from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
         VerticalFuzzyCMeans,
     )
     from p2pclust.estimators.base import audit
+
+__version__ = "0.1.0"  # both distributions take it from here
 
 __all__ = [
     "FFCM",

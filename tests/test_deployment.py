@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.cli.fleet.inventory import InventoryFile, load_inventory
 from p2pclust.cli.fleet.peer_config import load_config
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
+from p2pclust.lab.testbed.processes.children import write_fleet
 
 FOLDER = Path(__file__).parents[1] / "peers"
 yaml = pytest.importorskip("yaml", reason="pip install pyyaml")

@@ -16,7 +16,7 @@ from packaging.version import Version
 from tests.installed import ROOT, Installed, checkout, environment, link
 from tests.test_wheel import OLDEST_SETUPTOOLS, free_ports
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 
 DEVICE = ROOT / "device"
 MOST_MB = 130

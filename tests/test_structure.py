@@ -80,7 +80,7 @@ def test_only_one_module_of_the_product_names_modules_of_the_laboratory() -> Non
         if PACKAGE / "lab" not in file.parents
         and re.search(r"import_module\(f?\"p2pclust\.lab", file.read_text("utf-8"))
     ]
-    assert named == ["tools/laboratory.py"]
+    assert named == ["tools/distribution.py"]
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda file: file.stem)

@@ -20,7 +20,7 @@ from packaging.version import Version
 from tests.command_reference import commands
 from tests.installed import ROOT, Installed, checkout, environment, link
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.cli.app import app
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -46,7 +46,7 @@ NOT_IN_AN_EMPTY_FOLDER = {
 
 ONE_AFTER_THE_OTHER = """
 import json, pathlib, sys
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.cli.app import app
 for words in json.loads(pathlib.Path("typed.json").read_text()):
     try:

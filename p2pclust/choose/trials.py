@@ -31,7 +31,7 @@ from p2pclust.protocols.measuring.choose import recommend
 from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
 from p2pclust.protocols.secure.classes import exposed
 from p2pclust.tools.bit_sets import members_of
-from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.distribution import laboratory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,12 +13,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.cli.show.options import ServingCommand, SubmitCommand
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError
-from p2pclust.tools.distribution import install_line, missing_module
-from p2pclust.tools.laboratory import has_laboratory, laboratory
+from p2pclust.tools.distribution import has_laboratory, install_line, laboratory, missing_module
 from p2pclust.tools.spelling import did_you_mean
 
 _FLEET = "Fleets of devices"

@@ -35,7 +35,7 @@ from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects_of_log, with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
-from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.distribution import laboratory
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
@@ -105,7 +105,8 @@ class LabellingEstimator(
 
     def _run_job(self, job: Job, locals: list[Local]) -> JobState:
         """Run the job, keep how it went for pictures, and return its last state."""
-        state, self._course = run_job(job, locals, self.fleet, self._secured(len(locals)))
+        secured = secured_fields(self._options()["protocol"], self._asked_secure(), len(locals))
+        state, self._course = run_job(job, locals, self.fleet, secured)
         return state
 
     def _job(self, seed: int, n_features: int, n_peers: int) -> Job:
@@ -128,9 +129,6 @@ class LabellingEstimator(
         asked = getattr(self, "secure", False)
         refuse({"in_process": self.fleet is None, "secure": bool(asked) or isinstance(asked, Mapping)})
         return False if asked is None and not has_links(self.fleet) else asked
-
-    def _secured(self, n_peers: int) -> dict[str, Any]:
-        return secured_fields(self._options()["protocol"], self._asked_secure(), n_peers)
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""

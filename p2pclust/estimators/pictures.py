@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.distribution import laboratory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import Trail, run_in_process
-from p2pclust.tools.laboratory import has_laboratory, laboratory
+from p2pclust.tools.distribution import has_laboratory, laboratory
 
 
 def has_links(fleet: Any) -> bool:

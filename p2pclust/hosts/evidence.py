@@ -16,7 +16,7 @@ from p2pclust.hosts.submission import fetch
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.evidence import PROOF_FORMAT, Evidence, Majority, Signers, Statement
 from p2pclust.transport.roster import Roster, signed_by
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 CONTRADICTS: Final = "signed two contradictory statements (it lies, or an old copy of its store was restored)"
 

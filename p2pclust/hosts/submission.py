@@ -64,7 +64,7 @@ def alive_at(client: Connection) -> tuple[str, ...]:
     return (answer["peer"], *(one["name"] for one in answer["members"] if one["status"] == "alive"))
 
 
-def refused_by_floor(client: Connection, request: JobRequest, n_peers: int) -> str:
+def problem_with_floor(client: Connection, request: JobRequest, n_peers: int) -> str:
     """Return in one line why the peer that is asked will contribute nothing to a job, or an empty string."""
     answer, treatment = client.ask("status"), request.treatment
     asks = answer.get("privacy", {})

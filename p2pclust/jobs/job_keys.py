@@ -171,8 +171,10 @@ class JobSpec(TomlTable):
         refuse([_unknown(name, kind) for name in own if name not in known or name in _ASKED])
         absent = [name for name in ("tol", "max_rounds") if getattr(self, name) is not None and name not in known]
         problems = [f"protocol {self.protocol!r} has no {name}" for name in absent]
-        wrong = {name: flaw for name, value in own.items() if (flaw := registry.problem_with_value(types[name], value))}
-        problems += [f"{name} = {shown(own[name])}: {flaw}" for name, flaw in wrong.items()]
+        wrong = {
+            name: problem for name, value in own.items() if (problem := registry.problem_with_value(types[name], value))
+        }
+        problems += [f"{name} = {shown(own[name])}: {problem}" for name, problem in wrong.items()]
         if not wrong:
             numbered = {"n_clusters": self.clusters or 1} if "n_clusters" in types else {}
             try:

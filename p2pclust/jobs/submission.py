@@ -17,7 +17,7 @@ from p2pclust.jobs.fields import wrong_value
 from p2pclust.jobs.job_keys import JobSpec
 from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.secured import decided
-from p2pclust.peer.core.treatment import Treatment, every_flaw
+from p2pclust.peer.core.treatment import Treatment, problem_with_every
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 
@@ -46,8 +46,8 @@ def _every(value: object) -> object:
             raise wrong_value(str(error)) from None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_value("expected a duration, such as 1h")
-    if flaw := every_flaw(value):
-        raise wrong_value(flaw)
+    if problem := problem_with_every(value):
+        raise wrong_value(problem)
     return float(value)
 
 

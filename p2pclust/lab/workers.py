@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.tools.platforms import exclusive_lock, is_unix
 

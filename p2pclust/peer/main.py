@@ -31,20 +31,18 @@ from p2pclust.peer.core.round_reports import PHASES
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.shell.allow_list import AllowList, begin
-from p2pclust.peer.shell.compute import Worker
+from p2pclust.peer.shell.compute import DEATHS_FILE, TaskDeaths, Worker
 from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.shell.task_deaths import NAME as TASKS
-from p2pclust.peer.shell.task_deaths import TaskDeaths
 from p2pclust.peer.work.floor import Floor, problem_with_size
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.links import Receive
-from p2pclust.transport.signatures import signed
+from p2pclust.transport.wire import signed
 from p2pclust.transport.zeromq import ZmqLinks
 
 if TYPE_CHECKING:
@@ -142,7 +140,7 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
 
     links = ZmqLinks(bundle, allow_list.admitted, config["listen"], around.receiving(receive, rng))
     links.on_stranger = allow_list.stranger
-    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
+    links.on_malformed = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
     links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
     memory = memory_bytes(config.get("memory_mb"))
 
@@ -158,7 +156,7 @@ async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
         worker = Worker(
             _loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share,
             _secrets(config, bundle, store), Floor.of(config.get("privacy", {})),
-            TaskDeaths(Path(config["state_dir"], TASKS)),
+            TaskDeaths(Path(config["state_dir"], DEATHS_FILE)),
         )  # fmt: skip
         links.on_unguarded = lambda: shell.failed(FleetError(_UNGUARDED))
         watch("started", {"pid": os.getpid(), "address": links.address})

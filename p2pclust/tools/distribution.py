@@ -7,8 +7,9 @@ commands of a fleet import.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
-from typing import Final
+from typing import Any, Final
 
 from p2pclust.errors import UsageError
 
@@ -79,3 +80,20 @@ def missing_module(error: ModuleNotFoundError) -> UsageError | None:
     # Inventories make overlays with NetworkX: for that a device has an extra.
     line = install_line("overlay" if module == "networkx" and on_device else "")
     return UsageError(f"this needs {_LABORATORY[module]}, {why}: {line}")
+
+
+def has_laboratory() -> bool:
+    return importlib.util.find_spec("p2pclust.lab") is not None
+
+
+def laboratory(module: str, what: str) -> Any:
+    """Return a module of the laboratory by its name within ``p2pclust.lab``; `what` needs it.
+
+    This is the only way from the product to the laboratory, which a device does without.
+
+    >>> laboratory("testbed", "fleet = 'simulated'").backend("simulated").name
+    'simulated'
+    """
+    if not has_laboratory():
+        raise UsageError(f"{what} is part of {COMPLETE}, and not installed here: {install_line()}")
+    return importlib.import_module(f"p2pclust.lab.{module}")

@@ -6,6 +6,8 @@ A running peer imports this module, but not those that make keys.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import zmq
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.key_files import check_private, read, read_json
+from p2pclust.tools.files import regular
 from p2pclust.transport.roster import (
     NAME,
     PEER,
@@ -28,6 +30,7 @@ from p2pclust.transport.roster import (
 
 ROSTER = "roster.json"
 _FROM_FLEET = "copy it again from the fleet's directory"
+_MAX_FILE_BYTES = 4 * 1024 * 1024  # a roster of 10,000 peers is half of this
 #: For each key its reader, which refuses anything else.
 _KEYS = {
     "curve_public": curve_key, "curve_secret": curve_key, "sign_public": sign_key, "sign_secret": sign_key,
@@ -61,6 +64,45 @@ class Bundle:
         if self.roster is not None:
             document["roster"] = self.roster.document
         return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def read(path: Path, what: str) -> bytes:
+    """Read a file of at most 4 MiB; in errors, call it `what`."""
+    try:
+        with regular(path).open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{what} {path} does not exist: make it with `p2pclust keys`, or copy it here") from None
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise UsageError(f"{what} {path} is larger than 4 MiB, so it is not one")
+    return data
+
+
+def check_private(path: Path, what: str) -> None:
+    """Refuse a secret to which the group or others have any right."""
+    if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
+        raise UsageError(f"{what} {path} can be read by other users: chmod 600 {path}")
+
+
+def read_json(
+    path: Path, what: str, fields: Mapping[str, type], maybe: Mapping[str, type] | None = None
+) -> dict[str, Any]:
+    """Read a JSON object with exactly these fields of these types, and `maybe` others, or raise UsageError."""
+    known = {**fields, **(maybe or {})}
+    try:
+        document = json.loads(read(path, what))
+    except (ValueError, RecursionError):
+        document = None
+    # bool is an int to isinstance, hence the comparison of types.
+    if (
+        not isinstance(document, dict)
+        or not fields.keys() <= document.keys() <= known.keys()
+        or any(type(value) is not known[key] for key, value in document.items())
+    ):
+        raise UsageError(f"{path} is not a {what}: {_FROM_FLEET}")
+    return document
 
 
 def check_name(name: str) -> str:

@@ -1,17 +1,18 @@
-"""Small secret or signed files: read with clear errors, written whole or not at all."""
+"""The files of a fleet's directory: its signing key, perhaps sealed, and how files there are written."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.errors import UsageError
-from p2pclust.tools.files import make_folder, regular, replacing
+from p2pclust.tools.files import make_folder, replacing
 from p2pclust.tools.platforms import exclusive_lock, is_unix
+from p2pclust.transport.bundle import read_json
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,46 +21,6 @@ if TYPE_CHECKING:
 _FORMAT = "p2pclust fleet key 1: scrypt N=2^17 r=8 p=1, ChaCha20-Poly1305"
 _NONCE = bytes(12)
 _LEAST_CHARACTERS = 12
-_MAX_FILE_BYTES = 4 * 1024 * 1024  # a roster of 10,000 peers is half of this
-
-
-def read(path: Path, what: str) -> bytes:
-    """Read a file of at most 4 MiB; in errors, call it `what`."""
-    try:
-        with regular(path).open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise UsageError(f"{what} {path} does not exist: make it with `p2pclust keys`, or copy it here") from None
-    except OSError as error:
-        raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise UsageError(f"{what} {path} is larger than 4 MiB, so it is not one")
-    return data
-
-
-def check_private(path: Path, what: str) -> None:
-    """Refuse a secret to which the group or others have any right."""
-    if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
-        raise UsageError(f"{what} {path} can be read by other users: chmod 600 {path}")
-
-
-def read_json(
-    path: Path, what: str, fields: Mapping[str, type], maybe: Mapping[str, type] | None = None
-) -> dict[str, Any]:
-    """Read a JSON object with exactly these fields of these types, and `maybe` others, or raise UsageError."""
-    known = {**fields, **(maybe or {})}
-    try:
-        document = json.loads(read(path, what))
-    except (ValueError, RecursionError):
-        document = None
-    # bool is an int to isinstance, hence the comparison of types.
-    if (
-        not isinstance(document, dict)
-        or not fields.keys() <= document.keys() <= known.keys()
-        or any(type(value) is not known[key] for key, value in document.items())
-    ):
-        raise UsageError(f"{path} is not a {what}: copy it again from the fleet's directory")
-    return document
 
 
 @contextmanager

@@ -21,10 +21,10 @@ import zmq
 from zmq.utils import z85
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.bundle import ROSTER, Bundle, check_name, load_roster
-from p2pclust.transport.key_files import exclusive, load_signing_key, read, read_json, to_file, write
+from p2pclust.transport.bundle import ROSTER, Bundle, check_name, load_roster, read, read_json
+from p2pclust.transport.key_files import exclusive, load_signing_key, to_file, write
 from p2pclust.transport.roster import PEER, Roster, RosterPeer, curve_key, last_day, parse, sign, sign_key
-from p2pclust.transport.signatures import signed, verified
+from p2pclust.transport.wire import signed, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -259,55 +259,6 @@ def _check_day(expires: str) -> None:
             f"the last day {expires} has passed: peers would refuse the key at once; set --expires to {today} or later, or "
             "to '' for no last day"
         )
-
-
-def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
-    """Make a fleet in memory for one run; its signing key is not kept. See `Throwaway`."""
-    made = Throwaway(names)
-    return made.roster, made.bundles
-
-
-class Throwaway:
-    """A fleet in memory whose roster may change: this object keeps its signing key. Its peers do not sign facts.
-
-    Examples
-    --------
-    >>> fleet = Throwaway(["ward-01", "ward-02"])
-    >>> before = fleet.roster.serial
-    >>> fleet.revoke("ward-02").names, fleet.roster.serial > before
-    (('ward-01',), True)
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._key = generate()
-        fleet_public = self._key.public_key().public_bytes_raw()
-        peers: list[RosterPeer] = []
-        self.bundles: dict[str, Bundle] = {}
-        for name in names:
-            if check_name(name) in self.bundles:
-                raise UsageError(f"the peer name {name!r} is given twice: give every peer its own name")
-            peer, self.bundles[name] = new_device(name, fleet_public)
-            peers.append(peer)
-        self.roster = sign(self._key, len(peers), peers)
-
-    def revoke(self, name: str) -> Roster:
-        """Remove a peer from the roster, and return the new one."""
-        left = [peer for peer in self.roster.peers if peer.name != name]
-        self.roster = sign(self._key, self.roster.serial + 1, left)
-        return self.roster
-
-    def claim(self, other: Roster) -> Roster:
-        """Return a roster of this fleet that also lists the peers of another, as an impostor could make it."""
-        return sign(self._key, other.serial, (*self.roster.peers, *other.peers))
-
-
-def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bundle]) -> None:
-    """Write the files of a fleet in memory without syncing them: they are for one run only."""
-    directory = Path(directory)
-    with exclusive(directory, create=True):
-        write(directory / ROSTER, roster.to_bytes(), 0o644, durable=False)
-        for name, bundle in bundles.items():
-            write(directory / f"{name}.bundle", bundle.to_bytes(), 0o600, durable=False)
 
 
 def insecure_bundle(me: str, names: Iterable[str]) -> Bundle:

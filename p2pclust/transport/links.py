@@ -72,7 +72,7 @@ class Links(Protocol):
     def roster(self) -> Roster:
         """The roster in force."""
 
-    def trouble(self, peer: str) -> str:
+    def problem_with(self, peer: str) -> str:
         """Return why nothing can be sent to a peer now, or an empty string."""
 
     def connect(self, peer: str, address: str) -> None:
@@ -98,15 +98,15 @@ class Links(Protocol):
         """Close every link and the listening socket. Closing twice does nothing."""
 
 
-def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
-    """Return why a message breaks the limits of its lane, or None if it fits."""
+def problem_with_frames(frames: Sequence[bytes], lane: Lane) -> str:
+    """Return why a message breaks the limits of its lane, or an empty string if it fits."""
     if len(frames) > 1 + MAX_FRAMES:
         return "too many frames"
     if not any(frames):
         return "no frames"
     sizes = [len(frame) for frame in frames]
     too_large = sum(sizes) > MAX_CONTROL_BYTES if lane == Lane.CONTROL else max(sizes) > MAX_FRAME_BYTES
-    return "too large" if too_large else None
+    return "too large" if too_large else ""
 
 
 def parse_address(address: str) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zmq.utils import z85
 
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -19,7 +19,16 @@ from p2pclust.errors import UsageError
 from p2pclust.transport import channel as channels
 from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connections, origin
 from p2pclust.transport.bundle import Bundle, check_enrolled
-from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
+from p2pclust.transport.links import (
+    Counters,
+    ImposedLink,
+    Lane,
+    Links,
+    Receive,
+    parse_address,
+    problem_with_frames,
+    tcp_endpoint,
+)
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.zap import DOMAIN, ZapHandler, guard
 
@@ -73,7 +82,7 @@ class ZmqLinks:
         #: Called with the key (Z85) of a connection that is refused because the key is not on the roster.
         self.on_stranger: Callable[[bytes], None] = lambda curve_public: None
         #: Called with the sender of a message that was dropped because it breaks the limits, and the reason.
-        self.on_misfit: Callable[[str, str], None] = lambda name, reason: None
+        self.on_malformed: Callable[[str, str], None] = lambda name, reason: None
         #: Called with the number of connections that were ended because strangers took too many of the open files.
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
         #: Called if no handler decides on handshakes now: libzmq then refuses all of them, and only a restart helps.
@@ -103,7 +112,7 @@ class ZmqLinks:
         self.half_open = HalfOpen(self._loop, self._arrivals, self._crowded)
         self.half_open.watch(self.address)
 
-    def trouble(self, peer: str) -> str:
+    def problem_with(self, peer: str) -> str:
         link = self._links.get(peer)
         if link is None:
             return "its address is not known" if self.roster.curve_key(peer) else "not on the fleet roster"
@@ -145,8 +154,8 @@ class ZmqLinks:
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
         link = self._links.get(peer)
-        reason = "no such link" if link is None else misfit(frames, lane)
-        if link is None or reason is not None:
+        reason = "no such link" if link is None else problem_with_frames(frames, lane)
+        if link is None or reason:
             self.counters.drop(f"not sent: {reason}")
             return False
         if self.own is not None:
@@ -269,10 +278,10 @@ class ZmqLinks:
 
     def _hand_on(self, name: str, incoming: channels.Incoming) -> None:
         _, lane, frames, n_frames, n_bytes = incoming
-        reason = None if lane is None or not frames else misfit(frames, lane)
-        if lane is None or reason is not None:
+        reason = "" if lane is None or not frames else problem_with_frames(frames, lane)
+        if lane is None or reason:
             self.counters.drop(f"not received: {reason or 'malformed'}")
-            self.on_misfit(name, f"{reason or 'no lane'}: {n_frames} frames of {n_bytes} bytes together")
+            self.on_malformed(name, f"{reason or 'no lane'}: {n_frames} frames of {n_bytes} bytes together")
         elif frames:
             (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
 

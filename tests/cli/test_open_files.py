@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import zmq
 from tests.cli.conftest import Cli
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import UsageError
+from p2pclust.lab.testbed.processes.children import write_fleet
 from p2pclust.tools.platforms import allow_files
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 
 class TestOpenFiles:

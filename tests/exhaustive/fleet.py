@@ -230,8 +230,8 @@ class Peer:
         (message,) = frames
         if not isinstance(message, JobMessage) or isinstance(message, job_messages.Synced):
             return True
-        if flaw := _REVEALED.flaw_of(self, Send(to, message)):  # type: ignore[arg-type]
-            raise BrokenError(f"S6: {flaw}: {message}")
+        if problem := _REVEALED.problem_with(self, Send(to, message)):  # type: ignore[arg-type]
+            raise BrokenError(f"S6: {problem}: {message}")
         self.sent.append((self.name, to, message))
         return True
 

@@ -25,13 +25,13 @@ from tests.fuzz.stores import SoundStore
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.lab.scenario.file.load import load_scenario
+from p2pclust.lab.testbed.processes.children import Throwaway, write_fleet
 from p2pclust.overlay.files import read_overlay
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.overlay.traces import read_trace
 from p2pclust.peer.operate.questions import VERBS, Questions
 from p2pclust.peer.operate.server import read_question
 from p2pclust.transport.bundle import load_bundle, load_roster
-from p2pclust.transport.keys import Throwaway, write_fleet
 from p2pclust.transport.roster import signed_by
 from p2pclust.transport.wire import pack
 

@@ -8,6 +8,7 @@ import msgpack
 import numpy as np
 import pytest
 from tests.fuzz.fleets import HONEST, LIAR, Fleet
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.lab.simulation.world import device
@@ -22,7 +23,6 @@ from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import parse
 from p2pclust.transport.wire import OtherVersionError
 

@@ -19,7 +19,7 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import CancelProof, Proof
 from p2pclust.transport.roster import fleet_id_of
-from p2pclust.transport.signatures import fact_statement
+from p2pclust.transport.wire import fact_statement
 
 pytestmark = pytest.mark.slow
 

@@ -21,9 +21,8 @@ from p2pclust.peer.core.tasks import Contributed, HashBlob, NoResult, Outcome, R
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.operate import device
 from p2pclust.peer.operate.questions import Questions
-from p2pclust.peer.shell.compute import Worker
+from p2pclust.peer.shell.compute import DEATHS_FILE, TaskDeaths, Worker
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.shell.task_deaths import NAME, TaskDeaths
 from p2pclust.peer.work.floor import bytes_of, problem_with_size
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
@@ -79,7 +78,7 @@ def test_it_grows_with_clusters_and_starts(more: dict[str, int], grows: int) -> 
 def test_an_operator_is_refused_with_an_exit_code() -> None:
     answers: list[Any] = []
     core = SimpleNamespace(
-        membership=SimpleNamespace(members={"b": 0}), identity=SimpleNamespace(name="a"), too_large=small_device
+        membership=SimpleNamespace(members={"b": 0}), identity=SimpleNamespace(name="a"), problem_with_size=small_device
     )
     shell = SimpleNamespace(core=core, listen=lambda listener: None)
     caller = SimpleNamespace(name="desk", refuse=lambda reason, code: answers.append((reason, code)))
@@ -94,7 +93,7 @@ def net_of(too_large: str) -> Net:
     net = Net(3)
     net.meet()
     for name in too_large.split():
-        net.core(name)._ctx.too_large = lambda job, n_peers: "the job is too large"
+        net.core(name)._ctx.problem_with_size = lambda job, n_peers: "the job is too large"
     return net
 
 
@@ -144,7 +143,7 @@ def lives_of(folder: Path, outcomes: list[BaseException | None]) -> list[Any]:
         loop, store, answers = asyncio.get_running_loop(), Store(folder), asyncio.Queue[Any]()
         worker = Worker(
             lambda: Local([[0.0]]), store, Limits(), loop, answers.put_nowait, answers.put_nowait,
-            deaths=TaskDeaths(folder / NAME),
+            deaths=TaskDeaths(folder / DEATHS_FILE),
         )  # fmt: skip
         try:
             worker.submit(Compute(TermToken("job-1", "contribute", 1), HashBlob(b"")))
@@ -187,11 +186,13 @@ def test_a_process_that_is_killed_leaves_the_note(tmp_path: Path) -> None:
     """Nothing runs in it after the kill."""
     for life in range(3):
         code = (
-            "import os, sys; from pathlib import Path; from p2pclust.peer.shell.task_deaths import TaskDeaths\n"
+            "import os, sys; from pathlib import Path; from p2pclust.peer.shell.compute import TaskDeaths\n"
             "deaths = TaskDeaths(Path(sys.argv[1])); print(deaths.of(('job-1', 'contribute')), flush=True)\n"
             "with deaths.watching(('job-1', 'contribute')): os.kill(os.getpid(), 9)\n"
         )
-        ended = subprocess.run([sys.executable, "-c", code, str(tmp_path / NAME)], capture_output=True, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / DEATHS_FILE)], capture_output=True, check=False
+        )
         assert (ended.returncode, int(ended.stdout)) == (-9, life)
 
 
@@ -199,33 +200,33 @@ def test_deaths_are_counted_over_three_lives_until_such_a_task_ends_well(tmp_pat
     kind, other = ("job-1", "contribute"), ("job-1", "state")
     counts = []
     for _ in range(3):
-        deaths = TaskDeaths(tmp_path / NAME)
+        deaths = TaskDeaths(tmp_path / DEATHS_FILE)
         with deaths.watching(other):  # another task of the job says nothing of this one
             pass
         with suppress(MemoryError), deaths.watching(kind):
             raise MemoryError
         deaths.close()  # the process ends as it can, after the error
-        counts.append(TaskDeaths(tmp_path / NAME).of(kind))
+        counts.append(TaskDeaths(tmp_path / DEATHS_FILE).of(kind))
     assert counts == [1, 2, 3]
-    deaths = TaskDeaths(tmp_path / NAME)
+    deaths = TaskDeaths(tmp_path / DEATHS_FILE)
     with deaths.watching(kind):
         pass
-    assert (deaths.of(kind), TaskDeaths(tmp_path / NAME).of(kind)) == (0, 0)
+    assert (deaths.of(kind), TaskDeaths(tmp_path / DEATHS_FILE).of(kind)) == (0, 0)
 
 
 def test_a_process_that_leaves_in_the_middle_of_a_task_did_not_die(tmp_path: Path) -> None:
     for _ in range(3):
-        deaths = TaskDeaths(tmp_path / NAME)
+        deaths = TaskDeaths(tmp_path / DEATHS_FILE)
         assert deaths.of(("job-1", "contribute")) == 0
         with deaths.watching(("job-1", "contribute")):
             deaths.leave()
-            deaths = TaskDeaths(tmp_path / NAME)
+            deaths = TaskDeaths(tmp_path / DEATHS_FILE)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff\xff", bytes(40)])
 def test_a_note_that_a_power_cut_left_is_none(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(data)
-    assert TaskDeaths(tmp_path / NAME).of(("job-1", "contribute")) == 0
+    (tmp_path / DEATHS_FILE).write_bytes(data)
+    assert TaskDeaths(tmp_path / DEATHS_FILE).of(("job-1", "contribute")) == 0
 
 
 def test_a_turn_of_a_repeated_job_is_not_kept_either() -> None:

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import fetch, submit
 from p2pclust.jobs.request import JobRequest
-from p2pclust.lab.testbed.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts, write_fleet
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 

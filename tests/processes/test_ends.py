@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, carry_out, peers_alive, processes_alive, rows, until
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import FleetError
 from p2pclust.lab.testbed.driver import Driver as FleetDriver
 from p2pclust.lab.testbed.processes import fleet
+from p2pclust.lab.testbed.processes.children import write_fleet
 from p2pclust.lab.testbed.processes.fleet import ProcessFleet
 from p2pclust.peer.shell.store import Store
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 from runs import peers_alive, processes_alive, until
+from tests.throwaway import throwaway_fleet
 
-from p2pclust.lab.testbed.processes.children import ReservedPorts
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
+from p2pclust.lab.testbed.processes.children import ReservedPorts, write_fleet
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import zmq
 from tests.fuzz.live import MOST_GROWTH_MB, Target, at_once, enrolled, in_sequence
+from tests.throwaway import throwaway_fleet
 from zmq.utils.monitor import recv_monitor_message
 
 from p2pclust.peer.core.codec import decode, encode
@@ -23,7 +24,7 @@ from p2pclust.peer.core.job_messages import Heartbeat
 from p2pclust.peer.core.messages import Ack, FactDelta, FactDigest, Gossip, Message, Ping, Relay, Update
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.shell.signing import RosterSigner
-from p2pclust.transport.keys import revoke, throwaway_fleet
+from p2pclust.transport.keys import revoke
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tests.command_line import p2pclust
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import FleetError
 from p2pclust.hosts.client import Connection
-from p2pclust.lab.testbed.processes.children import ReservedPorts
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
+from p2pclust.lab.testbed.processes.children import ReservedPorts, write_fleet
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.testbed.processes import namespaces
-from p2pclust.lab.testbed.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts, write_fleet
 from p2pclust.lab.testbed.processes.fleet import DeviceNetwork
 from p2pclust.protocols.engine.local import Local
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 #: The light entry point; a soak that is killed leaves no peer behind.

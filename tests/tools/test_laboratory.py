@@ -9,7 +9,7 @@ import pytest
 
 from p2pclust import LosslessCMeans, audit, choose_clusters
 from p2pclust.errors import UsageError
-from p2pclust.tools.laboratory import has_laboratory, laboratory
+from p2pclust.tools.distribution import has_laboratory, laboratory
 
 PEERS = [np.arange(12.0).reshape(6, 2), np.arange(8.0).reshape(4, 2)]
 

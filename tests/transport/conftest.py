@@ -5,10 +5,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+from tests.throwaway import throwaway_fleet
 from tests.transport.memory import MemoryLinks, Network
 
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Lane
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.zeromq import ZmqLinks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from p2pclust.errors import UsageError
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address
+from p2pclust.transport.links import Counters, Lane, Links, Receive, parse_address, problem_with_frames
 from p2pclust.transport.roster import Roster
 
 MOST_WAITING = {Lane.CONTROL: 64, Lane.BULK: 8}
@@ -42,7 +42,7 @@ class MemoryLinks:
         self.address = f"127.0.0.1:{next(self._ports)}" if listen.endswith(":0") else listen
         network[self.address] = self
 
-    def trouble(self, peer: str) -> str:
+    def problem_with(self, peer: str) -> str:
         link = self._links.get(peer)
         return "" if link is not None and link.address in self._network else "no connection"
 
@@ -69,10 +69,10 @@ class MemoryLinks:
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
         link = self._links.get(peer)
-        reason = "no such link" if link is None else misfit(frames, lane)
-        if link is not None and reason is None and len(link.waiting[lane]) >= MOST_WAITING[lane]:
+        reason = "no such link" if link is None else problem_with_frames(frames, lane)
+        if link is not None and not reason and len(link.waiting[lane]) >= MOST_WAITING[lane]:
             reason = "queue full"
-        if link is None or reason is not None:
+        if link is None or reason:
             self.counters.drop(f"not sent: {reason}")
             return False
         if not any(link.waiting.values()):

@@ -24,7 +24,7 @@ class Wrapped:
         self.sent.append(peer)
         return True
 
-    def trouble(self, peer: str) -> str:
+    def problem_with(self, peer: str) -> str:
         return ""
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
@@ -61,7 +61,7 @@ def test_each_direction_by_itself(links: BreakableLinks, wrapped: Wrapped, heard
     assert (wrapped.sent, heard) == (["a"], ["b"])
     assert (wrapped.counters.messages_sent, wrapped.counters.bytes_sent) == (1, 3), "what is lost was sent nonetheless"
     assert wrapped.counters.dropped == {"not received: lost on the way": 1}
-    assert (links.trouble("a"), links.trouble("b")) == ("", "cut off by the testbed")
+    assert (links.problem_with("a"), links.problem_with("b")) == ("", "cut off by the testbed")
 
 
 def test_beyond_a_cut_there_is_only_silence(links: BreakableLinks) -> None:

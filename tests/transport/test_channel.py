@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import zmq
+from tests.throwaway import throwaway_fleet
 from tests.transport.clock import Clock
 
 from p2pclust.transport.channel import Channel, Dialler
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Counters, Lane
 
 

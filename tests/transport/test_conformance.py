@@ -211,10 +211,10 @@ def test_refused_tells_a_dead_process_from_a_live_one(net):
         a, b = net.open("a"), net.open("b")
         a.connect("b", b.address)
         assert not await a.refused("b", 5.0)
-        await net.until(lambda: not a.trouble("b"))
+        await net.until(lambda: not a.problem_with("b"))
         b.close()
         while not await a.refused("b", 5.0):
-            await net.until(lambda: a.trouble("b"))  # its connections end a moment later
+            await net.until(lambda: a.problem_with("b"))  # its connections end a moment later
         net.open("b", b.address)
         assert not await a.refused("b", 5.0)
 
@@ -236,7 +236,7 @@ def test_a_control_message_overtakes_a_bulk_backlog(net):
                 sent += 1
             return net.inbox["b"]
 
-        await net.until(lambda: not a.trouble("b"))
+        await net.until(lambda: not a.problem_with("b"))
         await net.until(pump)
         assert a.send("b", [b"probe"], Lane.CONTROL)
         await net.until(lambda: pump() and len(net.inbox["b"]) == n_bulk + 1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.throwaway import throwaway_fleet
 from tests.transport.clock import Clock
 
 from p2pclust.transport.channel import Dialler
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Counters
 
 

@@ -12,13 +12,15 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import UsageError
+from p2pclust.lab.testbed.processes.children import write_fleet
 from p2pclust.transport import keys
 from p2pclust.transport import roster as roster_module
 from p2pclust.transport.bundle import Bundle, check_enrolled, check_name, load_bundle, load_roster
 from p2pclust.transport.key_files import is_sealed
-from p2pclust.transport.keys import add_devices, init_fleet, throwaway_fleet, write_fleet
+from p2pclust.transport.keys import add_devices, init_fleet
 from p2pclust.transport.roster import Roster
 
 

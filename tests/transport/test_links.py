@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
 from p2pclust.transport import links
-from p2pclust.transport.links import Counters, Lane, misfit, parse_address, tcp_endpoint
+from p2pclust.transport.links import Counters, Lane, parse_address, problem_with_frames, tcp_endpoint
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
 
 
@@ -56,12 +56,12 @@ def test_every_address_that_passes_can_be_connected_to(address: str) -> None:
 
 
 def test_limits_differ_by_lane():
-    assert misfit([bytes(MAX_CONTROL_BYTES)], Lane.CONTROL) is None
-    assert misfit([bytes(MAX_CONTROL_BYTES), b"x"], Lane.CONTROL) == "too large"
-    assert misfit([bytes(MAX_FRAME_BYTES)] * 9, Lane.BULK) is None
-    assert misfit([b"", bytes(MAX_FRAME_BYTES + 1)], Lane.BULK) == "too large"
-    assert misfit([b""] * 10, Lane.BULK) == "too many frames"
-    assert misfit([], Lane.BULK) == "no frames"
+    assert problem_with_frames([bytes(MAX_CONTROL_BYTES)], Lane.CONTROL) == ""
+    assert problem_with_frames([bytes(MAX_CONTROL_BYTES), b"x"], Lane.CONTROL) == "too large"
+    assert problem_with_frames([bytes(MAX_FRAME_BYTES)] * 9, Lane.BULK) == ""
+    assert problem_with_frames([b"", bytes(MAX_FRAME_BYTES + 1)], Lane.BULK) == "too large"
+    assert problem_with_frames([b""] * 10, Lane.BULK) == "too many frames"
+    assert problem_with_frames([], Lane.BULK) == "no frames"
 
 
 def test_drops_are_counted_by_reason():

@@ -41,8 +41,8 @@ def test_the_later_in_the_alphabet_dials_and_both_send(net: Any) -> None:
         assert b.send("a", [b"2"], Lane.CONTROL)
         await net.until(lambda: net.inbox["a"] and net.inbox["b"])
         assert (list(a._arrivals.of), list(b._arrivals.of)) == (["b"], [])
-        assert not a.trouble("b")
-        assert not b.trouble("a")
+        assert not a.problem_with("b")
+        assert not b.problem_with("a")
         assert not a.counters.dropped
 
     net.run(test())
@@ -68,7 +68,7 @@ def test_a_peer_that_cannot_be_dialled_is_reached_on_its_own_connection(net: Any
         links[other].connect(unreachable, NOWHERE)
         assert links[other].send(unreachable, message, lane)
         links[unreachable].connect(other, links[other].address)
-        await net.until(lambda: not links[other].trouble(unreachable))
+        await net.until(lambda: not links[other].problem_with(unreachable))
         for source, target in ((unreachable, other), (other, unreachable)):
             net.inbox[target].clear()
             for number in range(20):
@@ -77,7 +77,7 @@ def test_a_peer_that_cannot_be_dialled_is_reached_on_its_own_connection(net: Any
             assert net.inbox[target][-20:] == [(source, [bytes([number]), *message], lane) for number in range(20)]
         assert not await links[other].refused(unreachable, 5.0), "its connection shows that it lives"
         links[unreachable].close()
-        await net.until(lambda: links[other].trouble(unreachable))
+        await net.until(lambda: links[other].problem_with(unreachable))
         assert await links[other].refused(unreachable, 5.0)
 
     net.run(test())
@@ -151,7 +151,7 @@ def test_messages_wait_while_a_connection_is_full(net: Any) -> None:
         a, b = net.open("a"), net.open("b")
         b.connect("a", NOWHERE)
         a.connect("b", b.address)
-        await net.until(lambda: not b.trouble("a"))
+        await net.until(lambda: not b.problem_with("a"))
         for number in range(500):
             await net.send(b, "a", [number.to_bytes(4, "big"), bytes(60_000)])
         await net.until(lambda: len(net.inbox["a"]) == 500)
@@ -165,7 +165,7 @@ def test_what_was_sent_before_the_roster_ended_the_connection_arrives(net: Any) 
         a, b = net.open("a"), net.open("b")
         b.connect("a", NOWHERE)
         a.connect("b", b.address)
-        await net.until(lambda: not b.trouble("a"))
+        await net.until(lambda: not b.problem_with("a"))
         b.send("a", [b"you are revoked"], Lane.CONTROL)
         b.set_roster(type(net.roster)(net.roster.fleet_id, 9, tuple(p for p in net.roster.peers if p.name != "a"), b""))
         await net.until(lambda: net.inbox["a"])

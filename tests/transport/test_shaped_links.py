@@ -93,9 +93,9 @@ def test_a_refused_port_is_seen_over_a_shaped_link_too(net):
         a, b = shaped(net, "a", latency_ms=1), net.open("b")
         a.connect("b", b.address)
         assert not await a.refused("b", 5.0)
-        await net.until(lambda: not a.trouble("b"))
+        await net.until(lambda: not a.problem_with("b"))
         b.close()
-        await net.until(lambda: a.trouble("b"))
+        await net.until(lambda: a.problem_with("b"))
         assert await a.refused("b", 5.0)
 
     net.run(test())
@@ -107,9 +107,9 @@ def test_a_link_that_ended_as_soon_as_it_was_seen_had_worked(net):
         a.connect("b", b.address)
         await net.until(lambda: a._links["b"].control._socket is not None)
         a._links["b"].control._drain.close()  # as if the loop had no turn for it
-        await net.until(lambda: not a.trouble("b"))
+        await net.until(lambda: not a.problem_with("b"))
         b.close()
-        await net.until(lambda: a.trouble("b"))
+        await net.until(lambda: a.problem_with("b"))
         assert await a.refused("b", 5.0)
 
     net.run(test())

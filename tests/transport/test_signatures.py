@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 #: RFC 8032, section 7.1, the second vector.
 PUBLIC = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import zmq
+from tests.throwaway import throwaway_fleet
 from zmq.utils.monitor import recv_monitor_message
 
 from p2pclust.errors import UsageError
@@ -16,7 +17,6 @@ from p2pclust.transport import channel as channel_module
 from p2pclust.transport import zap as zap_module
 from p2pclust.transport import zeromq as zeromq_module
 from p2pclust.transport.channel import set_common_options
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Lane
 from p2pclust.transport.roster import OPERATOR, Roster
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
@@ -250,7 +250,7 @@ def test_an_enrolled_peers_hostile_message_is_dropped_counted_and_named(net, fra
     async def test():
         a, b = net.open("a"), net.open("b")
         told = []
-        b.on_misfit = lambda *who: told.append(who)
+        b.on_malformed = lambda *who: told.append(who)
         with dealer(net.bundles["c"], b.address, net.bundles["b"].curve_public, sndhwm=0) as (sender, _):
             sender.send_multipart(frames)
             await net.until(lambda: b.counters.dropped)

@@ -16,7 +16,7 @@ from statistics import median
 
 import typer
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.tools.distribution import DEVICE, extras, install_line, installed

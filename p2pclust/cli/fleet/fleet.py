@@ -18,7 +18,6 @@ from p2pclust.errors import UsageError
 from p2pclust.hosts import inventory as inventories
 from p2pclust.hosts import remote
 from p2pclust.tools.spelling import nearest, printable
-from p2pclust.transport import key_files
 
 _RECORD = "hosts.json"
 _SLACK_S = 60.0  # extra time for a host to connect, copy and answer
@@ -322,7 +321,9 @@ def _records(inventory: inventories.Inventory) -> dict[str, list[dict[str, Any]]
 
 
 def _record(inventory: inventories.Inventory, hosts: Collection[inventories.Host]) -> None:
-    with key_files.exclusive(inventory.keys, create=False):
+    from p2pclust.transport.key_files import exclusive, write  # noqa: PLC0415
+
+    with exclusive(inventory.keys, create=False):
         known = _records(inventory) | {str(inventory.path.absolute()): [dataclasses.asdict(host) for host in hosts]}
         kept = {path: entries for path, entries in known.items() if entries}
-        key_files.write(inventory.keys / _RECORD, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
+        write(inventory.keys / _RECORD, json.dumps(kept, indent=1).encode() + b"\n", 0o600)

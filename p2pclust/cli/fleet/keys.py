@@ -14,7 +14,6 @@ from p2pclust.cli.show.options import argument, flag, group, option
 from p2pclust.cli.show.output import note, put, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import command
-from p2pclust.transport import key_files
 
 _PASSPHRASE = "P2PCLUST_PASSPHRASE"
 
@@ -195,7 +194,9 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
       p2pclust keys publish --fleet fleet --peer /var/lib/p2pclust/meter-01
       p2pclust keys publish --fleet fleet --peer meter-01@10.0.0.1:7400 --bundle laptop.bundle
     """
-    roster = key_files.read(fleet / "roster.json", "fleet roster")
+    from p2pclust.transport.bundle import read  # noqa: PLC0415
+
+    roster = read(fleet / "roster.json", "fleet roster")
     with client_of(peer, bundle, fleet / "roster.json") as client:
         answer = client.ask("roster", data=roster)
     what = "took" if answer["newer"] else "already had this or a newer roster: now"
@@ -211,9 +212,10 @@ def _remind(fleet: Path, n_names: int) -> None:
 
 
 def _unlock(fleet: Path) -> str | None:
+    from p2pclust.transport.key_files import is_sealed  # noqa: PLC0415
     from p2pclust.transport.keys import FLEET_KEY  # noqa: PLC0415
 
-    return _passphrase(confirm=False) if key_files.is_sealed(fleet / FLEET_KEY) else None
+    return _passphrase(confirm=False) if is_sealed(fleet / FLEET_KEY) else None
 
 
 def _passphrase(*, confirm: bool) -> str:

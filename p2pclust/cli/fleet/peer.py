@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.cli.show.options import column, columns_of, flag, option
 from p2pclust.cli.show.output import note
 from p2pclust.errors import UsageError

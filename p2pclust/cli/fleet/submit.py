@@ -15,13 +15,14 @@ from p2pclust.cli.fleet import operate
 from p2pclust.cli.show.options import AsJson, Serve, argument, flag, option
 from p2pclust.cli.show.output import note, put, put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.distribution import laboratory
 from p2pclust.tools.spelling import command, counted, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from p2pclust.hosts.client import Connection
+    from p2pclust.jobs.submission import Submission
 
 _FLAGS = ("--secure", "--no-secure", "--wait", "--json")  # the options that take no value
 _SWITCHES = ("true", "false", "yes", "no", "on", "off")  # what people write after them
@@ -142,12 +143,24 @@ def submit(
       p2pclust submit llf-fcm --clusters 3 --id readings-2026-05-01
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
-    from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
-    from p2pclust.hosts import submission  # noqa: PLC0415
+    given = _given(context, roster, secure)
+    spec = _checked_for_any_fleet(given)
+    with operate.client_of(peer, bundle, fleet_roster) as client:
+        named = _submitted(client, given, spec, within, request_id or "")
+        first = f"{named}/1" if spec.every else named
+        ended = _watched(client, first, None, None if as_json else stderr()) if wait else None
+    if as_json:
+        put_json({**({} if ended is None else ended), "job": named})
+    else:
+        typer.echo(named)
+    if ended is not None:
+        raise typer.Exit(_code(ended))
+
+
+def _given(context: typer.Context, roster: str | None, secure: bool | None) -> dict[str, Any]:
+    """Return the keys of the job that a command line gives: those of its own options, and its parameters."""
     from p2pclust.jobs.job_keys import SecureSpec  # noqa: PLC0415
-    from p2pclust.jobs.secured import UnfitForSumsError, readers, too_few  # noqa: PLC0415
-    from p2pclust.jobs.submission import Submission, request_from  # noqa: PLC0415
-    from p2pclust.protocols.secure.parameters import LEAST_PEERS  # noqa: PLC0415
+    from p2pclust.jobs.submission import Submission  # noqa: PLC0415
 
     # Options that are named as keys of a job are these keys.
     keys = {key: value for key, value in context.params.items() if key in Submission.model_fields}
@@ -159,39 +172,48 @@ def submit(
         given["secure"] = secure
     if secure is not False and (table := {name: more.pop(name) for name in SecureSpec.model_fields if name in more}):
         given["secure"] = table
-    given |= more
-    # Before a peer is asked: what is wrong with however many peers.
-    try:
-        request, spec = request_from(given, LEAST_PEERS)
-    except UnfitForSumsError:
-        request, spec = request_from(given, LEAST_PEERS - 1)
+    return given | more
 
-    def submitted(named: str, names: Sequence[str]) -> None:
+
+def _checked_for_any_fleet(given: Mapping[str, Any]) -> Submission:
+    """Refuse, before a peer is asked, what is wrong with any number of peers."""
+    from p2pclust.jobs.secured import UnfitForSumsError  # noqa: PLC0415
+    from p2pclust.jobs.submission import request_from  # noqa: PLC0415
+    from p2pclust.protocols.secure.parameters import LEAST_PEERS  # noqa: PLC0415
+
+    try:
+        return request_from(given, LEAST_PEERS)[1]
+    except UnfitForSumsError:
+        return request_from(given, LEAST_PEERS - 1)[1]
+
+
+def _submitted(
+    client: Connection, given: Mapping[str, Any], spec: Submission, within_s: float, request_id: str
+) -> str:  # fmt: skip
+    """Submit a job for the peers that take part; return its id when a majority of them has it on disk."""
+    from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
+    from p2pclust.hosts import submission  # noqa: PLC0415
+    from p2pclust.jobs.secured import readers, too_few  # noqa: PLC0415
+    from p2pclust.jobs.submission import request_from  # noqa: PLC0415
+
+    def has_id(named: str, names: Sequence[str]) -> None:
         note(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}")
 
-    with operate.client_of(peer, bundle, fleet_roster) as client:
-        width = submission.n_features_at(client) if spec.bounds is not None and len(spec.bounds) == 1 else 1
-        names = spec.roster or submission.alive_at(client)
-        request, spec = request_from(given, len(names), width)
-        own_roster = spec.roster or ()
-        if few := too_few(spec.protocol, spec.secure, len(names)):
-            own_roster = names  # the peer would add others that have come meanwhile, and more peers have secure sums
-        if refusal := submission.refused_by_floor(client, request, len(names)):
-            note(f"warning: {refusal}", style="yellow")
-        if spec.kernel == AUTO:
-            request = submission.with_common_kernel(client, request, own_roster)
-        named = submission.submit(client, request, own_roster, within, submitted, request_id or "")
-        note("accepted: a majority has it on disk")
-        if few:
-            note(readers(spec.protocol, len(names)))
-        first = f"{named}/1" if spec.every else named
-        ended = _watched(client, first, None, None if as_json else stderr()) if wait else None
-    if as_json:
-        put_json({**({} if ended is None else ended), "job": named})
-    else:
-        typer.echo(named)
-    if ended is not None:
-        raise typer.Exit(_code(ended))
+    width = submission.n_features_at(client) if spec.bounds is not None and len(spec.bounds) == 1 else 1
+    names = spec.roster or submission.alive_at(client)
+    request, spec = request_from(given, len(names), width)
+    own_roster = spec.roster or ()
+    if few := too_few(spec.protocol, spec.secure, len(names)):
+        own_roster = names  # the peer would add others that have come meanwhile, and more peers have secure sums
+    if problem := submission.problem_with_floor(client, request, len(names)):
+        note(f"warning: {problem}", style="yellow")
+    if spec.kernel == AUTO:
+        request = submission.with_common_kernel(client, request, own_roster)
+    named = submission.submit(client, request, own_roster, within_s, has_id, request_id)
+    note("accepted: a majority has it on disk")
+    if few:
+        note(readers(spec.protocol, len(names)))
+    return named
 
 
 def parameters(words: Sequence[str]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def judge(inventory: Inventory, answers: Mapping[str, Answer]) -> dict[str, dict
             "says": peer.get("says", ""),
             "ended": peer.get("ended", ""),
             "last_line": peer.get("last_line", "") if failed else "",
-            "trouble": _trouble(told, device.name, inventory.late_s, rounds),
+            "trouble": _problem_with(told, device.name, inventory.late_s, rounds),
         }
     return shown
 
@@ -83,7 +83,7 @@ def _named(job: Answer) -> str:
     return str(job["name"] if job.get("series") else job["job"][:12])
 
 
-def _trouble(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
+def _problem_with(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
     peer = told[name]
     match peer.get("status"):
         case "starting":

@@ -26,7 +26,6 @@ def flag(name: str, text: str) -> Any:
 
 
 def argument(metavar: str, text: str) -> Any:
-    """Declare an argument."""
     return typer.Argument(metavar=metavar, help=text)
 
 

@@ -18,7 +18,7 @@ from p2pclust.errors import FleetError, UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
 from p2pclust.lab.commands.show.page import ended_like_ctrl_c
-from p2pclust.lab.pictures.estimators import plot_refusal
+from p2pclust.lab.pictures.estimators import problem_with_plot
 from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example
 from p2pclust.lab.scenario.file.load import check_backend, load_data, load_scenario, make_job
 from p2pclust.lab.scenario.file.schema import Scenario
@@ -67,9 +67,9 @@ def choose(
     if match is None or not 1 <= int(match[1]) < int(match[2]):
         raise UsageError(f"--clusters {clusters}: expected A-B with A below B and at least 1, such as 2-10")
     numbers = range(int(match[1]), int(match[2]) + 1)
-    refusal = "" if plot is None else plot_refusal(plot)
-    if refusal:
-        raise UsageError(f"--plot {refusal}" if plot is not None and refusal.startswith(str(plot)) else refusal)
+    problem = "" if plot is None else problem_with_plot(plot)
+    if problem:
+        raise UsageError(f"--plot {problem}" if plot is not None and problem.startswith(str(plot)) else problem)
     checked = load_scenario(find_example(scenario, SCENARIOS, "p2pclust run"), overrides or (), seed)
     found = _found(checked, backend.value, numbers, restarts, gate=False if no_gate else None)
     if plot is not None:

@@ -114,39 +114,16 @@ def init(
         options = {"split": split_by or devices, "missing": missing_values, "text": text}
         wishes = _with_answers(wishes, found, [what for what, value in options.items() if value is None])
     prepared = prepare(table, wishes, splitting(seed))
-    for line in prepared.notes:
-        people.print(f"  {line}", soft_wrap=True)
-    if few := [name for name, rows in prepared.devices.items() if len(prepared.matrix(rows)) < LEAST_ROWS]:
-        what = f"with fewer than {LEAST_ROWS} complete rows a device sends nothing, as its sums would show them"
-        people.print(f"  {', '.join(few)}: {what}", soft_wrap=True)
-    if isinstance(prepared.missing_values, Mapping):
-        X = np.array([[float(cell or "nan") for cell in prepared.cells[name]] for name in prepared.features]).T
-        filled = np.isnan(X)
-        rows = np.where(filled, prepared.missing_values["fill"], X)
-        for line in fills_outside([DataSet("rows", rows, feature_names=prepared.features, filled=filled)]):
-            note(f"warning: {line}", style="yellow")
+    _show_prepared(people, prepared)
     n_clusters, reason = (clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
     files = _write(folder, file, prepared, n_clusters, seed, port)
     steps = _next_steps(folder, prepared, n_clusters)
-    n_rows = {name: len(rows) for name, rows in prepared.devices.items()}
-    least, most = min(n_rows.values()), max(n_rows.values())
-    more = " ..." if len(prepared.features) > 12 else ""
-    for line in (
-        f"\n{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}{more}",
-        f"{len(n_rows)} devices with " + (f"{least} rows each" if least == most else f"{least} to {most} rows"),
-        f"{n_clusters} clusters: {reason}",
-        _FLOOR if len(n_rows) >= LEAST_PEERS else _NO_FLOOR,
-        f"\nwritten to {folder}: scenario.toml, fleet.toml, rows/, devices/\n",
-    ):
-        people.print(line, soft_wrap=True)
-    for what, step in steps:
-        if what:
-            people.print(f"# {what}", style="dim", soft_wrap=True)
-        people.print(step, soft_wrap=True)
+    _show_written(people, folder, prepared, f"{n_clusters} clusters: {reason}", steps)
     if as_json:
         put_json({
             "folder": str(folder), "files": [str(written) for written in files], "features": list(prepared.features),
-            "id_column": prepared.id_column, "missing_values": prepared.missing_values, "devices": n_rows,
+            "id_column": prepared.id_column, "missing_values": prepared.missing_values,
+            "devices": {name: len(rows) for name, rows in prepared.devices.items()},
             "clusters": n_clusters, "reason": reason, "notes": list(prepared.notes), "next": [step for _, step in steps],
         })  # fmt: skip
 
@@ -263,6 +240,42 @@ def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[
     if headless := table.no_header:
         people.print(headless, soft_wrap=True)
     people.print()
+
+
+def _show_prepared(people: Console, prepared: Prepared) -> None:
+    """Say what was done with the columns, and warn of rows or of a fill that are probably not as meant."""
+    for line in prepared.notes:
+        people.print(f"  {line}", soft_wrap=True)
+    if few := [name for name, rows in prepared.devices.items() if len(prepared.matrix(rows)) < LEAST_ROWS]:
+        what = f"with fewer than {LEAST_ROWS} complete rows a device sends nothing, as its sums would show them"
+        people.print(f"  {', '.join(few)}: {what}", soft_wrap=True)
+    if isinstance(prepared.missing_values, Mapping):
+        X = np.array([[float(cell or "nan") for cell in prepared.cells[name]] for name in prepared.features]).T
+        filled = np.isnan(X)
+        rows = np.where(filled, prepared.missing_values["fill"], X)
+        for line in fills_outside([DataSet("rows", rows, feature_names=prepared.features, filled=filled)]):
+            note(f"warning: {line}", style="yellow")
+
+
+def _show_written(
+    people: Console, folder: Path, prepared: Prepared, clusters: str, steps: Sequence[tuple[str, str]]
+) -> None:
+    """Show the fleet that was written, and the commands that come next."""
+    n_rows = [len(rows) for rows in prepared.devices.values()]
+    least, most = min(n_rows), max(n_rows)
+    more = " ..." if len(prepared.features) > 12 else ""
+    for line in (
+        f"\n{counted(len(prepared.features), 'features')}: {', '.join(prepared.features[:12])}{more}",
+        f"{len(n_rows)} devices with " + (f"{least} rows each" if least == most else f"{least} to {most} rows"),
+        clusters,
+        _FLOOR if len(n_rows) >= LEAST_PEERS else _NO_FLOOR,
+        f"\nwritten to {folder}: scenario.toml, fleet.toml, rows/, devices/\n",
+    ):
+        people.print(line, soft_wrap=True)
+    for what, step in steps:
+        if what:
+            people.print(f"# {what}", style="dim", soft_wrap=True)
+        people.print(step, soft_wrap=True)
 
 
 def _check_new(out: Path) -> None:

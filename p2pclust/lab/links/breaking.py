@@ -50,8 +50,8 @@ class BreakableLinks:
     def roster(self) -> Roster:
         return self._links.roster
 
-    def trouble(self, peer: str) -> str:
-        return "cut off by the testbed" if peer in self.mute else self._links.trouble(peer)
+    def problem_with(self, peer: str) -> str:
+        return "cut off by the testbed" if peer in self.mute else self._links.problem_with(peer)
 
     def connect(self, peer: str, address: str) -> None:
         self._links.connect(peer, address)

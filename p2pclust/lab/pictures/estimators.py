@@ -161,7 +161,7 @@ def overlay(this: Any, ax: Axes | None) -> Axes:
 # -- a choice of the number of clusters --------------------------------------------------------------------------------
 
 
-def plot_refusal(path: str | Path | None) -> str:
+def problem_with_plot(path: str | Path | None) -> str:
     """Say why the plot of a choice could not be saved there, before anything runs, or return an empty string."""
     if not canvas.can_draw():
         return NO_MATPLOTLIB
@@ -177,8 +177,8 @@ def plot_refusal(path: str | Path | None) -> str:
 
 def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Figure:
     """Draw a choice: each measure over the number of clusters; save it there, if a path is given."""
-    if refusal := plot_refusal(path):
-        raise UsageError(refusal)
+    if problem := problem_with_plot(path):
+        raise UsageError(problem)
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     # With one cluster nothing is set against anything else: only the inertia says something.

@@ -36,8 +36,6 @@ from p2pclust.tools.files import replacing
 
 Ints = NDArray[np.int64]
 
-METHODS: Final = ("paper", "refined", "perfect")
-
 QUICK: Final[Mapping[str, Any]] = {
     "epochs": 15, "batch": 8, "learning_rate": 3e-3, "hidden": [32, 16, 32],
 }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from p2pclust._version import __version__
+from p2pclust import __version__
 from p2pclust.data.registry import is_file
 from p2pclust.errors import UsageError
 from p2pclust.jobs.explain import explain

@@ -16,7 +16,7 @@ from p2pclust.peer.core.messages import JobMessage, Message, Relay
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 #: The machine that armed it, then what distinguishes the timers of this machine.
 TimerKey = tuple[str, ...]
@@ -71,7 +71,6 @@ class Timers:
             self.set(key, self._at[key][0] + by_s)
 
     def armed(self, key: TimerKey) -> bool:
-        """Return whether the timer is armed."""
         return key in self._at
 
     def pop_due(self, now: float) -> TimerKey | None:
@@ -97,7 +96,7 @@ class Context:
     rosters: HeldRosters = field(default_factory=HeldRosters)  # in a fleet with keys
     signs_facts: bool = False  # whether that roster says that all peers sign their facts
     #: Why a job, for so many peers, is too large for this device; the core itself reads no job.
-    too_large: Callable[[bytes, int], str] = lambda job, n_peers: ""
+    problem_with_size: Callable[[bytes, int], str] = lambda job, n_peers: ""
     #: Signs with this device's key, in a fleet with keys; and checks a signature. Both are functions of their arguments.
     sign: Callable[[bytes], bytes] | None = None
     verified: Verified = verified

@@ -23,8 +23,8 @@ from p2pclust.peer.core.enrolment import TABLE as ROSTERS
 from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.evidence import Verified
 from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters
-from p2pclust.peer.core.jobs.announcements import TOLD
 from p2pclust.peer.core.jobs.jobs import FACTS_OF_JOBS, Jobs
+from p2pclust.peer.core.jobs.submission import TOLD
 from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced
@@ -34,7 +34,7 @@ from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Facts
 from p2pclust.peer.core.spread.series import PAUSES
 from p2pclust.peer.core.tasks import BlobHashed, BlobToken, Contributed, JobToken, PadsTaken, StateMade, Summed, Token
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 #: The machine that receives each kind of message, as timers name it; the other kinds are about one job.
 _RECEIVERS: Final[dict[type[messages.Message], str]] = {
@@ -86,13 +86,13 @@ def _without_keys(roster: tuple[str, ...]) -> Mapping[str, str]:
 class Core:
     """One peer. See the module's text; `docs/peer/rounds.md` walks through a round and a crash.
 
-    `too_large` says why a job, for so many peers, is too large for the device, or returns an empty string. `sign` signs with
-    the key of the device, in a fleet with keys, and `verified` checks a signature.
+    `problem_with_size` says why a job, for so many peers, is too large for the device, or returns an empty string. `sign`
+    signs with the key of the device, in a fleet with keys, and `verified` checks a signature.
     """
 
     def __init__(
         self, identity: Identity, stored: StoreContents, timing: Timing, limits: Limits, rng: np.random.Generator,
-        too_large: Callable[[bytes, int], str] = lambda job, n_peers: "",
+        problem_with_size: Callable[[bytes, int], str] = lambda job, n_peers: "",
         sign: Callable[[bytes], bytes] | None = None, verified: Verified = verified,
     ) -> None:  # fmt: skip
         self.identity = identity
@@ -102,10 +102,10 @@ class Core:
         self.rosters = HeldRosters(held[0] if held else None, identity.before, held)
         self._ctx = Context(
             identity.name, timing, limits, rng, stored.store_id, self.routing, identity.serial, self.rosters,
-            identity.signs_facts, too_large, sign, verified,
+            identity.signs_facts, problem_with_size, sign, verified,
             {name: None for roster in held for name in roster.devices if name not in identity.roster},
         )  # fmt: skip
-        self.too_large = too_large
+        self.problem_with_size = problem_with_size
         self.timers = self._ctx.timers
         self.barred = self._ctx.barred  # the revoked peers, as far as this peer knows
         # One above the last life: a "dead" of that life never buries this one.

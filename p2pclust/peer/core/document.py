@@ -124,8 +124,8 @@ class Document:
             raise UsageError(f"collect = 'gossip' needs {needs}")
         from p2pclust.protocols.gossip.averaging import problem_with_tolerance  # noqa: PLC0415 - of gossip jobs only
 
-        if flaw := problem_with_tolerance(self.treatment.gossip_tolerance, self.peers_links.hops):
-            raise UsageError(flaw)
+        if problem := problem_with_tolerance(self.treatment.gossip_tolerance, self.peers_links.hops):
+            raise UsageError(problem)
 
     @cached_property
     def peers_links(self) -> GossipLinks:

@@ -107,8 +107,8 @@ class Treatment:
             raise UsageError("secure, keepers, cohort, groups, colluders: expected true or false, and whole numbers")
         if type(self.every_s) is not float:
             raise UsageError("every_s: expected seconds")
-        if self.every_s and (flaw := every_flaw(self.every_s)):
-            raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
+        if self.every_s and (problem := problem_with_every(self.every_s)):
+            raise UsageError(f"every_s = {self.every_s:g}: {problem}")
 
     @property
     def options(self) -> exclusions.JobOptions:
@@ -118,12 +118,12 @@ class Treatment:
         return {**given, "every": self.every_s}
 
 
-def every_flaw(every_s: float) -> str:
+def problem_with_every(every_s: float) -> str:
     """Return why a job cannot be repeated so long after each end, or an empty string.
 
     Examples
     --------
-    >>> every_flaw(3600.0), every_flaw(1e-9)
+    >>> problem_with_every(3600.0), problem_with_every(1e-9)
     ('', 'expected at least 1 s, and less than 1e+09 s')
     """
     if _LEAST_EVERY_S <= every_s < _FOREVER_S:

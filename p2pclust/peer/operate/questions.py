@@ -128,8 +128,8 @@ class Questions:
         if fields["id"] and not _REQUEST.fullmatch(fields["id"]):
             raise UsageError(f"submit: id: expected 1 to 64 letters, digits, '.', '_' or '-', not {fields['id']!r:.80}")
         n_peers = len(fields["roster"]) or len(enrolled)
-        if flaw := core.too_large(fields["mathematics"], n_peers):
-            raise UsageError(f"submit: {flaw}")
+        if problem := core.problem_with_size(fields["mathematics"], n_peers):
+            raise UsageError(f"submit: {problem}")
         tag = self._tag(caller)
         mathematics, roster, request = fields.pop("mathematics"), tuple(fields.pop("roster")), fields.pop("id")
         self._shell.step(Submit(mathematics, roster, Treatment(**fields), tag, request))

@@ -18,7 +18,6 @@ from p2pclust.peer.operate.server import ControlServer
 from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.tools.distribution import install_line
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -92,6 +91,8 @@ def _reported(verb: str, watch: Watch, lacks: str = "") -> Iterator[None]:
     except UsageError as error:
         watch(verb, {"reason": str(error)})
     except ImportError:
+        from p2pclust.tools.distribution import install_line  # noqa: PLC0415 - needed only here
+
         watch(verb, {"reason": f"{lacks}: {install_line(verb.removeprefix('no-'))}"})
 
 

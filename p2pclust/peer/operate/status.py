@@ -24,9 +24,8 @@ from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
 from p2pclust.peer.shell.compute import DataStatus
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.peer.work.endings import is_cancelled
 from p2pclust.peer.work.floor import Floor
-from p2pclust.peer.work.states import bare_state
+from p2pclust.peer.work.states import bare_state, is_cancelled
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState
@@ -195,8 +194,8 @@ def _why(shell: Shell, name: str) -> str:
         case "alive" if name in routing.broken:
             why = f"does not answer over its link: reached through {routing.hop(name)}"
         case "alive":
-            trouble, via = shell.links.trouble(name), core.way_to(name)
-            why = f"{trouble}; it is heard through {via}" if trouble and via else trouble
+            problem, via = shell.links.problem_with(name), core.way_to(name)
+            why = f"{problem}; it is heard through {via}" if problem and via else problem
         case "unknown" if not member.address:
             why = "its address is not known yet: name it in join, or wait until it connects"
         case "unknown":

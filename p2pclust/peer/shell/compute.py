@@ -7,6 +7,7 @@ kind took little processor time, and if the protocols of its job cannot make the
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import queue
 import sys
@@ -17,17 +18,20 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.tasks import BeginJob, CheckEvidence, JobToken, NoResult, Outcome, StateTask, Task, Token
 from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.shell.disk import opened
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.shell.task_deaths import MOST_DEATHS, Kind, TaskDeaths
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import BlobAccess, job_of
 from p2pclust.peer.work.tasks import Life, check_evidence, perform
@@ -43,6 +47,13 @@ _QUICK_S = 0.002  # of processor time: a task that took no longer is done on the
 _MISTRUST = 3  # so many short tasks after a long one are done in the thread still
 _FEW_NUMBERS = 16384  # in a peer's rows: more may take long in another stage of the job
 _DIED = "a process of this device ended twice in this task of the job, perhaps for want of memory: it takes no part"
+DEATHS_FILE: Final = "tasks"  # in a peer's state directory
+_MOST_DEATHS: Final = 2  # so often may a process die in a task; then this device does it no longer
+_MOST_KNOWN_DEATHS: Final = 32
+_DEATHS_HEADER_BYTES: Final = 2
+_DEATHS_BYTES: Final = 2**14  # more than so many kinds take
+Kind = tuple[str, str]
+"""A job, and what a task of it does."""
 _Then = Callable[[], None] | None
 """What the loop does after work in the thread."""
 _NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the loop of any peer wakes up
@@ -247,7 +258,7 @@ class Worker:
             if self._unread:
                 self._read()
         kind = _kind(effect.token)
-        if self._deaths is not None and self._deaths.of(kind) >= MOST_DEATHS:
+        if self._deaths is not None and self._deaths.of(kind) >= _MOST_DEATHS:
             return Computed(effect.token, NoResult(_DIED))
         with nullcontext() if self._deaths is None else self._deaths.watching(kind):
             return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life, kind[0]))
@@ -264,3 +275,68 @@ def _one_pass(mathematics: bytes) -> bool:
 
 def _kind(token: Token) -> Kind:
     return (token.job_id, token.kind) if isinstance(token, JobToken) else ("", "")
+
+
+class TaskDeaths:
+    """Counts how often in a row the process died in each kind of task: one that always ends it is not begun a third time.
+
+    A small file in memory that is shared with the disk and never synced: it outlives the process, not a power cut.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._deaths: dict[Kind, int] = {}
+        self._dies = False  # whether a task has failed so that the process ends
+        with opened(path, os.O_RDWR | os.O_CREAT) as file:
+            if os.fstat(file).st_size != _DEATHS_BYTES:
+                os.pwrite(file, bytes(_DEATHS_BYTES), 0)  # now, so that no disk is full later
+                os.ftruncate(file, _DEATHS_BYTES)
+            self._bytes = mmap.mmap(file, _DEATHS_BYTES)
+        unfinished: Kind | None = None
+        try:
+            size = int.from_bytes(self._bytes[:_DEATHS_HEADER_BYTES], "little")
+            task, deaths = msgpack.unpackb(self._bytes[_DEATHS_HEADER_BYTES : _DEATHS_HEADER_BYTES + size])
+            self._deaths = {(str(job), str(kind)): int(n) for job, kind, n in deaths}
+            unfinished = None if task is None else (str(task[0]), str(task[1]))
+        except (ValueError, TypeError, msgpack.UnpackException):  # a new file, or one that a power cut left
+            pass
+        if unfinished is not None:
+            self._deaths[unfinished] = self._deaths.pop(unfinished, 0) + 1
+            while len(self._deaths) > _MOST_KNOWN_DEATHS:
+                del self._deaths[next(iter(self._deaths))]
+            self._write(None)
+
+    def of(self, kind: Kind) -> int:
+        """Return how often the process died in such a task since one of them ended well."""
+        return self._deaths.get(kind, 0)
+
+    def watching(self, kind: Kind) -> Self:
+        """Note that such a task begins, and, as a context, that it ends."""
+        self._write(kind)
+        self._watched = kind
+        return self
+
+    def __enter__(self) -> None:
+        """The task begins."""
+
+    def __exit__(self, of: object, error: BaseException | None, trace: object) -> None:
+        """The task ended. A lack of memory, or a bug, ends the process with it."""
+        if error is None:
+            self._deaths.pop(self._watched, None)
+        if error is None or isinstance(error, P2PClustError):  # for example a full disk, which is not this task's fault
+            self._write(None)
+        else:
+            self._dies = True
+
+    def leave(self) -> None:
+        """Note that the process ends as it should, perhaps in the middle of a task."""
+        if not self._dies:
+            self._write(None)
+
+    def close(self) -> None:
+        """Close the file, while no task runs."""
+        self.leave()
+        self._bytes.close()
+
+    def _write(self, kind: Kind | None) -> None:
+        data = msgpack.packb([kind, [[*key, n] for key, n in self._deaths.items()]])
+        self._bytes[: _DEATHS_HEADER_BYTES + len(data)] = len(data).to_bytes(_DEATHS_HEADER_BYTES, "little") + data

@@ -83,13 +83,13 @@ class PrivacyFile:
             # wall clock's day, and never an earlier one than before, so that a clock that was set back frees nothing.
             began, at_s = self._began
             day = min(self.today(), began + int((self.elapsed_s() - at_s) // _DAY_S) + 1)
-            refusal = ledger.elsewhere(job, self.peer)
+            problem = ledger.problem_with_peer(job, self.peer)
             if self.jobs is not None:
-                refusal = refusal or ledger.too_many(job, day, self.jobs)
+                problem = problem or ledger.problem_with_jobs(job, day, self.jobs)
             if self.budget is not None and mu_squared:
-                refusal = refusal or ledger.refusal(job, mu_squared, day, self.budget)
-            if refusal := refusal or ledger.exposes(found, max(cohort, self.cohort)):
-                return refusal
+                problem = problem or ledger.problem_with_budget(job, mu_squared, day, self.budget)
+            if problem := problem or ledger.problem_with_sets(found, max(cohort, self.cohort)):
+                return problem
             after = ledger.with_job(job, mu_squared, max(self.today(), ledger.mark.day), self.peer)
             for one in found:
                 after = after.with_set(one)

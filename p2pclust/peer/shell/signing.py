@@ -9,7 +9,7 @@ from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.roster import Roster
-from p2pclust.transport.signatures import fact_statement, statement, verified
+from p2pclust.transport.wire import fact_statement, statement, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

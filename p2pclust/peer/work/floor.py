@@ -74,9 +74,9 @@ class Floor:
 
             if problem := problem_with_job(job, 0 if secure is None else secure.groups):
                 return problem
-        return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
+        return next(filter(None, self._problems(job, secure, n_rows, private=private)), "")
 
-    def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
+    def _problems(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
         asked = asked_as(job.stages[job.main].protocol)
         if self.protocols and asked not in self.protocols:
             yield f"this device takes part in {', '.join(self.protocols)} only, not in {asked}"

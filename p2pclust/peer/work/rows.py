@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.dataset import fills_outside
-from p2pclust.data.sources import public_reason, read_source
-from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.files import regular
@@ -53,6 +50,8 @@ def load_rows(
             # The rows in which no value is missing, if missing values are why the data are refused.
             with suppress(UsageError, OSError, ValueError, MemoryError):
                 local = _read({**config, "missing_values": "drop"}, cancelled)[0]
+        from p2pclust.data.sources import public_reason  # noqa: PLC0415 - as below
+
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
         report("data", {"rows": local.n_samples, "columns": local.n_features, **fields})
@@ -72,6 +71,10 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
         return Local(read_array(path), **more), {"dropped": 0}, []
+    # The readers of tables take 0.8 MB of memory, and a peer with an NPY file needs none.
+    from p2pclust.data.dataset import fills_outside  # noqa: PLC0415
+    from p2pclust.data.sources import read_source  # noqa: PLC0415
+
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
@@ -86,6 +89,8 @@ def read_array(path: str) -> NDArray[Any]:
         with regular(Path(path)).open("rb") as content:
             array: NDArray[Any] = np.load(content, allow_pickle=False)
     except OSError as error:
+        from p2pclust.data.table import unreadable  # noqa: PLC0415 - as above
+
         raise DataError(unreadable(Path(path), error)) from error
     except (EOFError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: damaged or not a NumPy file ({error})") from error

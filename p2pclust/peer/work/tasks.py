@@ -19,15 +19,14 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.evidence import Evidence, Verified
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, StateTask
-from p2pclust.peer.work.endings import check_end, signed_cancel
 from p2pclust.peer.work.floor import Floor
-from p2pclust.peer.work.states import AtState, BlobAccess, Memories, PlainRound, job_of
+from p2pclust.peer.work.states import AtState, BlobAccess, Memories, PlainRound, check_end, job_of, signed_cancel
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, without_values
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.tools.spelling import printable
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.wire import verified
 
 if TYPE_CHECKING:
     from p2pclust.peer.work.secrets import Secrets

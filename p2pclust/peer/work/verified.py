@@ -17,10 +17,9 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core import tasks
 from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.tasks import JobKeys, NoResult, Outcome, Ref, StateRefuted
-from p2pclust.peer.work.endings import NotKnownError, check_cancel
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secure_tasks import NOT_COUNTED, SecureRound, readable
-from p2pclust.peer.work.states import AtState, BlobAccess, NextState, PlainRound
+from p2pclust.peer.work.states import AtState, BlobAccess, NextState, NotKnownError, PlainRound, check_cancel
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.job import Job, JobState

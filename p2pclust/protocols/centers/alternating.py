@@ -236,8 +236,8 @@ class Alternating(Iterated, Additive, SideBySide):
         kept = [name in state for name in ("plain", "objective", "relaxation")]
         if any(kept) and not all(kept):
             return "only some of the arrays of an accelerated round"
-        if self.one_by_one and (flaw := robust_rounds.flaw_of(state)):
-            return flaw
+        if self.one_by_one and (problem := robust_rounds.problem_with_state(state)):
+            return problem
         if self.n_init == 1:
             return ""
         if not all(name in state and len(state[name]) == self.n_init for name in ("starts", "trails")):

@@ -115,7 +115,7 @@ def limited_peers(state: State) -> dict[int, int]:
     return {int(peer): int(times) for peer, _, _, times in state.get("claims", NO_CLAIMS) if times > 0}
 
 
-def flaw_of(state: State) -> str:
+def problem_with_state(state: State) -> str:
     """Return why claims that arrived from another peer cannot be, or an empty string."""
     if "claims" not in state:
         return "no claims of peers"

@@ -275,8 +275,8 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             return f"fedcref: there is no phase {phase}"
         agreed = Agreed.of(state)
         fits = agreed.phase != "graph" or agreed.table.shape[1:] == self._verdicts(agreed)[1:]
-        flaw = agreed.flaw() if fits else "verdicts do not fit the clusters"
-        return flaw and f"fedcref: {flaw}"
+        problem = agreed.problem() if fits else "verdicts do not fit the clusters"
+        return problem and f"fedcref: {problem}"
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -212,7 +212,7 @@ class Agreed:
         models[(members.sum(axis=0) <= 0) & (self.members[missed].sum(axis=0) <= 0)] = 0
         return replace(self, members=members, alone=alone, history=history, group_models=models)
 
-    def flaw(self) -> str:
+    def problem(self) -> str:
         """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""
         try:
             clusters, association = self.clusters, self.association
@@ -222,7 +222,7 @@ class Agreed:
         turns_exist = 0 <= self.iteration < _MOST_TURNS and 0 <= self.refinement < _MOST_TURNS
         rows_fit = clusters.total == len(rows) and ((rows >= 1) & (rows <= MOST_ROWS)).all()
         verdicts_fit = len(self.told) == len(clusters.counts) and len(self.table) == clusters.total
-        flaws = {
+        problems = {
             "a count is out of range": not turns_exist,
             "there are not as many clusters as models": not rows_fit,
             "verdicts do not fit the clusters": self.phase == "graph" and not verdicts_fit,
@@ -232,7 +232,7 @@ class Agreed:
             "the members of groups are malformed": (self.members < 0).any(),
             "the numbers of own clusters are malformed": ((alone < 0) | (alone > MOST_CLUSTERS)).any(),
         }
-        return next((flaw for flaw, found in flaws.items() if found), "")
+        return next((problem for problem, found in problems.items() if found), "")
 
 
 def news(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> dict[str, Any]:

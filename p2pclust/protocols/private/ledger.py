@@ -189,7 +189,7 @@ class PrivacyLedger:
         """
         return math.fsum(one.mu_squared for one in self.reservations if one.day > day - days)
 
-    def refusal(self, job: str, mu_squared: float, day: int, budget: Budget) -> str:
+    def problem_with_budget(self, job: str, mu_squared: float, day: int, budget: Budget) -> str:
         """Return why a job must reveal nothing on a day, or an empty string; what it has reserved counts once."""
         before = self.reserved(day, budget.days)
         own = self._of(job)
@@ -203,21 +203,21 @@ class PrivacyLedger:
             f"would be {shown[1]}"
         )
 
-    def too_many(self, job: str, day: int, rule: MostJobs) -> str:
+    def problem_with_jobs(self, job: str, day: int, rule: MostJobs) -> str:
         """Return why a device takes part in no further job on a day, or an empty string; a job that it is in counts once."""
         others = sum(one.job != job for one in self.reservations if one.day > day - rule.days)
         if others < rule.most:
             return ""
         return f"this device takes part in {rule.most} jobs in {rule.days} days, and it has"
 
-    def elsewhere(self, job: str, peer: str) -> str:
+    def problem_with_peer(self, job: str, peer: str) -> str:
         """Return why a peer takes no part in a job that another one with the same ledger is in, or an empty string."""
         own = self._of(job)
         if own is None or own.peer == peer:
             return ""
         return "another peer with the same ledger takes part in this job: its rows would count twice"
 
-    def exposes(self, new: Sequence[PeerSet], cohort: int) -> str:
+    def problem_with_sets(self, new: Sequence[PeerSet], cohort: int) -> str:
         """Return why the sums over some sets of peers must not be revealed beside those of other jobs, or an empty string.
 
         Whatever can be computed from all these sums is a function of sums over classes of peers, see

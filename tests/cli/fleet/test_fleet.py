@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import FleetError
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
+from p2pclust.lab.testbed.processes.children import write_fleet
 
 FLEET = """
 keys = "fleet"

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Inventory, pack, peer_toml, print_of
 from p2pclust.hosts.remote import command_for
-from p2pclust.transport.keys import add_devices, init_fleet, revoke, throwaway_fleet, write_fleet
+from p2pclust.lab.testbed.processes.children import write_fleet
+from p2pclust.transport.keys import add_devices, init_fleet, revoke
 
 HEAD = 'keys = "fleet"\nstate_dir = "there"\n'
 A = '[[devices]]\nname = "a"\nport = 7001\ndata = "a.csv"\n'

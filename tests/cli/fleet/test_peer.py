@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.cli.fleet import peer
 from p2pclust.cli.fleet.peer_config import load_config
 from p2pclust.errors import UsageError
+from p2pclust.lab.testbed.processes.children import write_fleet
 from p2pclust.transport.bundle import load_bundle, newest_roster
-from p2pclust.transport.keys import insecure_bundle, throwaway_fleet, write_fleet
+from p2pclust.transport.keys import insecure_bundle
 
 CONFIG = {
     "name": "meter-01",

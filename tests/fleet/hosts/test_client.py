@@ -14,12 +14,12 @@ from typing import Any
 import msgpack
 import pytest
 import zmq
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.hosts import client
 from p2pclust.peer.operate import server as inside
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import OPERATOR, PEER, Roster
 from p2pclust.transport.wire import pack, unpack
 from p2pclust.transport.zeromq import ZmqLinks

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.cli.fleet.result import result
 from p2pclust.errors import FleetError, UsageError
@@ -18,9 +19,8 @@ from p2pclust.peer.core.evidence import PROOF_FORMAT, Evidence, Majority, Statem
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import Roster
-from p2pclust.transport.signatures import signed
+from p2pclust.transport.wire import signed
 
 _NAMES = ("p0", "p1", "p2")
 _ONE, _OTHER = bytes([1]) * 32, bytes([2]) * 32

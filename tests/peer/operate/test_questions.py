@@ -45,7 +45,7 @@ class FakeShell:
             jobs=SimpleNamespace(jobs={}),
             identity=SimpleNamespace(name="me"),
             membership=SimpleNamespace(members={"b": 0}),
-            too_large=lambda job, n_peers: "",
+            problem_with_size=lambda job, n_peers: "",
         )
         self.steps: list[Any] = []
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from tests.throwaway import throwaway_fleet
+
 from p2pclust.peer.operate.services import _control_server
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.zeromq import ZmqLinks
 
 

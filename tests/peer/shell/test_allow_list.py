@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.effects import CheckRoster, Effect, Send, SendRoster, TakeRoster
@@ -17,7 +18,7 @@ from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.bundle import Bundle, load_bundle
-from p2pclust.transport.keys import add_devices, init_fleet, load_public_roster, revoke, rotate, throwaway_fleet
+from p2pclust.transport.keys import add_devices, init_fleet, load_public_roster, revoke, rotate
 from p2pclust.transport.roster import OPERATOR, Roster, RosterPeer, fingerprint
 
 DAY = 86400.0

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.errors import FleetError
 from p2pclust.lab.testbed.peer.conditions import PlannedFault, PlannedFaults
+from p2pclust.lab.testbed.processes.children import write_fleet
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.effects import (
     CheckLink,
@@ -37,7 +39,6 @@ from p2pclust.peer.core.round_reports import Deposed, Elected, PhaseBegun, Waits
 from p2pclust.peer.core.tasks import BeginJob, NoResult, TermToken
 from p2pclust.peer.shell.shell import Shell, explain
 from p2pclust.peer.shell.store import Store
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
 from p2pclust.transport.links import Counters, Lane
 
 BEAT = Heartbeat("j", 1, 2)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.effects import Effect, Send
@@ -14,7 +15,6 @@ from p2pclust.peer.core.reports import ForgedFact, Report
 from p2pclust.peer.core.spread.facts import Fact, facts_of
 from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.shell.signing import RosterSigner
-from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Lane
 
 NAMES = ("a", "b", "c")

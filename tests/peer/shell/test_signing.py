@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.throwaway import throwaway_fleet
 
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.shell.signing import RosterSigner
-from p2pclust.transport.keys import throwaway_fleet
 
 FRAMES = (b"header", b"frame one", b"")
 

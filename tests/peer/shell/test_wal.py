@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.peer.core.core import StoreContents
-from p2pclust.peer.shell.store import Store
-from p2pclust.peer.shell.wal import lost_commits
+from p2pclust.peer.shell.store import Store, lost_commits
 
 FILE = "store.sqlite3"
 PAGE = 512  # the smallest that SQLite knows, and one sector

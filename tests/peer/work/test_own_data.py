@@ -64,7 +64,7 @@ def test_rows_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Mo
     def full(*args: object, **kwargs: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("p2pclust.peer.work.rows.read_source", full)
+    monkeypatch.setattr("p2pclust.data.sources.read_source", full)
     told = Told()
     assert load({"data": "rows.csv"}, told).problem == "its data cannot be used"
     assert told == [("data-refused", {"reason": "it does not fit into memory"})]

@@ -30,21 +30,21 @@ def ledger_of(jobs: list[tuple[str, float, int]]) -> PrivacyLedger:
 
 def test_a_budget_holds_so_many_jobs_in_a_window() -> None:
     ledger = ledger_of([("a", HALF, 10), ("b", HALF, 20)])
-    assert ledger.refusal("c", 1e-6, 39, MONTH)
-    assert ledger.refusal("c", HALF, 40, MONTH) == ""  # the first day that does not reach back to day 10
-    assert ledger.refusal("c", HALF * 1.01, 40, MONTH)
-    assert ledger.refusal("c", HALF * 2, 50, MONTH) == ""
+    assert ledger.problem_with_budget("c", 1e-6, 39, MONTH)
+    assert ledger.problem_with_budget("c", HALF, 40, MONTH) == ""  # the first day that does not reach back to day 10
+    assert ledger.problem_with_budget("c", HALF * 1.01, 40, MONTH)
+    assert ledger.problem_with_budget("c", HALF * 2, 50, MONTH) == ""
 
 
 def test_a_clock_that_was_set_back_frees_nothing() -> None:
-    assert ledger_of([("a", HALF, 100), ("b", HALF, 100)]).refusal("c", HALF, 1, MONTH)
+    assert ledger_of([("a", HALF, 100), ("b", HALF, 100)]).problem_with_budget("c", HALF, 1, MONTH)
 
 
 def test_a_job_that_comes_again_is_counted_once() -> None:
     ledger = ledger_of([("a", HALF * 2, 10)])
-    assert ledger.refusal("a", HALF * 2, 11, MONTH) == ""
+    assert ledger.problem_with_budget("a", HALF * 2, 11, MONTH) == ""
     assert ledger.with_job("a", HALF, 5) == ledger
-    assert ledger.refusal("a", HALF * 2.1, 11, MONTH)
+    assert ledger.problem_with_budget("a", HALF * 2.1, 11, MONTH)
     # It continues when its reservation has left the window: the later day counts from then on.
     assert ledger.with_job("a", HALF, 50).reserved(79, 30) == HALF * 2
 
@@ -52,7 +52,7 @@ def test_a_job_that_comes_again_is_counted_once() -> None:
 def test_the_refusal_names_epsilon() -> None:
     ledger = ledger_of([("a", HALF, 10)])
     before, after = (epsilon_of(1e-6, math.sqrt(HALF * times)) for times in (1, 3))
-    assert f"{before:.2f} is reserved, with this job it would be {after:.2f}" in ledger.refusal(
+    assert f"{before:.2f} is reserved, with this job it would be {after:.2f}" in ledger.problem_with_budget(
         "b", 2 * HALF, 10, MONTH
     )
 
@@ -91,7 +91,7 @@ def test_bytes_and_back(jobs: list[tuple[str, float, int]]) -> None:
 def test_no_window_holds_more_than_the_budget(jobs: list[tuple[str, float, int]], day: int) -> None:
     ledger = PrivacyLedger()
     for job, mu_squared, when in sorted(jobs, key=lambda one: one[2]):
-        if not ledger.refusal(job, mu_squared, when, MONTH):
+        if not ledger.problem_with_budget(job, mu_squared, when, MONTH):
             ledger = ledger.with_job(job, mu_squared, when)
     within = [one.mu_squared for one in ledger.reservations if day - 30 < one.day <= day]
     assert math.fsum(within) <= MONTH.mu_squared * (1 + 1e-12)
@@ -176,8 +176,8 @@ def test_what_is_no_reservation() -> None:
 def test_a_device_takes_part_in_so_many_jobs_of_a_window() -> None:
     rule = MostJobs.from_dict({"most": 2, "per": "30d"})
     ledger = ledger_of([("a", 0.0, 10), ("b", 0.5, 20)])
-    assert ledger.too_many("c", 39, rule) == "this device takes part in 2 jobs in 30 days, and it has"
-    assert (ledger.too_many("a", 39, rule), ledger.too_many("c", 40, rule)) == ("", "")
+    assert ledger.problem_with_jobs("c", 39, rule) == "this device takes part in 2 jobs in 30 days, and it has"
+    assert (ledger.problem_with_jobs("a", 39, rule), ledger.problem_with_jobs("c", 40, rule)) == ("", "")
 
 
 @pytest.mark.parametrize("given_", [None, 3, {"most": 3}, {"most": 0, "per": "30d"}, {"most": 3, "per": 30}])
@@ -213,12 +213,12 @@ def a_set(job: str, peers: Iterable[int], rows: bytes = bytes(32)) -> PeerSet:
 )
 def test_sets_of_peers_whose_difference_is_small_are_refused(peers: Iterable[int], refused: bool) -> None:
     ledger = PrivacyLedger().with_set(a_set("a", range(10)))
-    assert bool(ledger.exposes([a_set("b", peers)], 5)) is refused
-    assert ledger.exposes([a_set("a", peers)], 5) == "", "within a job its own rules hold"
-    assert ledger.exposes([a_set("b", peers, bytes([1] * 32))], 5) == "", "the device has other rows now"
+    assert bool(ledger.problem_with_sets([a_set("b", peers)], 5)) is refused
+    assert ledger.problem_with_sets([a_set("a", peers)], 5) == "", "within a job its own rules hold"
+    assert ledger.problem_with_sets([a_set("b", peers, bytes([1] * 32))], 5) == "", "the device has other rows now"
 
 
 def test_sets_are_compared_all_together() -> None:
     """No two of these differ by fewer than five peers, and of the third only one peer is in none of the two others."""
     ledger = PrivacyLedger().with_set(a_set("a", range(10))).with_set(a_set("b", range(5)))
-    assert ledger.exposes([a_set("c", [0, 1, 2, 3, *range(5, 9)])], 5)
+    assert ledger.problem_with_sets([a_set("c", [0, 1, 2, 3, *range(5, 9)])], 5)

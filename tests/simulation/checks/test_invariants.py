@@ -33,6 +33,7 @@ from p2pclust.peer.core.job_messages import (
     Synced,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.core.ledger import ENDED
 from p2pclust.peer.core.messages import (
     FactDelta,
     FactDigest,
@@ -46,7 +47,6 @@ from p2pclust.peer.core.messages import (
 )  # fmt: skip
 from p2pclust.peer.core.reports import JobAccepted, JobBegun, JobFinished, JobSubmitted
 from p2pclust.peer.core.round_reports import Elected
-from p2pclust.peer.core.spread.tombstones import ENDED
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SumPadded, TermToken
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job

@@ -28,7 +28,6 @@ _ABSENT: Final = 4  # the most peers without a part in the result that are named
 
 
 def job_sections(story: JobStory) -> list[Section]:
-    """Return the sections of a job."""
     communities: list[Section] = []
     if story.job.has_workspace and story.done and story.came.notes:
         # Imported here, because it is slow to import and only these jobs need it.

@@ -74,8 +74,6 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page."""
-
     title: str
     facts: str  # one line below the title
     sections: Sequence[Section]

@@ -78,8 +78,8 @@ class Invariants(Observer):
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         match effect:
             case Send():
-                flaw = self._revealed.flaw_of(peer, effect)
-                self._assert(not flaw, "S6", flaw)
+                problem = self._revealed.problem_with(peer, effect)
+                self._assert(not problem, "S6", problem)
             case Persist(value=bytes() as row):
                 self._persist(peer, effect, row)
             case Compute(tasks.TermToken() as token, task) if isinstance(task, _Step):
@@ -96,8 +96,8 @@ class Invariants(Observer):
         if not holds:
             raise AssertionError("\n".join([f"{name}: {what}", *self.story]))
 
-    def _holds(self, name: str, job: str, flaw: str) -> None:
-        self._assert(not flaw, name, f"{job}: {flaw}")
+    def _holds(self, name: str, job: str, problem: str) -> None:
+        self._assert(not problem, name, f"{job}: {problem}")
 
     def _agreement(self, job: str) -> Agreement:
         if job not in self._agreements:

@@ -21,13 +21,13 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect, Persist
-from p2pclust.peer.core.jobs.announcements import TOLD
+from p2pclust.peer.core.jobs.submission import TOLD
+from p2pclust.peer.core.ledger import ENDED, SERIES
 from p2pclust.peer.core.reports import JobAccepted, JobSubmitted, Report
 from p2pclust.peer.core.round_reports import LeftOut
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.series import PAUSES
-from p2pclust.peer.core.spread.tombstones import ENDED, SERIES
 from p2pclust.protocols.engine import random_streams, summaries
 from p2pclust.protocols.engine.job import Job, JobState
 

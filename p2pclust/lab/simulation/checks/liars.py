@@ -52,12 +52,12 @@ class Published(Observer):
     def compare(self, world: World) -> None:
         for name, peer in world.peers.items():
             for fact in [] if peer.core is None else peer.core.facts.everything():
-                flaw = ""
+                problem = ""
                 if fact.owner != name and self._values.get((fact.owner, fact.key, fact.version)) != fact.value:
-                    flaw = "which its owner did not publish"
+                    problem = "which its owner did not publish"
                 elif fact.key.startswith(CANCEL) and fact.key.removeprefix(CANCEL) not in self.cancelled:
-                    flaw = "a cancel that was not asked for"
-                assert not flaw, f"S12: {name} holds {fact.key} {fact.version} of {fact.owner}, {flaw}"
+                    problem = "a cancel that was not asked for"
+                assert not problem, f"S12: {name} holds {fact.key} {fact.version} of {fact.owner}, {problem}"
 
 
 class Refutations(Observer):

@@ -14,8 +14,8 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.enrolment import CURRENT
 from p2pclust.peer.core.enrolment import TABLE as ROSTER
+from p2pclust.peer.core.ledger import ENDED
 from p2pclust.peer.core.spread.facts import CANCEL
-from p2pclust.peer.core.spread.tombstones import ENDED
 
 _WithSerial = messages.FactDigest | messages.MemberSync | messages.RosterOffer | messages.RosterRequest
 
@@ -27,7 +27,7 @@ class Revealed:
         self._documents = documents
         self._cancels: dict[tuple[str, str], None] = {}  # who has revealed a cancel of its own, and of which job
 
-    def flaw_of(self, peer: Peer, effect: Send) -> str:
+    def problem_with(self, peer: Peer, effect: Send) -> str:
         """Return what a message reveals that is not on the disk of its sender; empty if nothing."""
         message = effect.message
         if isinstance(message, jobs.Adopted | jobs.Partial) and peer.disk.unsynced("note", message.job):

@@ -24,10 +24,10 @@ from p2pclust.peer.core.enrolment import Enrolment
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import Close, PreVoteReply, VoteReply
-from p2pclust.peer.core.jobs import announcements, submission
+from p2pclust.peer.core.jobs import submission
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
-from p2pclust.peer.core.ledger import JobTable, Ledger
+from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.messages import Message
@@ -50,12 +50,11 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Facts
-from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import BlobHashed, Given, HashBlob, KeysForgotten, Ref, SecureInfo, StateChecked
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.status import outcome_of
 from p2pclust.peer.shell.performer import Performer
-from p2pclust.peer.work import endings, secure_tasks, tasks, verified
+from p2pclust.peer.work import secure_tasks, states, tasks, verified
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.verified import Verifier
@@ -388,7 +387,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "end-not-read": ((tasks, "check_end", lambda original, *of: StateChecked(True)),),
         "term-without-a-certificate": ((Certificates, "knows", _always),),
         "end-without-acknowledgements": ((Certificates, "closes", _always),),
-        "cancel-not-checked": ((endings, "check_cancel", _nothing),),
+        "cancel-not-checked": ((states, "check_cancel", _nothing),),
     },
     "secure": {
         "one-context-for-all-rounds": ((secure_rounds, "context_of", lambda original, terms, state: bytes(32)),),
@@ -490,7 +489,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
         "child-counted-twice": ((Round, "_usable", _counts_children_twice),),
         "store-ids-asked-for-once": ((Submissions, "go_on", _without_timer),),
         "day-without-end": ((Elapsed, "begin", _without_timer),),
-        "ended-jobs-forgotten": ((announcements, "_MOST_KEPT", 0),),
+        "ended-jobs-forgotten": ((submission, "_MOST_KEPT", 0),),
     },
     "any-core": {
         "silent-peer-waited-for": ((Patience, "ask_around", lambda original, patience, *of: []),),

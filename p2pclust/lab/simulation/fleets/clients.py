@@ -63,7 +63,7 @@ class _Shell:
         rows, columns = peer.local.X.shape
         self.worker = SimpleNamespace(features=(), data=DataStatus(rows, columns, ""), floor=Floor())
         self.links = SimpleNamespace(
-            roster=SimpleNamespace(fleet_id="simulated", serial=1), counters=Counters(), trouble=lambda name: ""
+            roster=SimpleNamespace(fleet_id="simulated", serial=1), counters=Counters(), problem_with=lambda name: ""
         )
         self.allow_list = SimpleNamespace(outdated={})
         self.heard: dict[str, float] = {}

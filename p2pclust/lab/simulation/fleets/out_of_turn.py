@@ -37,7 +37,7 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import CancelProof, Proof
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.transport.roster import fleet_id_of
-from p2pclust.transport.signatures import fact_statement
+from p2pclust.transport.wire import fact_statement
 
 _PAUSE_S: Final = (0.02, 0.4)
 _OFTEN: Final = 0.6  # how often it says a lie that it can say

@@ -21,7 +21,7 @@ from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import perform
 from p2pclust.transport.links import Lane
 from p2pclust.transport.roster import fleet_id_of
-from p2pclust.transport.signatures import fact_statement
+from p2pclust.transport.wire import fact_statement
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.world.world import World

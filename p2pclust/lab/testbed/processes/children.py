@@ -15,16 +15,19 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p2pclust.errors import FleetError
+from p2pclust.errors import FleetError, UsageError
 from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
-from p2pclust.transport.keys import Throwaway, write_fleet
+from p2pclust.transport.bundle import ROSTER, Bundle, check_name
+from p2pclust.transport.key_files import exclusive, write
+from p2pclust.transport.keys import generate, new_device
+from p2pclust.transport.roster import Roster, RosterPeer, sign
 
 #: Below the range from which Linux takes the local ports of outgoing connections: none takes the port of a peer that is
 #: down.
@@ -281,6 +284,49 @@ class Child:
 
     def why(self) -> str:
         return last_line(self.directory / "peer.log")
+
+
+class Throwaway:
+    """A fleet in memory whose roster may change: this object keeps its signing key. Its peers do not sign facts.
+
+    Examples
+    --------
+    >>> fleet = Throwaway(["ward-01", "ward-02"])
+    >>> before = fleet.roster.serial
+    >>> fleet.revoke("ward-02").names, fleet.roster.serial > before
+    (('ward-01',), True)
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._key = generate()
+        fleet_public = self._key.public_key().public_bytes_raw()
+        peers: list[RosterPeer] = []
+        self.bundles: dict[str, Bundle] = {}
+        for name in names:
+            if check_name(name) in self.bundles:
+                raise UsageError(f"the peer name {name!r} is given twice: give every peer its own name")
+            peer, self.bundles[name] = new_device(name, fleet_public)
+            peers.append(peer)
+        self.roster = sign(self._key, len(peers), peers)
+
+    def revoke(self, name: str) -> Roster:
+        """Remove a peer from the roster, and return the new one."""
+        left = [peer for peer in self.roster.peers if peer.name != name]
+        self.roster = sign(self._key, self.roster.serial + 1, left)
+        return self.roster
+
+    def claim(self, other: Roster) -> Roster:
+        """Return a roster of this fleet that also lists the peers of another, as an impostor could make it."""
+        return sign(self._key, other.serial, (*self.roster.peers, *other.peers))
+
+
+def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bundle]) -> None:
+    """Write the files of a fleet in memory without syncing them: they are for one run only."""
+    directory = Path(directory)
+    with exclusive(directory, create=True):
+        write(directory / ROSTER, roster.to_bytes(), 0o644, durable=False)
+        for name, bundle in bundles.items():
+            write(directory / f"{name}.bundle", bundle.to_bytes(), 0o600, durable=False)
 
 
 def write_keys(spec: FleetSpec, directory: Path) -> Throwaway:

@@ -28,13 +28,12 @@ from p2pclust.lab.testbed.fault_engine import conditions_of
 from p2pclust.lab.testbed.faults import PAIR, Cuts
 from p2pclust.lab.testbed.peer.conditions import PlannedFault
 from p2pclust.lab.testbed.power import Use
-from p2pclust.lab.testbed.processes.children import Child, ForkServer, ReservedPorts, settle_in, write_keys
+from p2pclust.lab.testbed.processes.children import Child, ForkServer, ReservedPorts, Throwaway, settle_in, write_keys
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.run_async import run_async
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import ROSTER
-from p2pclust.transport.keys import Throwaway
 
 _START_S = 60.0  # forty peers on two cores take some ten seconds, beside much other work a multiple of that
 _START_EACH_S = 2.0

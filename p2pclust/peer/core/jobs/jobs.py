@@ -11,10 +11,9 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document, has_majority
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
-from p2pclust.peer.core.jobs.announcements import TOLD, Announcements
 from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
-from p2pclust.peer.core.jobs.submission import Submissions, Submitted
-from p2pclust.peer.core.ledger import JobTable, Ledger
+from p2pclust.peer.core.jobs.submission import TOLD, Announcements, Submissions, Submitted
+from p2pclust.peer.core.ledger import JobTable, Ledger, Tombstones
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.certificates import TABLE as EVIDENCE
@@ -27,7 +26,6 @@ from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import CANCEL, JOB, SERIES, Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
-from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
@@ -132,7 +130,7 @@ class Jobs:
         for event, made in jobs:
             if self._submitted_again(event):  # it came twice while this peer asked for store ids
                 continue
-            reason = made if isinstance(made, str) else self._ctx.too_large(made.mathematics, len(made.roster))
+            reason = made if isinstance(made, str) else self._ctx.problem_with_size(made.mathematics, len(made.roster))
             if isinstance(made, str) or reason:
                 self._refuse(event.asked, reason)
             elif not self._facts.has_room(JOB + made.id, made.encode()):
@@ -244,7 +242,7 @@ class Jobs:
 
     def _too_large(self, document: Document) -> bool:
         """Return whether a new job would take too much of this device's memory; report each once."""
-        reason = self._ctx.too_large(document.mathematics, len(document.roster))
+        reason = self._ctx.problem_with_size(document.mathematics, len(document.roster))
         if reason and self._note_refused(document.id):
             self._ctx.report(reports.TooLarge(job=document.id, owner=document.submitter, reason=reason))
         return bool(reason)

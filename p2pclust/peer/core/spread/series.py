@@ -16,12 +16,11 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, Elapsed
 from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of, majority, roster_for
 from p2pclust.peer.core.effects import Reload
-from p2pclust.peer.core.ledger import JobTable
+from p2pclust.peer.core.ledger import JobTable, Tombstones
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.reports import BadDocument, NoNext, NotReloaded, SeriesEnded
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import SERIES, Facts
-from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import ContinueJob, Task
 from p2pclust.peer.core.treatment import Treatment
 

@@ -8,7 +8,7 @@ from harness import Net, toy
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Ended, PreVote
-from p2pclust.peer.core.jobs import announcements
+from p2pclust.peer.core.jobs import submission
 from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.spread import facts
 
@@ -18,7 +18,7 @@ DAY_S = 40.0
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A day of forty seconds, and floors that come soon."""
-    monkeypatch.setattr(announcements, "_TELL_S", DAY_S)
+    monkeypatch.setattr(submission, "_TELL_S", DAY_S)
     monkeypatch.setattr(facts, "_MOST_VOID", 2)
 
 
@@ -130,7 +130,7 @@ def test_an_old_turn_is_not_repeated_by_a_peer_that_knows_a_newer_one() -> None:
 
 
 def test_the_newest_jobs_are_kept_and_what_is_forgotten_never_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "_MOST_KEPT", 2)
+    monkeypatch.setattr(submission, "_MOST_KEPT", 2)
     net = fleet()
     first = net.submit("p1", toy(1))
     document = net.job("p1", first).document
@@ -151,7 +151,7 @@ def test_the_newest_jobs_are_kept_and_what_is_forgotten_never_begins_again(monke
 
 
 def test_a_peer_that_was_away_hears_that_its_job_has_ended_and_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "_MOST_KEPT", 1)
+    monkeypatch.setattr(submission, "_MOST_KEPT", 1)
     net = fleet()
     net.hold_work = lambda name, effect: name == "p3"
     job = net.submit("p1", toy(1))
@@ -202,7 +202,7 @@ def test_a_job_is_forgotten_when_so_many_have_that_no_majority_is_left() -> None
 def test_a_job_that_the_others_refuse_does_not_wait_for_ever() -> None:
     net = fleet(3)
     for name in ("p2", "p3"):
-        net.core(name)._ctx.too_large = lambda job, n_peers: "it is too large"
+        net.core(name)._ctx.problem_with_size = lambda job, n_peers: "it is too large"
     job = net.submit("p1", toy(1))
     net.until(lambda: job not in net.core("p1").jobs.jobs)
     assert [name for name, _ in net.verbs("job-gone")] == ["p1"]
@@ -212,11 +212,11 @@ def test_a_job_that_the_others_refuse_does_not_wait_for_ever() -> None:
 def test_a_peer_that_refused_a_job_and_keeps_it_later_takes_part() -> None:
     net = fleet(3)
     net.hold_work = lambda name, effect: name == "p1"
-    too_large = net.core("p3")._ctx.too_large
-    net.core("p3")._ctx.too_large = lambda job, n_peers: "it is too large"
+    before = net.core("p3")._ctx.problem_with_size
+    net.core("p3")._ctx.problem_with_size = lambda job, n_peers: "it is too large"
     job = net.submit("p1", toy(1))
     net.until(lambda: bool(net.verbs("too-large")))
-    net.core("p3")._ctx.too_large = too_large
+    net.core("p3")._ctx.problem_with_size = before
     net.core("p3").jobs._keep(net.core("p1").jobs.table.documents[job])
     net.hold_work = lambda name, effect: False
     net.until(lambda: "p3" in net.finished(job))

@@ -7,7 +7,7 @@ import numpy as np
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
-from p2pclust.peer.core.spread.tombstones import ENDED, Tombstones
+from p2pclust.peer.core.ledger import ENDED, Tombstones
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 
