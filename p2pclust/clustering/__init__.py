@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from p2pclust.clustering.fcm import fuzzy_sums, memberships, objective, objective_and_weights
+    from p2pclust.clustering.fcm import fuzzy_sums
+    from p2pclust.clustering.gaps import memberships, nearest, objective, objective_and_weights
     from p2pclust.clustering.kmeans import (
         WeightedResult,
         cell_moments,
         kmeans_plusplus,
-        nearest,
         squared_to_nearest,
         sums_and_counts,
         weighted_kmeans,
@@ -45,8 +45,9 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    fcm="fuzzy_sums memberships objective objective_and_weights",
-    kmeans="WeightedResult cell_moments kmeans_plusplus nearest squared_to_nearest sums_and_counts weighted_kmeans "
+    fcm="fuzzy_sums",
+    gaps="memberships nearest objective objective_and_weights",
+    kmeans="WeightedResult cell_moments kmeans_plusplus squared_to_nearest sums_and_counts weighted_kmeans "
     "weighted_lloyd weighted_optima weighted_seeds weighted_sums_and_counts",
     one_shot="local_silhouette spectral_kmeans",
     points="Points",

@@ -1,4 +1,4 @@
-"""k-means and fuzzy c-means of rows in which cells are missing: over the cells that are there.
+"""k-means and fuzzy c-means of rows in which cells may be missing: over the cells that are there.
 
 Let O(i) be the columns in which row i has a number. Its distance to a center is the sum over O(i) of ``(x - v)^2``: the
 partial distance of Hathaway and Bezdek [1]_, whose factor ``F / |O(i)|`` changes no assignment and no membership; for crisp
@@ -6,7 +6,8 @@ clusters it is k-POD [2]_. The center of a cluster in a column is the mean over 
 and weights are both per center and column (C, F). Every step lowers the objective, the sum of these distances.
 
 A column without any weight in a cluster keeps its old value. A row without any number is in no sum and has the label -1.
-Rows without a gap go through the passes of :mod:`.kmeans` and :mod:`.fcm`, with the same bits.
+Rows without a gap go through the passes of :mod:`.kmeans` and :mod:`.fcm`, with the same bits: the functions here take
+all rows that :func:`prepared` returns.
 
 .. [1] R. J. Hathaway, J. C. Bezdek: Fuzzy c-means clustering of incomplete data. IEEE Trans. SMC-B, 2001.
 .. [2] J. T. Chi, E. C. Chi, R. G. Baraniuk: k-POD: a method for k-means clustering of missing data. Am. Stat., 2016.
@@ -23,12 +24,14 @@ import numpy.typing as npt
 
 from p2pclust.clustering import fcm, kmeans
 from p2pclust.clustering.kernels import GappedFuzzySums, GappedSums, Kernel, in_force
-from p2pclust.clustering.points import Floats, GappedRows, Labels, Points, less_shift
+from p2pclust.clustering.points import Floats, GappedRows, Labels, Points
 from p2pclust.errors import DataError
 
 
-class GappedPoints:
+class GappedPoints(Points):
     """Rows of one peer (or of the pool) in which NaN is a missing cell, prepared once for many passes.
+
+    Only the functions of this module, and those that are given :meth:`parts`, can use them.
 
     Parameters
     ----------
@@ -45,8 +48,8 @@ class GappedPoints:
         The rows with some numbers and some gaps.
     n_empty : int
         How many rows have no number at all.
-    working : float64 array, shape (n_samples, n_features)
-        The rows that distances are counted between, with their gaps: `X`, or what is left of it without the origin.
+    X : float64 array, shape (n_samples, n_features)
+        The rows that distances are counted between, with their gaps.
 
     Raises
     ------
@@ -59,6 +62,8 @@ class GappedPoints:
     >>> points.complete.X.tolist(), points.gapped.source.tolist(), points.n_empty
     ([[0.0, 1.0]], [[2.0, nan]], 1)
     """
+
+    __slots__ = ("_complete", "_gapped", "complete", "gapped", "n_empty")
 
     def __init__(
         self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None,
@@ -91,7 +96,7 @@ class GappedPoints:
             self.gapped = GappedRows(rows[self._gapped], shift=self.shift, subtracted=away, kernel=self.kernel)
 
     @property
-    def working(self) -> Floats:
+    def X(self) -> Floats:  # noqa: N802 - as of all points
         rows = np.full((self.n_samples, self.n_features), np.nan)
         for part, where in self.parts():
             rows[where] = part.X
@@ -102,23 +107,24 @@ class GappedPoints:
         rows = np.concatenate([np.where(np.isnan(part.X), part.shift, part.X) for part, _ in self.parts()])
         return Points(rows, shift=self.shift, kernel=self.kernel)
 
-    def parts(self) -> Iterator[tuple[Points, npt.NDArray[np.intp]]]:
-        """Yield the rows without gaps and those with gaps, each with their numbers in `X`."""
+    def parts(self) -> Iterator[tuple[Points, npt.NDArray[np.intp] | slice]]:
         if self.complete is not None:
             yield self.complete, self._complete
         if self.gapped is not None:
             yield self.gapped, self._gapped
 
-    def centred(self, centers: npt.ArrayLike) -> Floats:
-        """Check centers (C, F) as :meth:`.Points.centred` does, and return them minus the shift."""
-        return less_shift(centers, self.shift)
 
-    def means(self, sums: Floats, weights: npt.NDArray[np.float64], centers: Floats) -> Floats:
-        """Return sums (C, F) over weights (C, F), in the units of `X`; without weight in a column centers stay there."""
-        return np.where(weights > 0, self.shift + sums / np.where(weights > 0, weights, 1.0), centers)
+def prepared(X: Floats, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None) -> Points:
+    """Return rows as points: `GappedPoints` where NaN is among them.
+
+    >>> [type(prepared(np.array([[0.0, last]]))).__name__ for last in (1.0, np.nan)]
+    ['Points', 'GappedPoints']
+    """
+    kind = GappedPoints if np.isnan(X.min(initial=np.inf)) else Points
+    return kind(X, shift=shift, origin=origin)
 
 
-def nearest(points: GappedPoints, centers: npt.ArrayLike) -> Labels:
+def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
     """Return the index of the center nearest to each row, shape (n,); -1 for a row without any number.
 
     Exact ties go to the lowest index.
@@ -138,7 +144,7 @@ def nearest(points: GappedPoints, centers: npt.ArrayLike) -> Labels:
 
 
 def crisp_sums(
-    points: GappedPoints, centers: npt.ArrayLike, row_weights: Floats | None = None
+    points: Points, centers: npt.ArrayLike, row_weights: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Return sums of ``w (x - shift)``, sums of w and counts of the rows nearest to each center, all (C, F).
 
@@ -175,7 +181,7 @@ class GappedMoments:
     squares: Floats  # of ``w (x - center)^2``
 
 
-def cell_moments(points: GappedPoints, centers: npt.ArrayLike, row_weights: Floats | None = None) -> GappedMoments:
+def cell_moments(points: Points, centers: npt.ArrayLike, row_weights: Floats | None = None) -> GappedMoments:
     """Return moments of the rows nearest to each center, around it.
 
     Examples
@@ -203,7 +209,7 @@ def cell_moments(points: GappedPoints, centers: npt.ArrayLike, row_weights: Floa
 
 
 def fuzzy_sums(
-    points: GappedPoints, centers: npt.ArrayLike, fuzzifier: float, row_weights: Floats | None = None
+    points: Points, centers: npt.ArrayLike, fuzzifier: float, row_weights: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Return the sums of ``w u^fuzzifier`` and of ``w u^fuzzifier (x - shift)``, both (C, F).
 
@@ -230,7 +236,7 @@ def fuzzy_sums(
 
 
 def objective_and_weights(
-    points: GappedPoints, centers: npt.ArrayLike, fuzzifier: float | None = None, row_weights: Floats | None = None
+    points: Points, centers: npt.ArrayLike, fuzzifier: float | None = None, row_weights: Floats | None = None
 ) -> tuple[float, Floats, Labels]:
     """Return what the algorithm minimises, and for each cluster its weight and its number of nearest rows, (C,).
 
@@ -265,7 +271,16 @@ def objective_and_weights(
     return value, masses, counts
 
 
-def memberships(points: GappedPoints, centers: npt.ArrayLike, fuzzifier: float) -> Floats:
+def objective(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float | None = None, row_weights: Floats | None = None
+) -> float:
+    """Return what the algorithm minimises, as :func:`.fcm.objective` does."""
+    if not isinstance(points, GappedPoints):
+        return fcm.objective(points, centers, fuzzifier, row_weights)  # without weights, in a single pass
+    return objective_and_weights(points, centers, fuzzifier, row_weights)[0]
+
+
+def memberships(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> Floats:
     """Return how much each row belongs to each cluster, shape (n, C): rows sum to 1, and to 0 without any number.
 
     Examples
@@ -278,30 +293,6 @@ def memberships(points: GappedPoints, centers: npt.ArrayLike, fuzzifier: float) 
     for part, rows in points.parts():
         shares[rows] = fcm.memberships(part, centers, fuzzifier)
     return shares
-
-
-def lloyd_step(points: GappedPoints, centers: Floats) -> Floats:
-    """Return the centers after one step of Lloyd's algorithm, in the units of the points.
-
-    Examples
-    --------
-    >>> lloyd_step(GappedPoints([[0.0, 9.0], [2.0, np.nan]]), np.array([[1.0, 8.0], [99.0, 99.0]])).tolist()
-    [[1.0, 9.0], [99.0, 99.0]]
-    """
-    sums, masses, _ = crisp_sums(points, centers)
-    return points.means(sums, masses, centers)
-
-
-def fuzzy_step(points: GappedPoints, centers: Floats, fuzzifier: float) -> Floats:
-    """Return the centers after one step of fuzzy c-means, in the units of the points.
-
-    Examples
-    --------
-    >>> fuzzy_step(GappedPoints([[0.0, 9.0], [2.0, np.nan]]), np.array([[1.0, 8.0]]), 2.0).tolist()
-    [[1.0, 9.0]]
-    """
-    weights, sums = fuzzy_sums(points, centers, fuzzifier)
-    return points.means(sums, weights, centers)
 
 
 def _sums_of(

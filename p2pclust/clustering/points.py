@@ -185,11 +185,16 @@ class Points:
         return less_shift(centers, self.shift)
 
     def means(self, sums: Floats, totals: npt.NDArray[Any], centers: Floats) -> Floats:
-        """Return sums (C, F) of shifted rows over their weights (C,), in the units of `X`; without weight centers stay."""
-        moved = np.array(centers)
-        heard = totals > 0
-        moved[heard] = self.shift + sums[heard] / totals[heard, np.newaxis]
-        return moved
+        """Return sums (C, F) of shifted rows over their weights, in the units of `X`; without weight centers stay.
+
+        The weights are those of whole clusters (C,), or of each of their columns (C, F).
+        """
+        weights = totals if totals.ndim == 2 else totals[:, np.newaxis]
+        return np.where(weights > 0, self.shift + sums / np.where(weights > 0, weights, 1.0), centers)
+
+    def parts(self) -> Iterator[tuple[Points, npt.NDArray[np.intp] | slice]]:
+        """Yield the rows without a missing cell and those with some, and which of all rows they are."""
+        yield self, slice(None)
 
     def _one_per_column(self, what: str, numbers: npt.ArrayLike) -> Floats:
         vector = np.array(numbers, dtype=np.float64)

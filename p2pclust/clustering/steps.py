@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.fcm import fuzzy_sums, membership_blocks
-from p2pclust.clustering.kmeans import sums_and_counts
+from p2pclust.clustering import gaps
+from p2pclust.clustering.fcm import membership_blocks
 from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import UsageError
-
-P = TypeVar("P")  # rows: `Points`, or `GappedPoints`
 
 # Memberships of the last iteration are kept up to so many numbers (16 MiB), and computed again beyond: the same bits.
 _KEPT = 2**21
@@ -41,7 +38,8 @@ def lloyd_step(points: Points, centers: Floats) -> Floats:
     >>> lloyd_step(Points([[0.0], [1.0], [5.0]]), np.array([[0.0], [4.0], [99.0]])).tolist()
     [[0.5], [5.0], [99.0]]
     """
-    return points.means(*sums_and_counts(points, centers), centers)
+    sums, masses, _ = gaps.crisp_sums(points, centers)
+    return points.means(sums, masses, centers)
 
 
 def fuzzy_step(points: Points, centers: Floats, fuzzifier: float) -> Floats:
@@ -52,12 +50,12 @@ def fuzzy_step(points: Points, centers: Floats, fuzzifier: float) -> Floats:
     >>> fuzzy_step(Points([[0.0], [3.0]]), np.array([[0.0], [3.0]]), 2.0).tolist()
     [[0.0], [3.0]]
     """
-    weights, sums = fuzzy_sums(points, centers, fuzzifier)
+    weights, sums = gaps.fuzzy_sums(points, centers, fuzzifier)
     return points.means(sums, weights, centers)
 
 
 def run_steps(
-    step: Callable[[P, Floats], Floats], points: P, centers: Floats, *, tol: float, max_rounds: int
+    step: Callable[[Points, Floats], Floats], points: Points, centers: Floats, *, tol: float, max_rounds: int
 ) -> ClusteringResult:
     """Repeat a step until the centers move by less than `tol` (Frobenius norm), at most `max_rounds` times.
 

@@ -15,8 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p2pclust.clustering import Points, gaps, memberships, nearest, objective
-from p2pclust.clustering.gaps import GappedPoints
+from p2pclust.clustering import Points, memberships, nearest, objective
 from p2pclust.clustering.kernels import AUTO, Kernel, named
 from p2pclust.errors import DataError, LeftOutWarning, SuspectResultWarning, UsageError
 from p2pclust.estimators import inputs
@@ -30,7 +29,7 @@ from p2pclust.protocols.engine.base import ByColumns, Clustering
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class
 from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.local import Local, in_working_coordinates, with_gaps_in_working_coordinates
+from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
 from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
@@ -271,26 +270,19 @@ class FederatedEstimator(
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest center of each row, shape (n,); -1 for a row without any value."""
-        points = self._points(X)
-        if isinstance(points, GappedPoints):
-            return gaps.nearest(points, self._centers)
-        return nearest(points, self._centers)
+        return nearest(self._points(X), self._centers)
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return each row's distance to each center in working coordinates, shape (n, C).
 
         Where missing values are kept, over the values that are there.
         """
-        points = self._points(X)
-        rows = points.working if isinstance(points, GappedPoints) else points.X
+        rows = self._points(X).X
         return np.column_stack([np.sqrt(np.nansum((rows - center) ** 2, axis=1)) for center in self._centers])
 
     def objective(self, X: ArrayLike) -> float:
         """Return the objective of the algorithm on these rows, in working coordinates."""
-        points = self._points(X)
-        if isinstance(points, GappedPoints):
-            return gaps.objective_and_weights(points, self._centers, self._fuzzifier)[0]
-        return float(objective(points, self._centers, self._fuzzifier))
+        return float(objective(self._points(X), self._centers, self._fuzzifier))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Return the negative :meth:`objective`: greater is better."""
@@ -309,13 +301,12 @@ class FederatedEstimator(
     def _learn_objective(self, value: float | None) -> None:
         """Store the objective that the peers added up, if the protocol has one."""
 
-    def _points(self, X: ArrayLike) -> Points | GappedPoints:
+    def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
         rows = Local(np.ascontiguousarray(self._fitting(X))).in_blocks(self._levels)
         if rows.problem and not self._keeps_gaps:
             raise DataError(f"X: {rows.problem}")
-        prepare = with_gaps_in_working_coordinates if self._keeps_gaps else in_working_coordinates
-        return prepare(rows.X, self.origin_, self.scale_)
+        return in_working_coordinates(rows.X, self.origin_, self.scale_)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -337,8 +328,6 @@ class FuzzyEstimator(FederatedEstimator):
         """Return the membership of each row in each cluster, shape (n, C); rows sum to 1, and to 0 without any value."""
         points = self._points(X)
         assert self._fuzzifier is not None, "every fuzzy protocol has one"
-        if isinstance(points, GappedPoints):
-            return gaps.memberships(points, self._centers, self._fuzzifier)
         return memberships(points, self._centers, self._fuzzifier)
 
     def predict_proba(self, X: ArrayLike) -> Floats:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data.columns import HowRead
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.delimited import read_csv_table
@@ -23,7 +22,7 @@ from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.base import Clustering
-from p2pclust.protocols.engine.local import Local, in_working_coordinates, with_gaps_in_working_coordinates
+from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.measuring.describe import Describe
 
@@ -153,9 +152,7 @@ def _distances(found: FinishedJob, X: Floats, labels: NDArray[np.int64]) -> Floa
     far = isinstance(main, Clustering) and main.least_squares and not found.job.by_columns
     if not far or "centers" not in arrays or np.ndim(arrays["centers"]) != 2 or (labels < 0).any():
         return None
-    prepare = with_gaps_in_working_coordinates if np.isnan(X).any() else in_working_coordinates
-    points = prepare(X, arrays["origin"], arrays["scale"])
-    away = np.nan_to_num((points.working if isinstance(points, GappedPoints) else points.X) - arrays["centers"][labels])
+    away = np.nan_to_num(in_working_coordinates(X, arrays["origin"], arrays["scale"]).X - arrays["centers"][labels])
     distances: Floats = np.sqrt(np.einsum("ij,ij->i", away, away))
     return distances
 

@@ -283,6 +283,6 @@ def test_objective_and_weights_are_those_of_two_passes(kernel: str, fuzzifier: f
     rng = np.random.default_rng(3)
     points, centers = Points(rng.normal(size=(700, 3)), kernel=Kernel(kernel)), rng.normal(size=(4, 3))
     row_weights = rng.random(700) if weighted else None
-    value, weights = objective_and_weights(points, centers, fuzzifier, row_weights)
+    value, weights, _ = objective_and_weights(points, centers, fuzzifier, row_weights)
     assert value == objective(points, centers, fuzzifier, row_weights)
     assert np.array_equal(weights, fuzzy_sums(points, centers, fuzzifier, row_weights)[0])

@@ -8,7 +8,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.clustering import gaps_oracle as oracle
 
-from p2pclust.clustering import Points, cell_moments, fuzzy_sums, gaps, lloyd_step, nearest, weighted_sums_and_counts
+from p2pclust.clustering import (
+    Points,
+    cell_moments,
+    fuzzy_step,
+    fuzzy_sums,
+    gaps,
+    lloyd_step,
+    nearest,
+    weighted_sums_and_counts,
+)
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.kernels import C1, NUMPY, Kernel, installed, instruction_sets
 from p2pclust.errors import DataError
@@ -39,7 +48,7 @@ def test_hand_computed(kernel: Kernel) -> None:
     assert sums.tolist() == [[3.0, 1.0], [0.0, 6.0]]
     assert (masses.tolist(), counts.tolist()) == ([[4.0, 1.0], [0.0, 2.0]], [[2.0, 1.0], [0.0, 1.0]])
     # The second cluster has no number in the first column: it keeps 3.
-    assert gaps.lloyd_step(points, centers).tolist() == [[0.5, 1.0], [3.0, 3.0]]
+    assert lloyd_step(points, centers).tolist() == [[0.5, 1.0], [3.0, 3.0]]
     assert gaps.objective_and_weights(points, centers)[0] == 1.0
     # Memberships with a fuzzifier of 2: (1, 0), (4/5, 1/5) and (0, 1), without any number (0, 0).
     np.testing.assert_allclose(gaps.memberships(points, centers, 2.0), [[1, 0], [0.8, 0.2], [0, 1], [0, 0]], atol=1e-15)
@@ -113,7 +122,7 @@ def test_without_a_gap_all_bits_are_those_of_points(
     found = gaps.fuzzy_sums(gapped, centers, 2.0)
     assert (found[0] == weights[:, np.newaxis]).all()
     assert (found[1] == sums).all()
-    assert (gaps.lloyd_step(gapped, centers) == lloyd_step(points, centers)).all()
+    assert (lloyd_step(gapped, centers) == lloyd_step(points, centers)).all()
     assert (gaps.nearest(gapped, centers) == nearest(points, centers)).all()
     assert (gaps.cell_moments(gapped, centers).squares == cell_moments(points, centers)[3]).all()
 
@@ -129,7 +138,7 @@ def test_the_objective_never_rises_and_a_fixed_point_is_one_of_filling_in(
     points, centers, values = GappedPoints(X, kernel=kernel), np.array(blobs[[0, 80, 160]]) + 1.0, []
     for _ in range(400):
         values.append(gaps.objective_and_weights(points, centers, fuzzifier)[0])
-        after = gaps.lloyd_step(points, centers) if fuzzifier is None else gaps.fuzzy_step(points, centers, fuzzifier)
+        after = lloyd_step(points, centers) if fuzzifier is None else fuzzy_step(points, centers, fuzzifier)
         if (still := np.abs(after - centers).max()) < 1e-13:
             break
         centers = after
@@ -168,15 +177,15 @@ def test_exact_ties_go_to_the_lowest_index(kernel: Kernel) -> None:
 
 def test_a_column_that_no_row_has_keeps_its_value() -> None:
     points = GappedPoints([[0.0, NAN], [4.0, NAN]])
-    assert gaps.lloyd_step(points, np.array([[1.0, 7.0]])).tolist() == [[2.0, 7.0]]
-    assert gaps.fuzzy_step(points, np.array([[1.0, 7.0]]), 2.0).tolist() == [[2.0, 7.0]]
+    assert lloyd_step(points, np.array([[1.0, 7.0]])).tolist() == [[2.0, 7.0]]
+    assert fuzzy_step(points, np.array([[1.0, 7.0]]), 2.0).tolist() == [[2.0, 7.0]]
 
 
 def test_rows_without_any_number_have_no_label() -> None:
     points = GappedPoints([[NAN, NAN], [NAN, NAN]])
     assert gaps.nearest(points, [[0.0, 1.0]]).tolist() == [-1, -1]
     assert gaps.memberships(points, [[0.0, 1.0]], 2.0).tolist() == [[0.0], [0.0]]
-    assert gaps.lloyd_step(points, np.array([[0.0, 1.0]])).tolist() == [[0.0, 1.0]]
+    assert lloyd_step(points, np.array([[0.0, 1.0]])).tolist() == [[0.0, 1.0]]
 
 
 def test_rows_that_cannot_be_used_are_refused() -> None:

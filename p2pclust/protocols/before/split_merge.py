@@ -93,7 +93,7 @@ class SplitMerge(FirstCenters, Additive, WithGaps):
 
     def _contribute_with_gaps(self, state: State, local: Local) -> Contribution:
         found, least = (
-            gaps.cell_moments(local.gapped_points(state), state["cells"], local.weights), local.least_cell(self.min_rows)
+            gaps.cell_moments(local.points(state), state["cells"], local.weights), local.least_cell(self.min_rows)
         )  # fmt: skip
         shown = found.counts >= least
         totals = Arrays(

@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, blocks, fuzzy_step, gaps, memberships, objective
-from p2pclust.clustering.gaps import GappedPoints
+from p2pclust.clustering import Points, blocks, fuzzy_step, memberships, objective
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers import robust as robust_rounds
@@ -107,13 +106,9 @@ class Fuzzy(Iterated):
             size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds, keeps_gaps=self.keeps_gaps)
 
     def degrees(self, state: State, local: Local) -> Floats | None:
-        if self.keeps_gaps:
-            return gaps.memberships(local.gapped_points(state), state["centers"], self.fuzzifier)
         return memberships(local.points(state), state["centers"], self.fuzzifier)
 
-    def pooled_step(self, points: Points | GappedPoints, centers: Floats) -> Floats:
-        if isinstance(points, GappedPoints):
-            return gaps.fuzzy_step(points, centers, self.fuzzifier)
+    def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return fuzzy_step(points, centers, self.fuzzifier)
 
 
@@ -298,14 +293,8 @@ class Alternating(Iterated, Additive, SideBySide, WithGaps):
         masses, sums = starts[0] if self.n_init == 1 else map(np.stack, zip(*starts, strict=True))
         numbers = {"rows": float(min(local.n_observed, self.n_clusters)), **numbers}
         if self.accelerate:
-            numbers["objective"] = self._objective(state, local, fuzzifier)
+            numbers["objective"] = objective(local.points(state), state["centers"], fuzzifier, local.weights)
         return Arrays({self.masses: masses, "sums": sums, **numbers})
-
-    def _objective(self, state: State, local: Local, fuzzifier: float | None) -> float:
-        if self.keeps_gaps:
-            points = local.gapped_points(state)
-            return gaps.objective_and_weights(points, state["centers"], fuzzifier, local.weights)[0]
-        return objective(local.points(state), state["centers"], fuzzifier, local.weights)
 
     def problem_with_all_rows(self, state: State) -> str:
         return checks.too_few_rows(self.n_clusters, int(state["rows"]))

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pclust.clustering import Points, blocks, lloyd_step
-from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.clustering.points import Floats
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.llf_cm import LosslessCMeansProtocol
@@ -72,8 +71,7 @@ class KPrototypesProtocol(LosslessCMeansProtocol):
         means = super().next_centers(state, previous, sums, weights)
         return blocks.modes(means, 1.0 / state["scale"], self.levels)
 
-    def pooled_step(self, points: Points | GappedPoints, centers: Floats) -> Floats:
-        assert isinstance(points, Points), "categories exclude missing cells"
+    def pooled_step(self, points: Points, centers: Floats) -> Floats:
         # Shares of a block add up to 1, so its columns say how large a 1 is.
         ones = np.ones(centers.shape[1])
         for block in blocks.blocks(self.levels):
@@ -81,5 +79,4 @@ class KPrototypesProtocol(LosslessCMeansProtocol):
         return blocks.modes(lloyd_step(points, centers), ones, self.levels)
 
     def pooled_round(self, pool: Pool, centers: Floats) -> Floats:
-        assert isinstance(pool.points, Points), "categories exclude missing cells"
         return blocks.modes(lloyd_step(pool.points, centers), 1.0 / pool.scale, self.levels)

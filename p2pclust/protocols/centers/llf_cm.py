@@ -67,7 +67,7 @@ class LosslessCMeansProtocol(Alternating):
         for centers in self.moving_starts(state):
             # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
             if self.keeps_gaps:
-                sums, masses, counts = gaps.crisp_sums(local.gapped_points(state), centers, local.weights)
+                sums, masses, counts = gaps.crisp_sums(local.points(state), centers, local.weights)
             else:
                 sums, masses, rows = weighted_sums_and_counts(local.points(state), centers, local.weights)
                 counts = rows.astype(np.float64)

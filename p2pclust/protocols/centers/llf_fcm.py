@@ -112,13 +112,8 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         self.gate(local, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
-        starts = list(self.moving_starts(state))
-        if self.keeps_gaps:
-            gapped = local.gapped_points(state)
-            found = [gaps.fuzzy_sums(gapped, centers, self.fuzzifier, local.weights) for centers in starts]
-        else:
-            points = local.points(state)
-            found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in starts]
+        points, added_up = local.points(state), gaps.fuzzy_sums if self.keeps_gaps else fuzzy_sums
+        found = [added_up(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]
         numbers = {"suppressed": 0.0} if any(self.levels) else {}
         if local.levels and self.suppress_values:
             # The sums of a value that one row has are that row's memberships, from which it could be solved for.

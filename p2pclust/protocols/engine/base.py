@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, gaps, lloyd_step, nearest
-from p2pclust.clustering.gaps import GappedPoints
+from p2pclust.clustering import Points, lloyd_step, nearest
+from p2pclust.clustering.gaps import prepared
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Local
@@ -484,7 +484,7 @@ class Clustering(Labelling):
     def pooled_step(self, points: Any, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the next centers of the pooled algorithm, with all rows in one place; used to evaluate only.
 
-        Rows (`Points`, or `GappedPoints` of a protocol that keeps missing cells) and centers, shape (C, F), are in working
+        Rows (`Points`, with missing cells only of a protocol that keeps them) and centers, shape (C, F), are in working
         coordinates. The centers are not changed.
         """
 
@@ -500,8 +500,7 @@ class Clustering(Labelling):
         held = [local.in_blocks(self.levels) for local in locals]
         X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in held])
         # No other shift than the job's: rows that tie exactly must tie here too.
-        shift = np.zeros(X.shape[1])
-        points = GappedPoints(X, shift=shift) if self.keeps_gaps else Points(X, shift=shift)
+        points = prepared(X, shift=np.zeros(X.shape[1]))
         return Pool(points, state["centers"], state["origin"], state["scale"])
 
     def pooled_round(self, pool: Pool, centers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -509,30 +508,26 @@ class Clustering(Labelling):
         return self.pooled_step(pool.points, centers)
 
 
-def nearest_labels(protocol: Protocol, state: State, local: Local) -> Arrays:
+def nearest_labels(_: Protocol, state: State, local: Local) -> Arrays:
     """Return ``labels`` (n,), the center nearest to each row: :meth:`Protocol.conclude` of most clusterings.
 
     A row without any number has -1.
     """
-    keeps = protocol.keeps_gaps
-    centers = state["centers"]
-    labels = gaps.nearest(local.gapped_points(state), centers) if keeps else nearest(local.points(state), centers)
+    labels = nearest(local.points(state), state["centers"])
     labels.setflags(write=False)  # handed over, and not copied
     return Arrays(labels=labels)
 
 
-def k_means_step(
-    _: Protocol, points: Points | GappedPoints, centers: NDArray[np.float64]
-) -> NDArray[np.float64]:  # fmt: skip
+def k_means_step(_: Protocol, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the next centers of k-means: :meth:`Clustering.pooled_step` of protocols that find what it finds."""
-    return lloyd_step(points, centers) if isinstance(points, Points) else gaps.lloyd_step(points, centers)
+    return lloyd_step(points, centers)
 
 
 @dataclass(frozen=True)
 class Pool:
     """All rows in one place, in working coordinates; the first centers in them; and the way back to the data's units."""
 
-    points: Points | GappedPoints
+    points: Points
     centers: NDArray[np.float64]
     origin: NDArray[np.float64]
     scale: NDArray[np.float64]

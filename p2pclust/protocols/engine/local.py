@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import Points, blocks
-from p2pclust.clustering.gaps import GappedPoints
+from p2pclust.clustering.gaps import prepared
 from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.data.schema import Column, Schema, SchemaError
 from p2pclust.protocols.engine.arrays import Contribution, State
@@ -21,7 +21,6 @@ LARGEST = 2.0**400  # values beyond this (2.6e120) are refused: their squares an
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
-P = TypeVar("P", Points, GappedPoints)
 #: Of the rows, the state and the honest contribution: what is sent in its place.
 Lie = Callable[["Local", State, Contribution], Contribution]
 
@@ -116,7 +115,7 @@ class Local:
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         if self.weights is not None and self.weights.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but weights of shape {self.weights.shape}")
-        self._points: tuple[tuple[bytes, Kernel], Points | GappedPoints] | None = None
+        self._points: tuple[tuple[bytes, Kernel], Points] | None = None
         self._once: dict[Hashable, Any] = {}
 
     def _look_at_gaps(self) -> None:
@@ -230,24 +229,15 @@ class Local:
         return other
 
     def points(self, state: State) -> Points:
-        """Return the rows in working coordinates, ``(X - origin) / scale``.
+        """Return the rows in working coordinates, ``(X - origin) / scale``; :class:`.GappedPoints` if cells are missing.
 
         Prepared once: the last origin, scale and kernel are remembered.
         """
-        return self._prepared(state, in_working_coordinates, Points)
-
-    def gapped_points(self, state: State) -> GappedPoints:
-        """Return the same of rows that may have missing cells."""
-        return self._prepared(state, with_gaps_in_working_coordinates, GappedPoints)
-
-    def _prepared(self, state: State, prepare: Callable[[Floats, Floats, Floats], P], kind: type[P]) -> P:
         origin, scale = state["origin"], state["scale"]
         key = (origin.tobytes() + scale.tobytes(), in_force())
-        if self._points is None or self._points[0] != key or not isinstance(self._points[1], kind):
-            self._points = (key, prepare(self.X, origin, scale))
-        found = self._points[1]
-        assert isinstance(found, kind)
-        return found
+        if self._points is None or self._points[0] != key:
+            self._points = (key, in_working_coordinates(self.X, origin, scale))
+        return self._points[1]
 
     def range(self) -> tuple[Floats, Floats]:
         """Return the smallest and the largest number of each column, shape (F,); infinity and its negative without any."""
@@ -289,15 +279,11 @@ class Local:
 def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
     """Return rows as points ``(X - origin) / scale``: the same bits everywhere, and no copy where every scale is 1.
 
-    >>> in_working_coordinates(np.array([[1.0], [5.0]]), np.array([1.0]), np.array([2.0])).X.tolist()
-    [[0.0], [2.0]]
+    >>> in_working_coordinates(np.array([[1.0], [5.0], [np.nan]]), np.array([1.0]), np.array([2.0])).X.tolist()
+    [[0.0], [2.0], [nan]]
     """
     if (scale == 1.0).all():
-        return Points(X, origin=origin)
-    return Points(_scaled(X, origin, scale), shift=np.zeros(X.shape[1]))
-
-
-def _scaled(X: Floats, origin: Floats, scale: Floats) -> Floats:
+        return prepared(X, origin=origin)
     height, rows = max(1, _IN_CACHE // X.shape[1]), np.empty(X.shape)
     # As long as a block: broadcasting over rows would start a new loop of a few steps for every row.
     origins, scales = np.tile(origin, height), np.tile(scale, height)
@@ -305,19 +291,7 @@ def _scaled(X: Floats, origin: Floats, scale: Floats) -> Floats:
         ours = rows[start : start + height].reshape(-1)
         np.subtract(X[start : start + height].reshape(-1), origins[: ours.size], out=ours)
         np.divide(ours, scales[: ours.size], out=ours)
-    return rows
-
-
-def with_gaps_in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> GappedPoints:
-    """Return the same of rows in which NaN is a missing cell.
-
-    >>> rows = with_gaps_in_working_coordinates(np.array([[1.0], [5.0], [np.nan]]), np.array([1.0]), np.array([2.0]))
-    >>> rows.complete.X.tolist()
-    [[0.0], [2.0]]
-    """
-    if (scale == 1.0).all():
-        return GappedPoints(X, origin=origin)
-    return GappedPoints(_scaled(X, origin, scale), shift=np.zeros(X.shape[1]))
+    return prepared(rows, shift=np.zeros(X.shape[1]))
 
 
 def first_bad_value(X: Floats) -> str:

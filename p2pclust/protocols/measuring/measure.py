@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import gaps, nearest
+from p2pclust.clustering import nearest
 from p2pclust.errors import UsageError
 from p2pclust.metrics.rows import crisp_sums, davies_bouldin_of, fuzzy_spreads, weighted_scatters, xie_beni_of
 from p2pclust.protocols.engine import checks
@@ -90,12 +90,8 @@ class Measure(Evaluation, WithGaps):
             # The argument rests on the number of rows being unknown, so the reason names the limit only.
             most = max(C, self.compare_up_to)
             raise Abstain(f"privacy gate: fewer than {needed} rows, which measuring up to {most} clusters needs")
-        centers = state["centers"]
-        if self.keeps_gaps:
-            gapped = local.gapped_points(state)
-            parts, labels = [part for part, _ in gapped.parts()], gaps.nearest(gapped, centers)
-        else:
-            parts, labels = [local.points(state)], nearest(local.points(state), centers)
+        centers, points = state["centers"], local.points(state)
+        parts, labels = [part for part, _ in points.parts()], nearest(points, centers)
         counts = np.bincount(labels[labels >= 0], minlength=C).astype(np.float64)
         few = (counts > 0) & (counts < local.least_cell(2 if self.suppress_singletons else 1))
         counts[few] = 0.0

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import gaps, objective, objective_and_weights, weighted_sums_and_counts
+from p2pclust.clustering import objective_and_weights
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
@@ -151,16 +151,8 @@ class Objective(BestStart, WithGaps):
     def measured(self, state: State, local: Local) -> list[tuple[float, NDArray[np.float64]]]:
         found, least = [], local.least_cell(2 if self.min_rows > 1 else 1)
         for centers in self._starts(state):
-            if self.keeps_gaps:
-                gapped = local.gapped_points(state)
-                value, own, counts = gaps.objective_and_weights(gapped, centers, self.fuzzifier, local.weights)
-                found.append((value, own if self.fuzzifier is not None else np.where(counts < least, 0.0, own)))
-            elif self.fuzzifier is not None:
-                found.append(objective_and_weights(local.points(state), centers, self.fuzzifier, local.weights))
-            else:
-                points = local.points(state)
-                _, own, counts = weighted_sums_and_counts(points, centers, local.weights)
-                found.append((objective(points, centers, None, local.weights), np.where(counts < least, 0.0, own)))
+            value, own, counts = objective_and_weights(local.points(state), centers, self.fuzzifier, local.weights)
+            found.append((value, own if self.fuzzifier is not None else np.where(counts < least, 0.0, own)))
         return found
 
     def _starts(self, state: State) -> NDArray[np.float64]:

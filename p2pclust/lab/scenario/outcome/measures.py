@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, gaps, kmeans_plusplus, objective, run_steps
+from p2pclust.clustering import kmeans_plusplus, objective, run_steps
 from p2pclust.clustering.gaps import GappedPoints
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
@@ -320,18 +320,12 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
         pool = protocol.pool(state.arrays, locals_)
         points = pool.points
         rngs = [random_streams.pooled_start(job.seed, start) for start in range(STARTS)]
-        whole = points if isinstance(points, Points) else points.filled()
+        whole = points.filled() if isinstance(points, GappedPoints) else points
         firsts = [kmeans_plusplus(whole, C, rng) for rng in rngs]
         ends = [run_steps(protocol.pooled_step, points, first, tol=_TOL, max_rounds=_ROUNDS) for first in firsts]
         costs = [
-            _objective(points, centers, fuzzifier) for centers in (state.arrays["centers"], *(e.centers for e in ends))
+            objective(points, centers, fuzzifier) for centers in (state.arrays["centers"], *(e.centers for e in ends))
         ]
     own, best = costs[0], min(costs[1:])
     excess = own / best - 1.0 if best > 0.0 else 0.0 if own == 0.0 else float("inf")
     return PooledStarts(STARTS, best, excess)
-
-
-def _objective(points: Points | GappedPoints, centers: Floats, fuzzifier: float | None) -> float:
-    if isinstance(points, GappedPoints):
-        return gaps.objective_and_weights(points, centers, fuzzifier)[0]
-    return objective(points, centers, fuzzifier)

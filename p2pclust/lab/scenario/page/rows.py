@@ -13,9 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, blocks, gaps
-from p2pclust.clustering.fcm import objective
-from p2pclust.clustering.gaps import GappedPoints
+from p2pclust.clustering import blocks, objective
+from p2pclust.clustering.gaps import prepared
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.pictures.palette import cluster_hues
@@ -154,20 +153,15 @@ def worth_of(
     with one_thread(), np.errstate(all="ignore"):
         X = (rows.X - origin) / scale
         if peers is None:
-            return [_objective(X, (those - origin) / scale, fuzzifier) for those in centers]
+            points = prepared(X)
+            return [objective(points, (those - origin) / scale, fuzzifier) for those in centers]
         owner = rows.peer[rows.drawn]
         worth = []
         for those, there in zip(centers, peers, strict=True):
             own = X[np.isin(owner, [number for number, name in enumerate(rows.names) if name in there])]
-            total = _objective(own, (those - origin) / scale, fuzzifier) if len(own) else np.nan
+            total = objective(prepared(own), (those - origin) / scale, fuzzifier) if len(own) else np.nan
             worth.append(total / max(len(own), 1))
         return worth
-
-
-def _objective(X: Floats, centers: Floats, fuzzifier: float | None) -> float:
-    if np.isnan(X).any():
-        return gaps.objective_and_weights(GappedPoints(X), centers, fuzzifier)[0]
-    return objective(Points(X), centers, fuzzifier)
 
 
 def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
