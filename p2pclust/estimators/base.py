@@ -303,7 +303,7 @@ class FederatedEstimator(
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
-        rows = Local(np.ascontiguousarray(self._fitting(X))).in_blocks(self._levels)
+        rows = Local(np.ascontiguousarray(self._fitting(X))).encoded(None, self._levels)
         if rows.problem and not self._keeps_gaps:
             raise DataError(f"X: {rows.problem}")
         return in_working_coordinates(rows.X, self.origin_, self.scale_)

@@ -184,7 +184,7 @@ def _with_cells(
 ) -> Labelled:
     """Label rows, as they are in a CSV file, or else as the numbers that were read."""
     local.feature_names, local.schema = data.feature_names, data.schema
-    local = local.under(found.job.schema).in_blocks(found.job.levels)
+    local = found.job.rows(local)
     if (
         found.job.schema is None
         and not found.job.by_columns

@@ -370,3 +370,9 @@ def test_values_of_single_rows_come_back_only_without_the_rule(protocol: str) ->
         found[on] = audited(job, peers, patience_s=0.1)["aggregator", "values of single rows"]
     assert (found[True].rows, found[True].recovered) == (80, 0)
     assert set(found[False].by_peer) == {0, 1}
+
+
+def test_a_new_row_with_a_category_comes_back_too() -> None:
+    peers = [np.column_stack([rows[:, 0], np.arange(len(rows)) % 3]) for rows in blobs(4, 40, 40)]
+    job = cluster_job("k-prototypes", n_clusters=2, levels=(0, 3), seed=1, suppress_singletons=False)
+    assert audited(job, peers, patience_s=0.1)["two turns", "a new row"].by_peer == {0: 1, 1: 1}

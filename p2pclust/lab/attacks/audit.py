@@ -155,7 +155,7 @@ def audit_job(audit: Audit) -> list[AttackResult]:
     ('aggregator', 'rows that move alone', 0)
     """
     job = audit.job
-    audit = replace(audit, locals=[local.in_blocks(job.levels) for local in audit.locals])
+    audit = replace(audit, locals=[job.rows(local) for local in audit.locals])
     if job.by_columns:
         raise UsageError(f"audit: the attacks are on rows; the peers of {job.protocols[job.main].id} hold columns")
     if job.mu_squared > 0.0:
@@ -213,4 +213,6 @@ def _seen_of(sights: Sights, peer: int) -> list[Sight]:
 
 def _without_the_last(local: Local) -> Local:
     labels, weights = (None if array is None else array[:-1] for array in (local.labels, local.weights))
-    return Local(local.X[:-1], labels=labels, weights=weights, n_clusters=local.n_clusters)
+    other = Local(local.X[:-1], labels=labels, weights=weights, n_clusters=local.n_clusters)
+    other.levels = local.levels
+    return other

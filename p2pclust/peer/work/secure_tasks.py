@@ -113,7 +113,6 @@ class SecureRound(PlainRound):
         """Return this peer's new key, and what it took away in the context that is not settled."""
         pads, part = task.pads, self.part
         assert pads is not None
-        local = local.in_blocks(self.job.levels)
         refusal = self._unusable(local) or ("" if pads.intact else _OTHER_STORE) or self._reserved()
         taken = (
             None if not pads.intact else 0 if part.unsettled is None else dict(pads.sets).get(part.unsettled.state, 0)

@@ -138,8 +138,8 @@ def _round_at(task: StateTask, blobs: BlobAccess, life: Life, job_id: str) -> At
 
 
 def _asked(task: tasks.Contribute | tasks.MakeOffer, local: Local, life: Life) -> Local:
-    """Return the rows as the job's schema encodes them, which are not to be used where the device's floor says so."""
-    local = local.under(job_of(task.mathematics).schema)
+    """Return the rows as the job has them, which are not to be used where the device's floor says so."""
+    local = job_of(task.mathematics).rows(local)
     refusal = _problem_with(life.floor, task.mathematics, task.keys, local.n_samples)
     return local.refusing(refusal) if refusal else local
 

@@ -457,7 +457,7 @@ class Clustering(Labelling):
         What ``shifts`` of its states measure the movement of.
     levels : tuple of int
         The number of values of each column, 0 for a number; in its job, centers and rows have a block of 0/1 columns for
-        each category (`Local.in_blocks`). Empty: no column is a category.
+        each category (`Local.encoded`). Empty: no column is a category.
     least_squares : bool
         Whether what it minimises is the objective of c-means, or of fuzzy c-means, at its centers.
     """
@@ -495,10 +495,9 @@ class Clustering(Labelling):
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:
         """Return all rows of these peers in one place; used to evaluate only.
 
-        The state is the first one of this stage that has centers.
+        The state is the first one of this stage that has centers; the rows are those of its job (`Job.rows`).
         """
-        held = [local.in_blocks(self.levels) for local in locals]
-        X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in held])
+        X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in locals])
         # No other shift than the job's: rows that tie exactly must tie here too.
         points = prepared(X, shift=np.zeros(X.shape[1]))
         return Pool(points, state["centers"], state["origin"], state["scale"])

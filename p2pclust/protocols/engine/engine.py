@@ -192,7 +192,7 @@ def _raw(
         raise Abstain(NOT_DRAWN)
     if job.kernel not in installed():
         raise Abstain(f"this device has no kernel {job.kernel}: install p2pclust on it where there is a C compiler")
-    local = local.under(job.schema).in_blocks(job.levels)
+    local = job.rows(local)
     refusal = local.refused or protocol.problem_with_rows(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
@@ -288,12 +288,11 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
 
     A protocol with a workspace concludes from its note, and from the blobs of :func:`results`.
     """
-    protocol, local = job.protocols[state.stage], local.under(job.schema)
+    protocol, local = job.protocols[state.stage], job.rows(local)
     if isinstance(protocol, WithWorkspace):
         assert workspace is not None
         rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
         return protocol.conclude_with(state.arrays, local, rng, workspace)
-    local = local.in_blocks(job.levels)
     usable = local.X.size and not local.problem_if(keeps_gaps=protocol.keeps_gaps)
     if usable and protocol.suits(state.arrays, local):
         with _mathematics(job, local.threads), job.stages[state.stage].calling("conclude"):

@@ -23,6 +23,7 @@ from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Payload, State, pa
 from p2pclust.protocols.engine.base import Additive, ByColumns, Clustering, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
+from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of, parameters_of
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Piece, Pieces, Stored, bin_header, joined, scan
@@ -172,10 +173,14 @@ class Job:
     def levels(self) -> tuple[int, ...]:
         """The number of values of each column, 0 for a number; empty if no column is a category.
 
-        In every stage of such a job the rows are `Local.in_blocks` of it.
+        In every stage of such a job the rows have a block of 0/1 columns for each; see :meth:`rows`.
         """
         main = self.protocols[self.main]
         return main.levels if isinstance(main, Clustering) and any(main.levels) else ()
+
+    def rows(self, local: Local) -> Local:
+        """Return a peer's rows as all stages of this job have them; see :meth:`.Local.encoded`."""
+        return local.encoded(self.schema, self.levels)
 
     def center_columns(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the columns of centers, from those of the rows: a category has one for each value."""

@@ -64,7 +64,7 @@ class Local:
         Which encoded the rows; None: all columns are numbers, or, without names of columns, the rows are as a job has them.
     levels : tuple of int
         Of rows whose categories are blocks of 0/1 columns: the number of values of each column of the table, 0 for a number.
-        See :meth:`in_blocks`.
+        See :meth:`encoded`.
     problem : str
         Why these rows cannot be used by a job without missing cells, with row and column, or an empty string.
     gap : str
@@ -108,7 +108,7 @@ class Local:
         self.lie: Lie | None = None  # only a testbed sets it
         self.feature_names: tuple[str, ...] = ()  # if known
         self.schema: Schema | None = None
-        self._by_schema: tuple[Schema, Local] | None = None
+        self._encoded: tuple[Schema | None, tuple[int, ...], Local] | None = None
         self.levels: tuple[int, ...] = ()
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
@@ -140,35 +140,48 @@ class Local:
         other.feature_names, other.schema = self.feature_names, self.schema
         return other
 
-    def under(self, schema: Schema | None) -> Local:
-        """Return the same rows as the schema of a job encodes them; if they do not fit it, rows that name the column.
+    def encoded(self, schema: Schema | None, levels: tuple[int, ...] = ()) -> Local:
+        """Return the same rows as all stages of a job have them; if they do not fit it, rows that cannot be used.
+
+        First the schema of the job encodes them. Then each category becomes a block of 0/1 columns, whose range is 0 to 1 at
+        every peer, so that none reveals which values it has. Prepared once: the last schema and levels are remembered.
 
         >>> from p2pclust.data.schema import Column
         >>> own = Local([[0.0, 7.5], [1.0, 8.0]])
         >>> own.schema = Schema((Column("mode", "category", ("eco", "boost")), Column("watt", "number")))
-        >>> own.under(Schema((Column("watt", "number"), Column("mode", "category", ("boost", "eco"))))).X.tolist()
+        >>> of_job = Schema((Column("watt", "number"), Column("mode", "category", ("boost", "eco"))))
+        >>> own.encoded(of_job).X.tolist()
         [[7.5, 1.0], [8.0, 0.0]]
-        >>> own.under(Schema((Column("volt", "number"),))).problem
+        >>> rows = own.encoded(of_job, of_job.levels)
+        >>> rows.X.tolist(), [end.tolist() for end in rows.range()]
+        ([[7.5, 0.0, 1.0], [8.0, 1.0, 0.0]], [[7.5, 0.0, 0.0], [8.0, 1.0, 1.0]])
+        >>> own.encoded(Schema((Column("volt", "number"),))).problem
         "its data cannot be used: column 'volt' is absent: the schema names it"
         """
-        if self.problem_if(keeps_gaps=True) or self.levels or schema == self.schema:
+        if self.problem_if(keeps_gaps=True) or self.levels or (schema == self.schema and not any(levels)):
             return self
+        if self._encoded is None or self._encoded[:2] != (schema, levels):
+            rows = (self if schema == self.schema else self._by(schema))._in_blocks(levels)
+            if rows is self:  # not kept: a cycle would hold the rows longer than they are needed
+                return self
+            self._encoded = schema, levels, rows
+        return self._encoded[2]
+
+    def _by(self, schema: Schema | None) -> Local:
         if schema is None:
             words = [column.name for column in self.schema.columns if column.level] if self.schema is not None else []
             why = f"its data have categories or flags ({first_few(words, 3)}), and the job has no schema"
             return self.refusing(why) if words else self
-        if self._by_schema is None or self._by_schema[0] != schema:
-            try:
-                other = self.with_rows(self._encoded_by(schema))
-                other.gap = other.gap if self.gap or not self.problem else ""
-                other.feature_names, other.schema = schema.names, schema
-            except SchemaError as error:
-                other = Local(np.empty((0, 0)))
-                other.min_cell, other.lie, other.problem = self.min_cell, self.lie, f"{UNUSABLE}: {error.reason}"
-            self._by_schema = (schema, other)
-        return self._by_schema[1]
+        try:
+            other = self.with_rows(self._codes_by(schema))
+            other.gap = other.gap if self.gap or not self.problem else ""
+            other.feature_names, other.schema = schema.names, schema
+        except SchemaError as error:
+            other = Local(np.empty((0, 0)))
+            other.min_cell, other.lie, other.problem = self.min_cell, self.lie, f"{UNUSABLE}: {error.reason}"
+        return other
 
-    def _encoded_by(self, schema: Schema) -> Floats:
+    def _codes_by(self, schema: Schema) -> Floats:
         own = self.schema
         if own is not None and own.version != schema.version:
             raise SchemaError(f"version {own.version} of the schema, and the job has version {schema.version}")
@@ -180,10 +193,30 @@ class Local:
             own = Schema(tuple(Column(name, "number") for name in self.feature_names))
         return schema.encode(own.table(self.X))
 
+    def _in_blocks(self, levels: tuple[int, ...]) -> Local:
+        if not any(levels) or self.problem:
+            return self
+        if problem := self.problem_with_levels(levels):
+            return self.refusing(problem)
+        other = self.with_rows(blocks.in_blocks(self.X, levels))
+        other.levels = levels
+        return other
+
+    def problem_with_levels(self, levels: tuple[int, ...]) -> str:
+        """Say why these rows cannot have categories with so many values, or return an empty string; NaN is a missing cell.
+
+        >>> Local([[7.5, 3.0]]).problem_with_levels((0, 3))
+        'row 0, column 1 is not a declared value'
+        """
+        if self.n_features != len(levels):
+            return f"has {self.n_features} columns where the job has {len(levels)}"
+        place = blocks.undeclared(np.nan_to_num(self.X) if self.gap else self.X, levels)
+        return "" if place is None else f"row {place[0]}, column {place[1]} is not a declared value"
+
     def lying(self, lie: Lie) -> Local:
         """Return the same rows at a device that sends something else than what follows from them; for testbeds."""
         other = copy.copy(self)
-        other.lie, other._by_schema = lie, None
+        other.lie, other._encoded = lie, None
         return other
 
     def least_cell(self, of_job: int) -> int:
@@ -195,32 +228,6 @@ class Local:
         (5, 10)
         """
         return max(of_job, self.min_cell)
-
-    def in_blocks(self, levels: tuple[int, ...]) -> Local:
-        """Return the rows in which each category is a block of 0/1 columns; without categories, these rows.
-
-        Prepared once. A block's range is 0 to 1 at every peer, so that none reveals which values it has. Rows that have
-        other columns, or a category that is not the index of a value, cannot be used.
-
-        >>> rows = Local([[7.5, 2.0], [1.0, 0.0]]).in_blocks((0, 3))
-        >>> rows.X.tolist(), [end.tolist() for end in rows.range()]
-        ([[7.5, 0.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0, 0.0], [7.5, 1.0, 1.0, 1.0]])
-        >>> Local([[7.5, 3.0]]).in_blocks((0, 3)).problem
-        'row 0, column 1 is not a declared value'
-        """
-        if not any(levels) or self.levels == levels or self.problem:
-            return self
-        if self.n_features != len(levels):
-            return self.refusing(f"has {self.n_features} columns where the job has {len(levels)}")
-        if (place := blocks.undeclared(self.X, levels)) is not None:
-            return self.refusing(f"row {place[0]}, column {place[1]} is not a declared value")
-        other = self.once(("blocks", levels), lambda: self.with_rows(blocks.in_blocks(self.X, levels)))
-        other.min_cell, other.lie, other.threads, other.refused = self.min_cell, self.lie, self.threads, self.refused
-        if not other.levels:
-            low, high = map(np.array, other.range())
-            low[blocks.in_block(levels)], high[blocks.in_block(levels)] = 0.0, 1.0
-            other.levels, other._range = levels, (low, high)
-        return other
 
     def refusing(self, reason: str) -> Local:
         """Return the same rows, which are not to be used for this reason: the peer abstains with it."""
@@ -242,7 +249,10 @@ class Local:
     def range(self) -> tuple[Floats, Floats]:
         """Return the smallest and the largest number of each column, shape (F,); infinity and its negative without any."""
         assert self._range is not None, "rows with a problem have no range"
-        return self._range
+        if not self.levels:
+            return self._range
+        (low, high), inside = self._range, blocks.in_block(self.levels)
+        return np.where(inside, 0.0, low), np.where(inside, 1.0, high)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what a protocol prepared from these rows; prepare it now if that was not done yet."""

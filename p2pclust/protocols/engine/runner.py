@@ -166,7 +166,7 @@ def _run(
 def _begin(job: Job, locals: Sequence[Local]) -> JobState:
     """Return the first state; stages for secure sums are given the columns, which a fleet agrees on with its keys."""
     state = engine.begin(job)
-    rows = [local.under(job.schema).in_blocks(job.levels) for local in locals if local.X.size]
+    rows = [job.rows(local) for local in locals if local.X.size]
     protocol = job.protocols[state.stage]
     usable = [local for local in rows if not local.problem_if(keeps_gaps=protocol.keeps_gaps)]
     columns = Counter(local.n_features for local in usable).most_common(1)
@@ -247,11 +247,11 @@ def pooled(
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
     begins, contributors = (records[0][0], records[0][1].contributors) if records else (0, tuple(range(len(locals))))
     with one_thread(), job.stages[stage].calling("pooled_step"):
-        rows = [rows_at(locals, later, begins)[peer] for peer in contributors]
+        rows = [job.rows(rows_at(locals, later, begins)[peer]) for peer in contributors]
         pool = protocol.pool(first, rows)
         centers = np.array(pool.centers)
         for number, record in records:
-            now = [rows_at(locals, later, number)[peer] for peer in record.contributors]
+            now = [job.rows(rows_at(locals, later, number)[peer]) for peer in record.contributors]
             if len(now) != len(rows) or any(one is not other for one, other in zip(now, rows, strict=True)):
                 rows = now
                 pool = protocol.pool(first, rows)
@@ -284,7 +284,8 @@ def pooled_run(
         raise UsageError("no peer contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
     with one_thread(), job.stages[stage].calling("pooled_step"):
-        pool = protocol.pool(first, [rows_at(locals, later, last[peer])[peer] for peer in contributors])
+        rows = [job.rows(rows_at(locals, later, last[peer])[peer]) for peer in contributors]
+        pool = protocol.pool(first, rows)
         found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
     return replace(found, centers=pool.raw(found.centers))
 

@@ -251,18 +251,7 @@ def problem_with_cells(local: Local, levels: tuple[int, ...]) -> str:
     """Return why rows with missing values and categories cannot be described, or an empty string."""
     if problem := local.problem_if(keeps_gaps=True):
         return problem
-    if levels and len(levels) != local.n_features:
-        return f"has {local.n_features} columns, and levels are given for {len(levels)}"
-
-    def wrong() -> str:
-        for column in np.flatnonzero(levels):
-            values = local.X[:, column]
-            odd = ~np.isnan(values) & ((values != np.floor(values)) | (values < 0) | (values >= levels[column]))
-            if odd.any():
-                return f"row {int(np.argmax(odd))}, column {column} is no value of its category"
-        return ""
-
-    return local.once(("levels", levels), wrong) if levels else ""
+    return local.once(("levels", levels), lambda: local.problem_with_levels(levels)) if levels else ""
 
 
 def hold_below_gate(local: Local) -> None:

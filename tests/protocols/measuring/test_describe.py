@@ -172,7 +172,7 @@ def test_categories_hide_their_rare_values() -> None:
     assert number.mean == pytest.approx(30.0)
     open_ = describe(parts, levels=[4, 0], min_cell=0).columns[0]
     assert open_.values == tuple((str(number), rows) for number, rows in enumerate((30, 20, 6, 1)))
-    with pytest.raises(FleetError, match="row 0, column 1 is no value of its category"):
+    with pytest.raises(FleetError, match="row 0, column 1 is not a declared value"):
         describe([parts[0] + 0.5], levels=[0, 4])
 
 

@@ -137,10 +137,10 @@ def test_categories_are_left_out_and_their_values_checked() -> None:
     rows = np.array([[0.0, 1.0], [2.0, 3.0]])
     assert found([rows], shares=[0.5], levels=[3, 0]).arrays["ranks"].tolist() == [[0, 1]]
     assert Quantile(levels=(2, 0)).problem_with_rows(engine.begin(job_of()).arrays, Local(rows)) == (
-        "row 1, column 0 is no value of its category"
+        "row 1, column 0 is not a declared value"
     )
     wrong = Quantile(levels=(2,)).problem_with_rows(engine.begin(job_of()).arrays, Local(rows))
-    assert wrong == "has 2 columns, and levels are given for 1"
+    assert wrong == "has 2 columns where the job has 1"
 
 
 def test_a_peer_below_the_gate_abstains_and_another_number_of_columns_too() -> None:

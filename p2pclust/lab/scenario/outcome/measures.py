@@ -105,7 +105,7 @@ class Done:
     @cached_property
     def locals_(self) -> list[Local]:
         if not self.job.by_columns:
-            return [Local(share.X).in_blocks(self.job.levels) for share in self.shares.values()]
+            return [self.job.rows(Local(share.X)) for share in self.shares.values()]
         return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
 
     @cached_property
@@ -115,9 +115,7 @@ class Done:
         for one in self.damage:
             place = list(self.shares).index(one.peer)
             now[place] = (
-                now[place].lying(lie_called(one.how))
-                if one.lie
-                else now[place].with_rows(one.X).in_blocks(self.job.levels)
+                now[place].lying(lie_called(one.how)) if one.lie else self.job.rows(now[place].with_rows(one.X))
             )
             found.append((one.round, place, now[place]))
         return found
