@@ -322,6 +322,21 @@ def read_schema(file: Path) -> Schema:
     return Schema.from_dict(read_toml(file), str(file))
 
 
+def recoded(X: Floats, own: Schema | None, names: Sequence[str], schema: Schema) -> Floats:
+    """Return rows as another schema encodes them; raise SchemaError if they do not fit it.
+
+    `own` encoded the rows. Without one, columns with `names` are numbers, and those without are taken for `schema`'s own.
+    """
+    if own is not None and own.version != schema.version:
+        raise SchemaError(f"version {own.version} of the schema, and the job has version {schema.version}")
+    if own is None and not names:
+        if problem := schema.problem_with_codes(X):
+            raise SchemaError(problem)
+        return X
+    own = Schema(tuple(Column(name, "number") for name in names)) if own is None else own
+    return schema.encode(own.table(X))
+
+
 def _problems_with(given: Mapping[str, Any]) -> list[str]:
     """Return the errors of the fields of a column, a line each."""
     name, kind, values = given["name"], given["kind"], given.get("values", ())

@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgpack
 
 from p2pclust.clustering import blocks
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
-from p2pclust.data.schema import Schema
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import LIST_OF, Arrays, Payload, State, pack, unpack
 from p2pclust.protocols.engine.base import Additive, ByColumns, Clustering, Protocol, Remembering, WithWorkspace
@@ -30,6 +29,9 @@ from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Piece, Pieces, 
 from p2pclust.protocols.secure.secured import Secured
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 from p2pclust.tools.spelling import did_you_mean, first_few
+
+if TYPE_CHECKING:
+    from p2pclust.data.schema import Schema
 
 Status = Literal["running", "done", "failed"]
 
@@ -269,7 +271,11 @@ class Job:
             if not isinstance(package, str) or len(package) > _MAX_PACKAGE:
                 raise UsageError(f"job: stage {number}: package: expected a name and a version")
             made.append(Stage(stage["protocol"], dict(parameters), package))
-        schema = None if given.get("schema") is None else Schema.from_dict(given["schema"], "job: schema")
+        schema = None
+        if given.get("schema") is not None:
+            from p2pclust.data.schema import Schema  # noqa: PLC0415 - of such jobs only, with the readers of columns
+
+            schema = Schema.from_dict(given["schema"], "job: schema")
         share, kernel = given.get("participation", 1.0), given.get("kernel", NUMPY)
         return cls(tuple(made), given["seed"], share, kernel, schema)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.clustering import Points, blocks
 from p2pclust.clustering.gaps import prepared
 from p2pclust.clustering.kernels import Kernel, in_force
-from p2pclust.data.schema import Column, Schema, SchemaError
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.reasons import NO_DATA, UNUSABLE
 from p2pclust.tools.spelling import first_few
+
+if TYPE_CHECKING:
+    from p2pclust.data.schema import Schema
 
 LARGEST = 2.0**400  # values beyond this (2.6e120) are refused: their squares and the sums of these must be finite
 
@@ -146,7 +148,7 @@ class Local:
         First the schema of the job encodes them. Then each category becomes a block of 0/1 columns, whose range is 0 to 1 at
         every peer, so that none reveals which values it has. Prepared once: the last schema and levels are remembered.
 
-        >>> from p2pclust.data.schema import Column
+        >>> from p2pclust.data.schema import Column, Schema
         >>> own = Local([[0.0, 7.5], [1.0, 8.0]])
         >>> own.schema = Schema((Column("mode", "category", ("eco", "boost")), Column("watt", "number")))
         >>> of_job = Schema((Column("watt", "number"), Column("mode", "category", ("boost", "eco"))))
@@ -172,26 +174,17 @@ class Local:
             words = [column.name for column in self.schema.columns if column.level] if self.schema is not None else []
             why = f"its data have categories or flags ({first_few(words, 3)}), and the job has no schema"
             return self.refusing(why) if words else self
+        from p2pclust.data.schema import SchemaError, recoded  # noqa: PLC0415 - with the readers of columns
+
         try:
-            other = self.with_rows(self._codes_by(schema))
-            other.gap = other.gap if self.gap or not self.problem else ""
-            other.feature_names, other.schema = schema.names, schema
+            other = self.with_rows(recoded(self.X, self.schema, self.feature_names, schema))
         except SchemaError as error:
             other = Local(np.empty((0, 0)))
             other.min_cell, other.lie, other.problem = self.min_cell, self.lie, f"{UNUSABLE}: {error.reason}"
+            return other
+        other.gap = other.gap if self.gap or not self.problem else ""
+        other.feature_names, other.schema = schema.names, schema
         return other
-
-    def _codes_by(self, schema: Schema) -> Floats:
-        own = self.schema
-        if own is not None and own.version != schema.version:
-            raise SchemaError(f"version {own.version} of the schema, and the job has version {schema.version}")
-        if own is None and not self.feature_names:
-            if problem := schema.problem_with_codes(self.X):
-                raise SchemaError(problem)
-            return self.X
-        if own is None:
-            own = Schema(tuple(Column(name, "number") for name in self.feature_names))
-        return schema.encode(own.table(self.X))
 
     def _in_blocks(self, levels: tuple[int, ...]) -> Local:
         if not any(levels) or self.problem:
