@@ -26,9 +26,6 @@ class AgreedColumns(Protocol):
     always_keeps_gaps: ClassVar[bool] = True
     takes_weights = finished = always
 
-    def problem_with_rows(self, state: State, local: Local) -> str:
-        return local.problem_if(keeps_gaps=True)
-
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"n_columns": Slot((), "int64")}
 

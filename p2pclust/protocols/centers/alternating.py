@@ -29,7 +29,7 @@ from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slo
 from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.privacy import size_gate
+from p2pclust.protocols.engine.privacy import gated_rounds, size_gate
 
 ROUNDS: Final = checks.between(1, 10**6)  # what ``max_rounds`` may be
 _GROWTH = 1.1
@@ -101,9 +101,8 @@ class Fuzzy(Iterated):
 
     def gate(self, local: Local, *, starts: int = 1, more: int = 0) -> None:
         """Abstain with too few rows, if the job has the privacy gate; see :func:`.privacy.size_gate`."""
-        if self.privacy_gate:
-            rounds = self.max_rounds if self.privacy_gate == "job" else 1
-            size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds, keeps_gaps=self.keeps_gaps)
+        rounds = gated_rounds(self.privacy_gate, self.max_rounds)
+        size_gate(local, self.n_clusters, starts=starts, more=more, rounds=rounds, keeps_gaps=self.keeps_gaps)
 
     def degrees(self, state: State, local: Local) -> Floats | None:
         return memberships(local.points(state), state["centers"], self.fuzzifier)

@@ -31,6 +31,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import always
 from p2pclust.protocols.engine.fixed_point import grid
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.privacy import gated_rounds
 
 _LEAST_LIMBS, _MAX_LIMBS = 3, 8
 _WEIGHT_BITS = 34
@@ -95,7 +96,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
 
     def _least_of_a_value(self, local: Local) -> int:
         """Return the fewest rows of a value that is sent: with the gate, more than its sums over the columns."""
-        rounds = self.max_rounds if self.privacy_gate == "job" else int(self.privacy_gate)
+        rounds = gated_rounds(self.privacy_gate, self.max_rounds)
         return max(2, rounds * self.n_init * self.n_clusters // len(local.levels) + 1)
 
     takes_weights = always

@@ -40,7 +40,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, Pool, SideBySide, Slot, always
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.privacy import size_gate
+from p2pclust.protocols.engine.privacy import gated_rounds, size_gate
 
 LIMBS = 3  # 2**-120 of the width of the data, squared: components may be narrow
 _LEAST_REG = 2.0**-40  # of the squared width of the data: what bounds the log likelihood where reg_covar is 0
@@ -176,10 +176,9 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         running = self.running(state)
-        if self.privacy_gate:
-            rounds = self.max_rounds if self.privacy_gate == "job" else 1
-            more = self.n_init * (math.prod(self._shape(local.n_features)) + 1)
-            size_gate(local, self.n_clusters, starts=self.n_init, more=more, rounds=rounds)
+        rounds = gated_rounds(self.privacy_gate, self.max_rounds)
+        more = self.n_init * (math.prod(self._shape(local.n_features)) + 1)
+        size_gate(local, self.n_clusters, starts=self.n_init, more=more, rounds=rounds)
         points, found = local.points(state), []
         for start in running.tolist():
             mixture = mixture_of(state, self.covariance_type, start)

@@ -20,6 +20,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, exclusions, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, Remembering, SideBySide, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.privacy import gated_rounds
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, build, parameters_of, protocol_class
 from p2pclust.protocols.engine.secure_rounds import problem_with_job
@@ -296,8 +297,7 @@ def _before(kind: str, request: _Request) -> list[Stage]:
 def _gate_rounds(own: Mapping[str, Any], max_rounds: int | None) -> int:
     """Return the rounds, times starts, whose equations the privacy gate counts; 0 if it is off, or there is none."""
     rule = checks.gate("privacy_gate", own.get("privacy_gate", False))
-    rounds = (max_rounds or own.get("max_rounds", 1)) if rule == "job" else int(bool(rule))
-    return int(rounds) * int(own.get("n_init", 1))
+    return int(gated_rounds(rule, max_rounds or own.get("max_rounds", 1))) * int(own.get("n_init", 1))
 
 
 def _plain(where: str, value: ArrayLike, *, ndim: int) -> list[Any]:

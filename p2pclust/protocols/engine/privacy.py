@@ -45,6 +45,11 @@ def blurred(
     return tuple(near.tolist()), np.asarray(X[near].mean(axis=0), dtype=np.float64)
 
 
+def gated_rounds(rule: bool | str, max_rounds: int) -> int:
+    """Return the rounds whose equations :func:`size_gate` counts by the parameter `privacy_gate` of a clustering."""
+    return max_rounds if rule == "job" else int(rule)
+
+
 def size_gate(
     local: Local, n_clusters: int, *, starts: int = 1, more: int = 0, rounds: int = 1, keeps_gaps: bool = False
 ) -> None:  # fmt: skip
@@ -56,7 +61,7 @@ def size_gate(
     section 4.2.
 
     The paper counts the equations of one round. T rounds give up to T times as many, and rows of peers that pass its rule
-    have been found from them; `rounds` above 1 counts so many.
+    have been found from them; `rounds` above 1 counts so many. With 0 no peer is held.
 
     Of rows with categories F is the number of columns of the table, and a sum has B numbers, one for each value. A
     contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
@@ -64,6 +69,8 @@ def size_gate(
     With missing cells, the rule holds in each column that any of the rows has: C sums and C weights are 2 C equations, and
     the cells that are there are the unknowns.
     """
+    if not rounds:
+        return
     C, F = n_clusters, len(local.levels) or local.n_features
     if keeps_gaps:
         least = rounds * (2 * starts * C + more)
