@@ -42,12 +42,6 @@ class GappedPoints(Points):
 
     Attributes
     ----------
-    complete : Points or None
-        The rows without a gap, if there are any.
-    gapped : GappedRows or None
-        The rows with some numbers and some gaps.
-    n_empty : int
-        How many rows have no number at all.
     X : float64 array, shape (n_samples, n_features)
         The rows that distances are counted between, with their gaps.
 
@@ -59,11 +53,11 @@ class GappedPoints(Points):
     Examples
     --------
     >>> points = GappedPoints([[0.0, 1.0], [2.0, np.nan], [np.nan, np.nan]], shift=[0.0, 0.0])
-    >>> points.complete.X.tolist(), points.gapped.source.tolist(), points.n_empty
-    ([[0.0, 1.0]], [[2.0, nan]], 1)
+    >>> [(part.X.tolist(), which.tolist()) for part, which in points.parts()]
+    [([[0.0, 1.0]], [0]), ([[2.0, nan]], [1])]
     """
 
-    __slots__ = ("_complete", "_gapped", "complete", "gapped", "n_empty")
+    __slots__ = ("_parts",)
 
     def __init__(
         self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None,
@@ -76,9 +70,6 @@ class GappedPoints(Points):
         self.n_samples, self.n_features = rows.shape
         there = ~np.isnan(rows)
         observed = there.sum(axis=1)
-        self._complete = np.flatnonzero(observed == self.n_features)
-        self._gapped = np.flatnonzero((observed > 0) & (observed < self.n_features))
-        self.n_empty = self.n_samples - self._complete.size - self._gapped.size
         if np.isinf(rows).any():
             row, column = np.argwhere(np.isinf(rows))[0]
             raise DataError(f"row {row}, column {column} of the data is infinite; remove it before clustering")
@@ -86,32 +77,29 @@ class GappedPoints(Points):
             n = there.sum(axis=0)
             shift = np.where(there, rows, 0.0).sum(axis=0) / np.where(n > 0, n, 1)
         self.shift: Floats = np.zeros(self.n_features) if shift is None else np.array(shift, dtype=np.float64)
-        self.complete: Points | None = None
-        if self._complete.size:
-            whole = rows if self._complete.size == self.n_samples else rows[self._complete]
-            self.complete = Points(whole, shift=shift, origin=origin, kernel=self.kernel)
-        self.gapped: GappedRows | None = None
-        if self._gapped.size:
+        self._parts: list[tuple[Points, npt.NDArray[np.intp]]] = []
+        if (whole := np.flatnonzero(observed == self.n_features)).size:
+            complete = rows if whole.size == self.n_samples else rows[whole]
+            self._parts.append((Points(complete, shift=shift, origin=origin, kernel=self.kernel), whole))
+        if (some := np.flatnonzero((observed > 0) & (observed < self.n_features))).size:
             away = self.shift if origin is None else np.asarray(origin, dtype=np.float64)
-            self.gapped = GappedRows(rows[self._gapped], shift=self.shift, subtracted=away, kernel=self.kernel)
+            gapped = GappedRows(rows[some], shift=self.shift, subtracted=away, kernel=self.kernel)
+            self._parts.append((gapped, some))
 
     @property
     def X(self) -> Floats:  # noqa: N802 - as of all points
         rows = np.full((self.n_samples, self.n_features), np.nan)
-        for part, where in self.parts():
+        for part, where in self._parts:
             rows[where] = part.X
         return rows
 
     def filled(self) -> Points:
         """Return the rows that have a number, with the shift in their gaps: something to draw first centers from."""
-        rows = np.concatenate([np.where(np.isnan(part.X), part.shift, part.X) for part, _ in self.parts()])
+        rows = np.concatenate([np.where(np.isnan(part.X), part.shift, part.X) for part, _ in self._parts])
         return Points(rows, shift=self.shift, kernel=self.kernel)
 
     def parts(self) -> Iterator[tuple[Points, npt.NDArray[np.intp] | slice]]:
-        if self.complete is not None:
-            yield self.complete, self._complete
-        if self.gapped is not None:
-            yield self.gapped, self._gapped
+        yield from self._parts
 
 
 def prepared(X: Floats, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None) -> Points:
