@@ -99,12 +99,14 @@ def _is_missing(cell: Any) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell)) or str(cell) == "<NA>"
 
 
-def encoded(table: Any, where: str, schema: Schema) -> Floats:
-    """Return a table as numbers, shape (n, F), with a category as the index of its value; `where` names it in errors.
+def encoded(table: Any, where: str, schema: Schema | None) -> Any:
+    """Return a table as numbers, shape (n, F), with a category as the index of its value; without a schema, the table.
 
-    A missing cell is NaN. Raise DataError, which names the column, for one that is absent or of another kind, and for a
-    value that the schema does not declare.
+    A missing cell is NaN. Raise DataError, which names the table (`where`) and the column, for one that is absent or of
+    another kind, and for a value that the schema does not declare.
     """
+    if schema is None:
+        return table
     names = column_names(table)
     if not names:
         raise DataError(f"{where} has no names of columns: expected {', '.join(schema.names[:8])}")

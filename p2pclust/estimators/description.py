@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -63,11 +64,7 @@ def describe(
     if not isinstance(X, list | tuple) or not X:
         raise DataError("X: expected a list with one array per peer")
     schema = None if levels else categories.schema_of(X)
-
-    def numbers(rows: Any, where: str) -> Any:
-        return rows if schema is None else categories.encoded(rows, where, schema)
-
-    arrays = inputs.matrices(X, None, keeps_gaps=True, numbers=numbers)
+    arrays = inputs.matrices(X, None, keeps_gaps=True, numbers=partial(categories.encoded, schema=schema))
     named = next((names for rows in X if (names := inputs.column_names(rows))), [])
     refuse({"in_process": not has_links(fleet), "secure": bool(secure) or isinstance(secure, Mapping)})
     asked = secure if has_links(fleet) else False

@@ -78,7 +78,7 @@ class _LosslessEstimator(RowsEstimator):
         self.schema_ = schema_of(tables)
 
     def _numbers(self, rows: Any, where: str) -> Any:
-        return rows if self.schema_ is None else encoded(rows, where, self.schema_)
+        return encoded(rows, where, self.schema_)
 
     def _options(self) -> dict[str, Any]:
         options = super()._options()

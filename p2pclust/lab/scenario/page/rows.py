@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import blocks, objective
+from p2pclust.clustering import objective
 from p2pclust.clustering.gaps import prepared
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
@@ -133,10 +133,10 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
     protocol = labelling_stage(job)[1]
     n_clusters = int(getattr(protocol, "n_clusters", 1 + max(int(own.max()) for own in known)))
     rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
-    if job.levels:  # as centers are
-        rows = replace(rows, X=blocks.in_blocks(rows.X, job.levels), features=job.center_columns(rows.features))
+    local = job.rows(Local(rows.X))
+    rows = replace(rows, X=local.X, features=job.center_columns(rows.features))  # as centers are
     with one_thread(), np.errstate(all="ignore"):
-        of_rows = protocol.degrees(state.arrays, Local(rows.X)) if isinstance(protocol, Clustering) else None
+        of_rows = protocol.degrees(state.arrays, local) if isinstance(protocol, Clustering) else None
     return rows if of_rows is None else replace(rows, sure=of_rows.max(axis=1))
 
 
