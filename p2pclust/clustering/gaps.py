@@ -108,7 +108,8 @@ def prepared(X: Floats, *, shift: npt.ArrayLike | None = None, origin: npt.Array
     >>> [type(prepared(np.array([[0.0, last]]))).__name__ for last in (1.0, np.nan)]
     ['Points', 'GappedPoints']
     """
-    kind = GappedPoints if np.isnan(X.min(initial=np.inf)) else Points
+    with np.errstate(invalid="ignore"):
+        kind = GappedPoints if np.isnan(X.min(initial=np.inf)) else Points  # one pass without a temporary
     return kind(X, shift=shift, origin=origin)
 
 
