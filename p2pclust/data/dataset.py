@@ -14,7 +14,8 @@ from p2pclust.errors import DataError
 
 _MANY = 0.1  # of all rows
 #: A number may be a code of missing values if it is so many times as far from the others, at least so many different ones,
-#: as these are from each other, and if so many rows have it, or its digits are nines.
+#: as these are from each other, and if so many rows have it, or its digits are nines; of these the negative ones also if no
+#: other number is negative.
 _FAR = 2.0
 _LEAST_OTHERS = 3
 _OFTEN = 3
@@ -173,10 +174,10 @@ def fills_outside(shares: Sequence[DataSet]) -> list[str]:
 
 
 def probable_code(name: str, values: NDArray[np.float64]) -> str:
-    """Say of a column whose smallest or largest number is far from all others, as -999 is, that it may mean a missing value.
+    """Say of a column whose smallest or largest number is unlike all others, as -999 is, that it may mean a missing value.
 
     >>> probable_code("watt", np.array([20.5, -999.0, 21.0, np.nan, 22.5])).partition(": if")[0]
-    'watt: 1 value is -999, far from all others'
+    'watt: 1 value is -999, unlike all others'
     >>> probable_code("watt", np.array([20.5, -100.0, 21.0, 22.5])), probable_code("on", np.array([0.0, 1.0, 0.0, 1.0]))
     ('', '')
     """
@@ -184,14 +185,16 @@ def probable_code(name: str, values: NDArray[np.float64]) -> str:
     for code in (there.min(), there.max()) if there.size else ():
         others = there[there != code]
         n, digits = there.size - others.size, f"{code:.12g}"
-        if n < _OFTEN and (abs(code) < 99 or set(digits) - set("-.9")):
+        nines = abs(code) >= 99 and not set(digits) - set("-.9")
+        if n < _OFTEN and not nines:
             continue
         least, most = others.min(initial=np.inf), others.max(initial=-np.inf)
         apart = least - code if code < least else code - most
-        if apart > _FAR * (most - least) and np.unique(others).size >= _LEAST_OTHERS:
+        far = apart > _FAR * (most - least) or (nines and code < 0 <= least)
+        if far and np.unique(others).size >= _LEAST_OTHERS:
             are = "values are" if n > 1 else "value is"
             what = f"say missing_codes = [{digits}] (--missing-codes {digits})"
-            return f"{name}: {n} {are} {digits}, far from all others: if it means a missing value, {what}"
+            return f"{name}: {n} {are} {digits}, unlike all others: if it means a missing value, {what}"
     return ""
 
 

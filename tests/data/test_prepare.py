@@ -134,13 +134,14 @@ class TestPrepare:
         with pytest.raises(UsageError, match=r"^--missing-values -999: no value is missing: .* --missing-codes -999$"):
             prepare(table(rows, ["site", "w"]), Wishes("site", missing=-999.0), np.random.default_rng(0))
         found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
-        said = "w: 4 values are -999, far from all others: if it means a missing value, say missing_codes = [-999]"
+        said = "w: 4 values are -999, unlike all others: if it means a missing value, say missing_codes = [-999]"
         assert f"{said} (--missing-codes -999)" in found.notes
 
-    def test_a_code_of_nines_need_not_be_frequent(self) -> None:
-        rows = [["ab"[n % 2], f"{n}.5" if n != 150 else "9999"] for n in range(300)]
+    @pytest.mark.parametrize("code", ["9999", "-99"])
+    def test_a_code_of_nines_need_not_be_frequent(self, code: str) -> None:
+        rows = [["ab"[n % 2], f"{n}.5" if n != 150 else code] for n in range(300)]
         found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
-        assert [note.partition(":")[0] for note in found.notes if "1 value is 9999, far from all others" in note] == [
+        assert [note.partition(":")[0] for note in found.notes if f"1 value is {code}, unlike all others" in note] == [
             "w"
         ]
 
