@@ -44,7 +44,7 @@ CEILINGS: Final[dict[str, int]] = {
     "files that name `groups`": 80,
     "files that name `collect`": 38,
     "files that name `n_init`": 31,
-    "words of documents": 75938,
+    "words of documents": 76152,
     "lines of CHANGELOG.md": 94,
 }
 
