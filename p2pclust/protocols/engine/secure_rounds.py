@@ -18,7 +18,7 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Additive
-from p2pclust.protocols.engine.engine import Group, Peers, by_themselves
+from p2pclust.protocols.engine.engine import Group, Peers, by_themselves, reasons_of
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, MAX_REASON, PROVED, WOULD_BE_EXPOSED
 from p2pclust.protocols.secure.check_words import KEY_BYTES, CheckedRound
@@ -507,7 +507,6 @@ def exposed_peers(state: JobState, reported: Iterable[int] = ()) -> tuple[int, .
 
 
 def _failed(state: JobState, part: Secured, story: str, absent: Mapping[int, str]) -> JobState:
-    """Return the state of a job that ends with this story, and with the first reasons of peers that are absent."""
-    reasons = "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(absent.items())[:4])
-    story = f"secure sums: {story}" + (f" ({reasons})" if reasons else "")
+    """Return the state of a job that ends with this story, and with the reasons of peers that are absent."""
+    story = f"secure sums: {story}{reasons_of(absent)}"
     return replace(state, status="failed", reason=story[:MAX_REASON], secured=_without_keys(part))

@@ -351,7 +351,7 @@ def test_too_few_keys_keep_the_round_open_until_all_have_answered() -> None:
     failed = after_keys(fleet, begun, answers | {4: fleet.answer(4, refusal="no data")})
     assert failed.status == "failed"
     assert failed.reason == (
-        "secure sums: 2 peers can contribute, and 3 are needed (peer 2: no data; peer 3: too late; peer 4: no data)"
+        "secure sums: 2 peers can contribute, and 3 are needed (peer 2, peer 4: no data; peer 3: too late)"
     )
     assert part_of(failed).entries == ()
 
@@ -391,6 +391,10 @@ def test_a_job_of_which_too_few_peers_are_left_fails_with_their_reasons() -> Non
     assert failed.reason == (
         "secure sums: only 2 of 4 peers can contribute, and 3 are needed (peer 2: no data; peer 3: privacy gate)"
     )
+    of_three = SecuredState(JOB, first_padded(fleet), fleet.terms, STATE).renewed(
+        dict.fromkeys((1, 2, 3), "no data"), ()
+    )
+    assert of_three.reason.endswith("(peer 1, peer 2, peer 3: no data)")
 
 
 def test_ten_exchanges_of_keys_without_a_total_end_the_job() -> None:
