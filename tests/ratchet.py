@@ -33,19 +33,19 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 50941,
-    "laboratory: lines": 27692,
-    "statements": 50634,
-    "functions": 5015,
-    "modules under 100 lines": 67,
+    "product: lines": 55735,
+    "laboratory: lines": 28832,
+    "statements": 54252,
+    "functions": 5381,
+    "modules under 100 lines": 65,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 151,
-    "a peer after one job: their lines": 26651,
+    "a peer after one job: own modules": 144,
+    "a peer after one job: their lines": 27418,
     "files that name `groups`": 80,
-    "files that name `collect`": 37,
-    "files that name `n_init`": 27,
-    "words of documents": 68658,
-    "lines of CHANGELOG.md": 88,
+    "files that name `collect`": 38,
+    "files that name `n_init`": 31,
+    "words of documents": 76152,
+    "lines of CHANGELOG.md": 94,
 }
 
 _NOTES_ITS_MODULES: Final = """

@@ -67,7 +67,8 @@ _simulating = threading.Lock()
 ALL: Final = "all"
 PROTOCOLS: Final = (
     ALL, "any", "any-core", "any-long", "cuts", "terms", "disks", "disks-core", "forgers", "liars", "rosters", "fedcref",
-    "leaderless", "cancel", "series", "turns", "lasting", "secure", "secure_groups", "describe", "verified", "clients",
+    "leaderless", "cancel", "series", "turns", "lasting", "secure", "secure_groups", "gaps", "mixture", "describe",
+    "verified", "clients",
 )  # fmt: skip
 
 
@@ -85,9 +86,10 @@ def simulate(
             "disks-core, forgers, liars (up to a minority), rosters: many faults of a few kinds. Of one kind of job: "
             "fedcref: peers run child jobs; leaderless: gossip without an aggregator; cancel: the job is cancelled; "
             "series: it is repeated; turns: and liars make up turns; lasting: only a majority recovers, and the others "
-            "hang, flap or stay cut off; secure: secure sums; secure_groups: those of fixed groups; describe: a "
-            "description of the table; verified: all check each state, and one lies; clients: several of them ask "
-            "different peers, and answers are lost; by default llf-cm or llf-fcm, as drawn.",
+            "hang, flap or stay cut off; secure: secure sums; secure_groups: those of fixed groups; gaps: rows with "
+            "missing cells; mixture: mixtures of Gaussians; describe: a description of the table; verified: all check each "
+            "state, and one lies; clients: several of them ask different peers, and answers are lost; by default llf-cm or "
+            "llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[

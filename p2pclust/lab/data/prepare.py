@@ -108,7 +108,8 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
         missing = rule if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
         words = [column.name for column in lacking if column.level]
         if words and missing != "drop":
-            raise UsageError(f"--missing-values {wishes.missing}: column {words[0]!r} holds no numbers: drop its rows")
+            rule = wishes.missing if isinstance(wishes.missing, str) else f"{wishes.missing:g}"
+            raise UsageError(f"--missing-values {rule}: column {words[0]!r} holds no numbers: drop its rows")
     elif isinstance(wishes.missing, float) and not any(column.n_missing for column in columns.values()):
         code = f"{wishes.missing:g}"
         why = f"no value is missing: cells that mean a missing value are named with --missing-codes {code}"

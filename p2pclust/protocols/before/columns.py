@@ -23,11 +23,8 @@ class AgreedColumns(Protocol):
 
     id: ClassVar[str] = "columns"
     holds: ClassVar[str] = "int64: n_columns"
+    always_keeps_gaps: ClassVar[bool] = True
     takes_weights = finished = always
-
-    @property
-    def keeps_gaps(self) -> bool:
-        return True
 
     def problem_with_rows(self, state: State, local: Local) -> str:
         return local.problem_if(keeps_gaps=True)

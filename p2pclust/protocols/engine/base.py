@@ -79,6 +79,8 @@ class Protocol(ABC):
         Whether the stages after it draw as if it were not there, so that a job has the same centers with it and without.
     imports : tuple of str
         Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all its peers.
+    always_keeps_gaps : bool
+        Whether it works on rows with missing cells, which are NaN, whatever its parameters are.
     allowed : mapping of str to check
         A check for single parameters of the class, by name; those of its bases are checked first.
     """
@@ -91,6 +93,7 @@ class Protocol(ABC):
     evaluates: ClassVar[bool] = False
     adds_nothing: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
+    always_keeps_gaps: ClassVar[bool] = False
     allowed: ClassVar[Mapping[str, checks.Check]] = {}
 
     def __post_init__(self) -> None:
@@ -164,7 +167,7 @@ class Protocol(ABC):
     @property
     def keeps_gaps(self) -> bool:
         """Whether it works on rows in which NaN is a missing cell."""
-        return False
+        return self.always_keeps_gaps
 
     def withholds_below(self, n_rows: int) -> bool:
         """Return whether a peer sends nothing of a cluster with fewer of its rows, if its device asks for that.

@@ -152,7 +152,7 @@ class Local:
         >>> own.under(Schema((Column("volt", "number"),))).problem
         "its data cannot be used: column 'volt' is absent: the schema names it"
         """
-        if (self.problem and self.problem != self.gap) or self.levels or schema == self.schema:
+        if self.problem_if(keeps_gaps=True) or self.levels or schema == self.schema:
             return self
         if schema is None:
             words = [column.name for column in self.schema.columns if column.level] if self.schema is not None else []
@@ -161,6 +161,7 @@ class Local:
         if self._by_schema is None or self._by_schema[0] != schema:
             try:
                 other = self.with_rows(self._encoded_by(schema))
+                other.gap = other.gap if self.gap or not self.problem else ""
                 other.feature_names, other.schema = schema.names, schema
             except SchemaError as error:
                 other = Local(np.empty((0, 0)))

@@ -68,6 +68,7 @@ class Describe(Additive, Labelling):
         "histogram and of each category; sums of values, squares and products"
     )
     secured_by_default: ClassVar[bool] = True
+    always_keeps_gaps: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("present", "quantiles", "ranks", "unit")
 
     min_cell: int = 5  # what fewer rows are behind is hidden or merged; 0 shows everything
@@ -96,10 +97,6 @@ class Describe(Additive, Labelling):
             "shares": [*QUARTILES, *self.quantiles], "min_cell": self.min_cell, "ends": True, "reach": True,
             "privacy_gate": self._gated, **({"levels": list(self.levels)} if any(self.levels) else {}),
         }  # fmt: skip
-
-    @property
-    def keeps_gaps(self) -> bool:
-        return True
 
     @property
     def limbs(self) -> int:

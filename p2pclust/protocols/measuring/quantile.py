@@ -83,6 +83,8 @@ class Quantile(Additive):
         "int64: n_columns rows; int64 F: present; int64 T F: bracket_words bracket_bits ranks; float64 T F: quantiles"
     )
 
+    always_keeps_gaps: ClassVar[bool] = True
+
     shares: tuple[float, ...] = (0.5,)
     #: A rank with fewer other rows below or above it is not sought, nor one that is nearer to that of an earlier share: of n
     #: values no more than n / min_cell are shown.
@@ -128,10 +130,6 @@ class Quantile(Additive):
             found += [np.where(present > 0, rank, 0) for rank in (np.ones_like(present), present)]
         numbers = np.array([not level for level in self.levels] or [True] * present.size)
         return np.where(numbers, np.stack(found), 0)
-
-    @property
-    def keeps_gaps(self) -> bool:
-        return True
 
     withholds_below = never
     units = Additive.ones

@@ -69,7 +69,7 @@ def test_missing_values_are_kept(cli: Cli, rows: Path, tmp_path: Path) -> None:
     done = cli("init", "rows.csv", "--missing-values", "keep", "--out", "mine")
     assert done.code == 0, done.err
     assert "kwh: 2 of 60 values are missing: the rows keep their other values" in done.out
-    assert "--missing-values keep --peer" in done.out
+    assert "--missing-values keep --inventory" in done.out
     found = load_scenario(tmp_path / "mine" / "scenario.toml")
     shares = load_data(found)
     assert {name: (share.n_rows, share.dropped) for name, share in shares.items()} == {"a": (30, 0), "b": (30, 0)}

@@ -21,7 +21,7 @@ def test_json(cli: Cli) -> None:
     assert list(listed) == list(CLUSTERING)
     assert all(item["what"] and item["reveals"] != "not declared" and item["stops"] for item in listed.values())
     assert [name for name, item in listed.items() if item["secure"]] == [
-        "llf-cm", "llf-fcm", "k-prototypes", "gdf-fcm", "stream-fcm", "vertical-cm", "vertical-fcm", "describe",
+        "llf-cm", "llf-fcm", "k-prototypes", "mixture", "gdf-fcm", "stream-fcm", "vertical-cm", "vertical-fcm", "describe",
     ]  # fmt: skip
     assert listed["llf-fcm"]["what"].startswith("LLF-FCM (Federated FCM, Algorithms 1 and 2): fuzzy c-means")
     assert listed["llf-fcm"]["parameters"] == {

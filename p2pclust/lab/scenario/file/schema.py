@@ -287,9 +287,10 @@ class Scenario(TomlTable):
 
         problems = []
         for index, job in enumerate(self.jobs):
-            if "missing_values" in parameters_of(protocol_class(job.protocol)):
+            kind = protocol_class(job.protocol)
+            if "missing_values" in parameters_of(kind):
                 job.keep_gaps()
-            else:
+            elif not kind.always_keeps_gaps:
                 instead = "set missing_values to 'drop' or { fill = VALUE }, or choose llf-cm or llf-fcm"
                 problems.append(f"[jobs.{index}]: protocol {job.protocol!r} needs a value in every cell: {instead}")
         return problems

@@ -54,6 +54,7 @@ class Bounds:
     cancels: bool = False  # whether each job is cancelled, once or twice
     secrets: bool = False  # whether the parameters of secure sums are drawn, and what they reveal is checked
     gaps: bool = False  # whether rows have missing cells, which jobs keep
+    protocol: str = ""  # of all jobs; empty: llf-cm or llf-fcm, and for some seeds k-prototypes
     liars: bool = False  # whether a peer lies in every fleet
     several: bool = False  # whether others do, too: with it a minority
     lies: tuple[str, ...] = ()  # what aggregators open wrongly: see `FleetPlan.lie`
@@ -77,7 +78,9 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
     kinds = [kind for kind in JOBS if kind in swarm.jobs or not (swarm.jobs or JOBS[kind].only_named)]
     jobs = _jobs(rng, n, kinds, swarm, lasts_s, sparse=bool(links))
     jobs = tuple(replace(job, rounds=_LONG_JOB) for job in jobs) if swarm.elections else jobs
-    if seed % _TENTH == _WITH_CATEGORIES and all(JOBS[job.kind].categories for job in jobs):
+    if swarm.protocol:
+        jobs = tuple(replace(job, protocol=swarm.protocol) for job in jobs)
+    elif seed % _TENTH == _WITH_CATEGORIES and all(JOBS[job.kind].categories for job in jobs):
         jobs = tuple(replace(job, protocol="k-prototypes") for job in jobs)
     heals = swarm.heals or ("all" if rng.random() < 0.7 or n < 3 else "majority")
     kinds = [kind for kind in FAULTS if kind in swarm.faults or not (swarm.faults or FAULTS[kind].only_named)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from p2pclust.clustering.mixtures import COVARIANCE_TYPES
 from p2pclust.lab.simulation.checks.jobs import SeriesSeen, Turns
 from p2pclust.lab.simulation.fleets.plan import JobPlan
 from p2pclust.lab.simulation.world.peer import Peer
@@ -80,6 +81,8 @@ def job_of(plan: JobPlan, seed: int) -> Job:
         options["missing_values"] = "keep"
     off: dict[str, Any] = {"privacy_gate" if plan.protocol == "llf-fcm" else "suppress_singletons": False}
     off |= {"levels": CATEGORIES} if plan.protocol == "k-prototypes" else {}
+    if plan.protocol == "mixture":
+        off |= {"privacy_gate": False, "covariance_type": COVARIANCE_TYPES[seed % len(COVARIANCE_TYPES)]}
     match plan.kind:
         case "secured" | "verified-secured":
             options |= {"secure": True, "n_init": plan.n_init}

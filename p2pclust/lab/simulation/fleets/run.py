@@ -48,6 +48,7 @@ OF_ONE_KIND: Final[dict[str, Bounds]] = {
         _ONE_JOB, jobs=("plain", "secured", "verified", "gossip"), least_peers=4, keyed=True, shares=(), gaps=True
     ),
     "describe": replace(_SECURE, jobs=("described", "described-secured")),
+    "mixture": replace(_SECURE, jobs=("plain", "secured", "verified", "verified-secured"), protocol="mixture"),
     "clients": _ONE_JOB,
     "verified": replace(
         _SECURE, jobs=("verified", "verified-secured"), least_peers=3, lies=(*LIES, "")
@@ -91,7 +92,7 @@ MIXTURE: Final = (
     "default", "cuts", "cancel", "default/sparse", "any", "default", "lasting", "disks", "default/moving", "leaderless",
     "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "disks", "any-core", "cancel",
     "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "forgers", "disks-core", "terms",
-    "fedcref/sparse", "gaps",
+    "fedcref/sparse", "gaps", "describe", "mixture", "liars", "turns",
 )  # fmt: skip
 
 #: What recovering looks like from outside (see `marks`): a thousand seeds must meet each at least 20 times.
