@@ -13,6 +13,12 @@ from p2pclust.data.schema import Schema
 from p2pclust.errors import DataError
 
 _MANY = 0.1  # of all rows
+#: A number may be a code of missing values if it is so many times as far from the others, at least so many different ones,
+#: as these are from each other, and if so many rows have it, or its digits are nines; of these the negative ones also if no
+#: other number is negative.
+_FAR = 2.0
+_LEAST_OTHERS = 3
+_OFTEN = 3
 _BY_ROW = ("y", "group", "id", "row", "file")  # arrays with one value for each row
 
 
@@ -167,15 +173,45 @@ def fills_outside(shares: Sequence[DataSet]) -> list[str]:
     return found
 
 
+def probable_code(name: str, values: NDArray[np.float64]) -> str:
+    """Say of a column whose smallest or largest number is unlike all others, as -999 is, that it may mean a missing value.
+
+    >>> probable_code("watt", np.array([20.5, -999.0, 21.0, np.nan, 22.5])).partition(": if")[0]
+    'watt: 1 value is -999, unlike all others'
+    >>> probable_code("watt", np.array([20.5, -100.0, 21.0, 22.5])), probable_code("on", np.array([0.0, 1.0, 0.0, 1.0]))
+    ('', '')
+    """
+    there = values[~np.isnan(values)]
+    for code in (there.min(), there.max()) if there.size else ():
+        others = there[there != code]
+        n, digits = there.size - others.size, f"{code:.12g}"
+        nines = abs(code) >= 99 and not set(digits) - set("-.9")
+        if n < _OFTEN and not nines:
+            continue
+        least, most = others.min(initial=np.inf), others.max(initial=-np.inf)
+        apart = least - code if code < least else code - most
+        far = apart > _FAR * (most - least) or (nines and code < 0 <= least)
+        if far and np.unique(others).size >= _LEAST_OTHERS:
+            are = "values are" if n > 1 else "value is"
+            what = f"say missing_codes = [{digits}] (--missing-codes {digits})"
+            return f"{name}: {n} {are} {digits}, unlike all others: if it means a missing value, {what}"
+    return ""
+
+
 def doubtful(shares: Sequence[DataSet]) -> list[str]:
-    """Return why rows are probably not as meant: :func:`fills_outside`, or more than a tenth of them was left out.
+    """Return why rows are probably not as meant: :func:`fills_outside`, :func:`probable_code`, many rows left out.
 
     >>> print(doubtful([DataSet("rows", np.zeros((8, 1)), dropped=2)])[0].partition(":")[0])
     2 of 10 rows were left out, because a value is missing
     >>> doubtful([DataSet("rows", np.zeros((18, 1)), dropped=2)])
     []
     """
-    found = fills_outside(shares)
+    found, filled = fills_outside(shares), filled_in(shares)
+    levels = (0,) * shares[0].n_features if shares[0].schema is None else shares[0].schema.levels
+    for place in [place for place, level in enumerate(levels) if not level]:
+        values = np.concatenate([share.X[:, place] for share in shares])
+        code = probable_code(shares[0].feature_names[place], values if filled is None else values[~filled[:, place]])
+        found += [code] if code else []
     dropped, kept = sum(share.dropped for share in shares), sum(share.n_rows for share in shares)
     if dropped > _MANY * (dropped + kept) and not any(share.keeps_gaps for share in shares):
         found.append(

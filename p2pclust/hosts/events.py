@@ -111,6 +111,8 @@ def job_lines(*, by_round: bool) -> Callable[[Mapping[str, Any]], str]:
                 words = f"this peer contributes nothing: {event['reason']}"
             case "elected":
                 words = f"elected to aggregate, term {event['term']}, round {event['round']}"
+            case "keys-exchanged":
+                words = f"asks {counted(len(event['peers']), 'peers')} to contribute, with new keys"
             case "waiting":
                 words = f"waiting: {event['present']} of {event['of']} peers"
             case verb:

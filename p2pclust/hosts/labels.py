@@ -209,4 +209,12 @@ def _with_cells(
     table = read_csv_table(path, data.feature_names, how_read)
     if not table.names or len(table.rows) != len(labels) + data.dropped:
         return written  # no header, or the file has changed since
-    return replace(written, columns=tuple(table.names), cells=[table.rows[row] for row in data.row_numbers])
+    cells = [table.rows[row] for row in data.row_numbers]
+    called = [str(row) for row in data.row_names.tolist()]
+    # The file may have the column that is added anyway.
+    kept = [place for place, name in enumerate(table.names) if name != "row" or called != [own[place] for own in cells]]
+    return replace(
+        written,
+        columns=tuple(table.names[place] for place in kept),
+        cells=[[own[place] for place in kept] for own in cells],
+    )

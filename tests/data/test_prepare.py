@@ -134,8 +134,16 @@ class TestPrepare:
         with pytest.raises(UsageError, match=r"^--missing-values -999: no value is missing: .* --missing-codes -999$"):
             prepare(table(rows, ["site", "w"]), Wishes("site", missing=-999.0), np.random.default_rng(0))
         found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
-        said = "w: many values are -999, far from all others: if it means a missing value, name it with --missing-codes -999"
-        assert said in found.notes
+        said = "w: 4 values are -999, unlike all others: if it means a missing value, say missing_codes = [-999]"
+        assert f"{said} (--missing-codes -999)" in found.notes
+
+    @pytest.mark.parametrize("code", ["9999", "-99"])
+    def test_a_code_of_nines_need_not_be_frequent(self, code: str) -> None:
+        rows = [["ab"[n % 2], f"{n}.5" if n != 150 else code] for n in range(300)]
+        found = prepare(table(rows, ["site", "w"]), Wishes("site"), np.random.default_rng(0))
+        assert [note.partition(":")[0] for note in found.notes if f"1 value is {code}, unlike all others" in note] == [
+            "w"
+        ]
 
     @pytest.mark.parametrize(
         "values", [[0, 0, 0, 1], [0, 0, 0, 5, 9, 20], [1, 2, 3, 4, 900], [7, 7, 7, 7, 8, 9, 10, 11]]

@@ -162,4 +162,4 @@ def test_a_proof_lets_a_small_class_pass_with_groups() -> None:
     _, given, refused = liar.padded_round(replace(attack.moved(), secured=part))
     assert (len(given), refused) == (7, {VICTIM: reasons.PROVED})
     able = part.asked
-    assert secure_rounds._grouped(replace(part, revealed=(able | 1 << VICTIM,)), able, liar.terms, ()) == able
+    assert secure_rounds._grouped(replace(part, revealed=(able | 1 << VICTIM,)), able, liar.terms, {}) == able

@@ -2,7 +2,7 @@
 
 All ``sh`` blocks of the page are run in one shell, one after the other, in an empty folder. A block is left out if
 ``<!-- not run: reason -->`` stands directly above it, and may say ``<!-- exit: 3 -->`` if its last command is meant to end
-so. Ports are replaced by free ones.
+so. Ports are replaced by free ones. Every line of a ``text`` block is a line of the output.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operations.md"
 PAGES = [
     pytest.param(PAGE, id="operations", marks=pytest.mark.long),
-    *(pytest.param(ROOT / "docs" / "tutorials" / f"{name}.md", id=name) for name in ("own-scenario", "three-devices")),
+    *(
+        pytest.param(ROOT / "docs" / "tutorials" / f"{name}.md", id=name)
+        for name in ("own-scenario", "three-devices", "messy-files")
+    ),
 ]
 N_PORTS = 10
+TEXT = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 pytestmark = [
     pytest.mark.processes,
@@ -116,6 +120,13 @@ def test_the_page_works_by_copy_and_paste(short: Path, page: Path) -> None:
     told = log.read_text()
     assert code == 0, told[-3000:]
     assert "=== the end" in told
+    lines = {line.rstrip() for line in told.splitlines()}
+    assert [
+        line
+        for block in TEXT.findall(page.read_text(encoding="utf-8"))
+        for line in block.splitlines()
+        if line not in lines
+    ] == []
     assert left == {}
 
 

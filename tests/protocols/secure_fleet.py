@@ -26,13 +26,14 @@ class SecureFleet:
     """`n_peers` devices, and the terms of one job."""
 
     def __init__(
-        self, n_peers: int, keepers: int = 3, cohort: int = 3, burnt: str = "groups", leave: str = "alone"
+        self, n_peers: int, keepers: int = 3, cohort: int = 3, burnt: str = "groups", leave: str = "alone",
+        groups: int = 0,
     ) -> None:  # fmt: skip
         rng = np.random.default_rng(11)
         self.n_peers = n_peers
         self.devices = [Ed25519PrivateKey.from_private_bytes(rng.bytes(32)) for _ in range(n_peers)]
         self.pairs = [KeyPair(rng.bytes(ENTROPY_BYTES)) for _ in range(n_peers)]
-        self.secure = SecureSums(keepers, cohort, burnt, leave, colluders=min(keepers - 1, cohort - 2))
+        self.secure = SecureSums(keepers, cohort, burnt, leave, groups, colluders=min(keepers - 1, cohort - 2))
         known = FleetKeys(FLEET, b"s" * 32, [device.public_key().public_bytes_raw() for device in self.devices])
         self.terms = Terms(JOB, self.secure, known)
         #: All peers in the order in which they become keepers.

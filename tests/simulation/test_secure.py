@@ -58,6 +58,14 @@ def test_seeds_break_no_promise(overlay: str | None) -> None:
         assert counts["link vanished"] > 4 * n_seeds
 
 
+def test_a_liar_that_is_left_out_and_late_peers_that_may_not_join_leave_too_few() -> None:
+    assert counted(range(11, 12), "secure")["failed rightly: secured"] == 1
+
+
+def test_an_aggregator_that_asks_for_totals_again_lets_the_job_end() -> None:
+    assert counted(range(33, 34), "secure", "moving")["done: secured"] == 1
+
+
 class Waiting:
     """Five peers with a job with secure sums that waits for a dead keeper's key, and not all contexts are settled."""
 

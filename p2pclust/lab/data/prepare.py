@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.columns import ABSENT, ReadColumn, named
+from p2pclust.data.dataset import probable_code
 from p2pclust.data.schema import FLAG_WORDS, Column, NamedColumns, Schema
 from p2pclust.data.table import Choice, TextRows, encoded
 from p2pclust.errors import DataError, UsageError
@@ -32,11 +33,6 @@ MOST_VALUES: Final = 20
 """A text column with more values is not a category: each value becomes a column of 0 and 1."""
 _SPARSE: Final = 0.5  # a column with a larger share of missing values is left out, or no row would be left
 _MANY: Final = 0.1  # of the rows: if more are left out, a note says what keeps them
-#: A number may be a code of missing values if so large a share of the rows has it, and if it is so many times as far from
-#: the others, at least so many different ones, as these are from each other.
-_FREQUENT: Final = 0.01
-_FAR: Final = 2.0
-_LEAST_OTHERS: Final = 3
 _RESERVED: Final = ("aggregator", "all")
 
 
@@ -152,23 +148,6 @@ def _schema(table: TextRows, columns: Mapping[str, ColumnSurvey], chosen: set[st
     return Schema(tuple(made))
 
 
-def _probable_code(column: ReadColumn) -> float | None:
-    """Return the smallest or the largest number of a column if it is frequent and far from all others, such as -999.
-
-    >>> from p2pclust.data.columns import read_column
-    >>> _probable_code(read_column(["-999", "20.5", "-999", "21", "22.5", "-999"])), _probable_code(read_column(["0", "1"]))
-    (-999.0, None)
-    """
-    values, counts = np.unique(column.values[~np.isnan(column.values)], return_counts=True)
-    if len(values) < _LEAST_OTHERS + 1:
-        return None
-    for code, others in ((0, values[1:]), (-1, values[:-1])):
-        apart = np.abs(others - values[code]).min()
-        if counts[code] >= max(3, _FREQUENT * counts.sum()) and apart > _FAR * (others[-1] - others[0]):
-            return float(values[code])
-    return None
-
-
 def _cells(column: Column, found: ReadColumn) -> list[str]:
     """Return the cells of a feature; an empty one is missing."""
     if column.kind == "number":
@@ -248,9 +227,8 @@ def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wish
         chosen.add(name)
         if naming(column) and not named:
             notes.append(f"{name}: a feature, though its name may say that it names something (--omit {name})")
-        if (code := _probable_code(table.column(place))) is not None and column.kind == "numbers":
-            where = "far from all others: if it means a missing value, name it with --missing-codes"
-            notes.append(f"{name}: many values are {code:g}, {where} {code:g}")
+        if column.kind == "numbers" and (code := probable_code(name, table.column(place).values)):
+            notes.append(code)
         if column.n_odd:
             notes.append(f"{name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing")
         if of_text:

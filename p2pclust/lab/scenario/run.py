@@ -32,6 +32,7 @@ from p2pclust.lab.testbed.spec import LARGE_FLEET, FleetResult, FleetSpec, LogLi
 from p2pclust.lab.topology.layout import lay_out
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
+from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.compose import clustering_class, require_extras, usual_scaling
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
@@ -244,13 +245,13 @@ def _scene(run: CheckedRun, spec: FleetSpec, backend: str, name: str) -> Scene:
     """Return what the log of a run begins with, so that it can be shown again by itself. It holds no value of a row."""
     scenario, overlay = run.scenario, load.starting_overlay(run.scenario)
     groups = {device.name: device.group for device in scenario.fleet.members}
-    places = {}
+    places, mains = {}, [request.job.protocols[request.job.main] for request in spec.jobs]
     if overlay is not None and overlay.n_peers <= _MOST_PLACED:
         places = {peer: (x, y) for peer, (x, y) in zip(overlay.names, lay_out(overlay).round(4).tolist(), strict=True)}
     return Scene(
         scenario.title or name, f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}",
         {peer.name: groups[peer.name] for peer in spec.peers},
         [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
-        [float(getattr(request.job.protocols[request.job.main], "tol", 0.0)) for request in spec.jobs],
+        [main.ends_below if isinstance(main, Clustering) else 0.0 for main in mains],
         None if overlay is None else list(overlay.links), places, list(run.features),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.evidence import Signers
 from p2pclust.peer.core.structs import Struct
+from p2pclust.protocols.secure.classes import in_cohorts
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.proofs import CancelProof
 from p2pclust.protocols.secure.secured import Maker
@@ -273,16 +274,12 @@ class SecureInfo(Struct):
     maker: int = -1  # of a padded state: the roster index of the peer that made it
     cohort: int = 0  # a smaller set of contributors is not revealed
     whole: bool = False  # whether no set but that of all who are asked is revealed
-    groups: tuple[int, ...] = ()  # sets whose sums are revealed one by one, each of at least `cohort` members
+    groups: tuple[int, ...] = ()  # fixed groups: each has at least `cohort` members in a set that is revealed, or none
+    one_by_one: bool = False  # whether the sums of groups are revealed one by one
 
     def revealable(self, members: int) -> int:
         """Return which of these members are in groups with enough of them; all without groups."""
-        if not self.groups:
-            return members
-        found = 0
-        for own in self.groups:
-            found |= members & own if (members & own).bit_count() >= self.cohort else 0
-        return found
+        return in_cohorts(members, self.groups, self.cohort) if self.groups else members
 
 
 class StateInfo(Struct):

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final, TypeVar
 
 import msgpack
@@ -103,7 +104,8 @@ class SecureRound(PlainRound):
             return tasks.SecureInfo(True, every, at.part.unsettled is not None, cohort=at.secured.least)
         return tasks.SecureInfo(
             wants_keys=False, asked=members_of(at.part.asked), keepers=tuple(at.keepers), maker=at.part.maker.index,
-            cohort=at.secured.least, whole=secure_rounds.whole(at.part, self.terms), groups=at.secured.groups,
+            cohort=at.secured.least, whole=secure_rounds.whole(at.part, self.terms), groups=at.part.groups,
+            one_by_one=bool(at.secured.groups),
         )  # fmt: skip
 
     def answer(self, task: tasks.Contribute, local: Local, blobs: BlobAccess) -> Outcome:
@@ -374,7 +376,7 @@ class SecureRound(PlainRound):
     def added_up(self, task: tasks.AddUp | tasks.SumPadded, blobs: BlobAccess) -> Outcome:
         """Add up padded contributions, at the aggregator without its own pads.
 
-        In a stage by groups, the sums of the groups that have enough members, one after the other. Where check words are
+        Of the groups that have enough members; in a stage by groups their sums, one after the other. Where check words are
         signed, they follow.
         """
         if isinstance(task, tasks.AddUp):
@@ -384,7 +386,10 @@ class SecureRound(PlainRound):
         if self.part.strict:
             padded, words = self.read_words(given)
             given = padded.items()
-        totals, peers = _added_up(given, self.secured.groups, self.terms.secure.cohort, self.n_peers)
+        one_by_one = bool(self.secured.groups)
+        totals, peers = _added_up(
+            given, self.part.groups, self.terms.secure.cohort, self.n_peers, one_by_one=one_by_one
+        )
         if not totals:
             return tasks.Summed(None, ())
         numbers = np.concatenate([total[PADDED] for total in totals]).view(np.uint64)
@@ -503,7 +508,7 @@ def readable(given: Mapping[int, bytes], read: Callable[[int, bytes], T]) -> tup
 
 
 def _added_up(
-    given: Iterable[tuple[Peers, Arrays]], groups: Sequence[int], cohort: int, n_peers: int
+    given: Iterable[tuple[Peers, Arrays]], groups: Sequence[int], cohort: int, n_peers: int, *, one_by_one: bool
 ) -> tuple[list[Arrays], tuple[int, ...]]:  # fmt: skip
     if not groups:
         total, peers = added_up(given, n_peers)
@@ -512,7 +517,8 @@ def _added_up(
     for peer, part in given:
         assert isinstance(peer, int), "no tree adds up what goes to groups"
         parts[next(place for place, own in enumerate(groups) if own >> peer & 1)].append((peer, part))
-    found = [added_up(own, n_peers) for own in parts if len(own) >= cohort]
+    parts = [own for own in parts if len(own) >= cohort]
+    found = [added_up(own, n_peers) for own in (parts if one_by_one else [list(chain(*parts))])]
     totals = [total for total, _ in found if total is not None]
     return totals, tuple(sorted(peer for _, peers in found for peer in peers))
 

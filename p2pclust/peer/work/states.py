@@ -257,7 +257,7 @@ class PlainRound(AtState):
     def adds_up(self, state: JobState) -> bool:
         """Return whether contributions to a state are added up, and not combined one by one."""
         protocol, secured = self.job.protocols[state.stage], state.secured
-        singly = secured is not None and (secured.wants_keys or secured.strict)
+        singly = secured is not None and (secured.wants_keys or secured.strict or bool(secured.groups))
         return isinstance(protocol, Additive) and not protocol.one_by_one and not singly
 
     def info(self, state: JobState, before: JobState | None = None) -> tasks.StateInfo:

@@ -88,8 +88,7 @@ class Range(WithGaps):
         left_out, sound = {}, []
         for peer, part in contributions:
             lo, hi = part["lo"], part["hi"]
-            empty = (lo == LARGEST) & (hi == -LARGEST) & self.keeps_gaps
-            if lo.shape == hi.shape and lo.size and ((lo >= -LARGEST) & (lo <= hi) & (hi <= LARGEST) | empty).all():
+            if lo.shape == hi.shape and lo.size and self._is_range(lo, hi):
                 sound.append((peer, lo.size))
             else:
                 left_out[peer] = "failed: its range is malformed"
@@ -97,6 +96,10 @@ class Range(WithGaps):
         columns = Counter(size for _, size in sound).most_common(1)[0][0] if sound else 0
         odd = {peer: f"has {size} columns where the fleet has {columns}" for peer, size in sound if size != columns}
         return left_out | odd
+
+    def _is_range(self, lo: Floats, hi: Floats) -> bool:
+        empty = (lo == LARGEST) & (hi == -LARGEST) & self.keeps_gaps
+        return bool(((lo >= -LARGEST) & (lo <= hi) & (hi <= LARGEST) | empty).all())
 
     def combine(self, state: State, contributions: Any) -> State:
         rows = np.int64(sum(min(max(int(part["rows"]), 0), self.rows_needed) for part in contributions))

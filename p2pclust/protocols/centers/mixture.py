@@ -100,6 +100,10 @@ class MixtureProtocol(Iterated, Additive, SideBySide):
         first_covariances=checks.optional(checks.table),
     )  # fmt: skip
 
+    @property
+    def ends_below(self) -> float:
+        return 0.0  # `tol` is of the log likelihood
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.first_shares is None) != (self.first_covariances is None):

@@ -473,6 +473,11 @@ class Clustering(Labelling):
     levels: tuple[int, ...] = ()
 
     @property
+    def ends_below(self) -> float:
+        """The movement, in working coordinates, below which it ends; 0 if something else ends it."""
+        return float(getattr(self, "tol", 0.0))
+
+    @property
     def lossless(self) -> bool:
         """Whether one round equals one pooled step over the same contributors, where no privacy rule strikes.
 

@@ -373,21 +373,20 @@ def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     protocol = job.protocols[state.stage]
     if isinstance(protocol, ByColumns):
         gone = state.log[-1].abstained
-        return replace(
-            state, status="failed", reason=_none_contributed(protocol, gone, "every peer's columns are needed")
-        )
+        story = f"{protocol.id}: every peer's columns are needed{reasons_of(gone)}"
+        return replace(state, status="failed", reason=story)
     whole_stage = protocol.asks == "one"
     gone = _abstained_in(state, whole_stage=whole_stage)
     if len(by_themselves(gone)) == n_peers:
         instead = protocol.all_abstained(state.arrays, random_streams.opening(job.seed, job.stream(state.stage)))
         if instead is not None:
             return _opened(job, replace(state, arrays=instead), state.stage + 1)
-        return replace(state, status="failed", reason=_none_contributed(protocol, gone, "no peer can contribute"))
+        return replace(state, status="failed", reason=f"{protocol.id}: no peer can contribute{reasons_of(gone)}")
     # Where one is asked per round, a round in which another peer abstained came closer to a peer that can propose.
     came_closer = whole_stage and bool(by_themselves(state.log[-1].abstained))
     if state.empty_rounds >= MAX_EMPTY_ROUNDS and not came_closer:
         story = f"no peer contributed for {state.empty_rounds} rounds in a row"
-        return replace(state, status="failed", reason=_none_contributed(protocol, gone, story))
+        return replace(state, status="failed", reason=f"{protocol.id}: {story}{reasons_of(gone)}")
     return _within_limit(job, state)
 
 
@@ -435,12 +434,17 @@ def by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
     return {peer: reason for peer, reason in abstained.items() if not reason.startswith(LEFT_OUT)}
 
 
-def _none_contributed(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
+def reasons_of(gone: Mapping[int, str]) -> str:
+    """Return in brackets, after a space, why peers do not contribute, the most frequent reasons first; or an empty string.
+
+    >>> reasons_of({0: "no data", 1: "too few rows", 2: "no data"})
+    ' (peer 0, peer 2: no data; peer 1: too few rows)'
+    """
     ranked = sorted(summaries.by_reason(dict(sorted(gone.items()))).items(), key=lambda item: -len(item[1]))
     reasons = [f"{_named(peers)}: {reason}" for reason, peers in ranked[:_MOST_REASONS]]
     if more := sum(len(peers) for _, peers in ranked[_MOST_REASONS:]):
         reasons.append(f"and {more} more")
-    return f"{protocol.id}: {story}" + (f" ({'; '.join(reasons)})" if reasons else "")
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def _named(peers: Sequence[int]) -> str:

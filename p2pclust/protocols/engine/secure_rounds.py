@@ -18,11 +18,11 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Additive
-from p2pclust.protocols.engine.engine import Group, Peers, by_themselves
+from p2pclust.protocols.engine.engine import Group, Peers, by_themselves, reasons_of
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LATE, LEFT_OUT, MAX_REASON, PROVED, WOULD_BE_EXPOSED
 from p2pclust.protocols.secure.check_words import KEY_BYTES, CheckedRound
-from p2pclust.protocols.secure.classes import exposed, grouped, parted
+from p2pclust.protocols.secure.classes import exposed, grouped, in_cohorts, parted
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import MOST_PROOFS, Maker, Secured, Unsettled
@@ -37,11 +37,15 @@ _FORMAT: Final = b"p2pclust context 1"
 
 
 class NotEnough(Exception):  # noqa: N818 - an answer, not an error: the round stays open
-    """The keys that came are not enough for a round; ``reason`` says why, in one line."""
+    """The keys that came are not enough for a round; ``reason`` says why, in one line.
 
-    def __init__(self, reason: str) -> None:
+    - `absent`: the peers that cannot contribute, and why.
+    """
+
+    def __init__(self, reason: str, absent: Mapping[int, str]) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.absent = {peer: why for peer, why in absent.items() if why}
 
 
 class NoTotalError(WireError):
@@ -219,7 +223,8 @@ class SecuredState:
         """Return why the sum over a set of peers may not be revealed in a padded round, or an empty string."""
         if members & ~self.part.asked or members.bit_count() < self.least:
             return f"{members.bit_count()} peers are too few, or not all of them were asked"
-        small = min(one.bit_count() for one in self.segments(members))
+        # In every stage: the others of a group of which fewer are in a set could join no later one.
+        small = min(one.bit_count() for one in parted(members, self.part.groups))
         if small < self.terms.secure.cohort:
             return f"{small} peers of a group are too few"
         if whole(self.part, self.terms) and members != self.part.asked:
@@ -265,8 +270,7 @@ class SecuredState:
             if len({*sound, *never}) < terms.n_peers:
                 raise
             # All have answered: no other peer can come.
-            refused = {index: answer.refusal for index, answer in sound.items() if answer.refusal}
-            return _failed(state, part, few.reason, refused | dict(before.absent) | never)
+            return _failed(state, part, few.reason, few.absent)
         arrays = self.job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
         return replace(state, arrays=arrays, secured=part)
 
@@ -308,13 +312,13 @@ class SecuredState:
         absent |= dict.fromkeys(members_of(alone), WOULD_BE_EXPOSED)
         able &= ~alone
         if all(entry.index != maker.index for entry in entries):
-            raise NotEnough("the aggregator has no key yet")
+            raise NotEnough("the aggregator has no key yet", absent)
         if able.bit_count() < least:
-            raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
+            raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed", absent)
         keeping = _keeping(entries, terms, maker, proved)
         if len(keeping) <= secure.colluders:
-            raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
-        asked = _grouped(part, able, terms, self.groups)
+            raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed", absent)
+        asked = _grouped(part, able, terms, absent)
         absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
         absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
         return replace(part, entries=entries, maker=maker, asked=asked, columns=columns, absent=absent, silent=silent)
@@ -362,8 +366,9 @@ class SecuredState:
         gone = {peer: why for peer, why in {**part.absent, **abstained}.items() if not members >> peer & 1}
         sets = self.segments(members)
         given: list[tuple[Peers, Contribution]] = [(members_of(members), total)] if isinstance(total, Arrays) else []
-        if not isinstance(total, Arrays):
+        if part.groups:
             gone |= dict.fromkeys(members_of(part.asked & ~members & ~as_mask(gone)), _SMALL_GROUP)
+        if not isinstance(total, Arrays):
             given = [(Group(members_of(one)), own) for one, own in zip(sets, total, strict=True)]
         after = engine.advance(job, replace(state, secured=None), given, gone, n_peers=terms.n_peers)
         part = part.revealing(sets).made_by(maker)
@@ -372,13 +377,14 @@ class SecuredState:
         if after.stage == state.stage:
             # A peer that comes and goes would make one small class after the other.
             if late := {peer: why for peer, why in gone.items() if why == LATE}:
-                stay, silent = part.asked & ~as_mask(late), part.silent | as_mask(late)
+                left, silent = part.asked & ~as_mask(late), part.silent | as_mask(late)
+                stay = in_cohorts(left, part.groups, terms.secure.cohort)
+                late |= dict.fromkeys(members_of(left & ~stay), _SMALL_GROUP)
                 part = replace(part, asked=stay, silent=silent, absent={**part.absent, **late})
             return replace(after, secured=part)
-        able, asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns)), 0
+        able = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns))
         able &= ~proved_peers(part, terms)
-        for one in parted(able, replace(self, state=replace(after, secured=part)).groups):
-            asked |= one if one.bit_count() >= terms.secure.cohort else 0
+        asked = in_cohorts(able, part.groups, terms.secure.cohort)
         absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
         absent |= dict.fromkeys(members_of(able & ~asked), _SMALL_GROUP)
         again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent) or not asked
@@ -397,19 +403,19 @@ def exposed_by_joining(part: Secured, asked: int, secure: SecureSums) -> int:
         fresh, known = fresh & ~one, known | one
     if not fresh or not known or secure.leave == "groups":
         return 0
-    return sum([one for one in parted(fresh, part.groups) if one.bit_count() < secure.cohort])
+    return fresh & ~in_cohorts(fresh, part.groups, secure.cohort)
 
 
-def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> int:
+def _grouped(part: Secured, able: int, terms: Terms, absent: Mapping[int, str]) -> int:
     """Return which peers may contribute so that no small class comes about, as far as the job asks for that."""
     secure = terms.secure
     # In every stage peers leave as if the totals of groups were revealed already: sooner or later they are.
     all_sets = (*part.revealed, *part.unknown, *part.groups)
     sets = all_sets if secure.leave == "groups" else part.burnt if secure.burnt == "groups" else ()
-    if not sets and not groups:
+    if not sets and not part.groups:
         return able
     order, asked, proved = keeper_order(terms.keys, range(terms.n_peers)), 0, proved_peers(part, terms)
-    for own in groups or ((1 << terms.n_peers) - 1,):
+    for own in part.groups or ((1 << terms.n_peers) - 1,):
         here = able & own
         if sets:
             here = grouped(here, [one & own & ~proved for one in sets], secure.cohort, order)
@@ -419,8 +425,8 @@ def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> i
         more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
         without = f"without {', '.join(missing[:4])}{more} " if missing else ""
         if not sets:
-            raise NotEnough(f"{without}no group has {secure.cohort} peers that can contribute")
-        raise NotEnough(f"{without}differences of sums would expose single peers")
+            raise NotEnough(f"{without}no group has {secure.cohort} peers that can contribute", absent)
+        raise NotEnough(f"{without}differences of sums would expose single peers", absent)
     return asked
 
 
@@ -507,7 +513,6 @@ def exposed_peers(state: JobState, reported: Iterable[int] = ()) -> tuple[int, .
 
 
 def _failed(state: JobState, part: Secured, story: str, absent: Mapping[int, str]) -> JobState:
-    """Return the state of a job that ends with this story, and with the first reasons of peers that are absent."""
-    reasons = "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(absent.items())[:4])
-    story = f"secure sums: {story}" + (f" ({reasons})" if reasons else "")
+    """Return the state of a job that ends with this story, and with the reasons of peers that are absent."""
+    story = f"secure sums: {story}{reasons_of(absent)}"
     return replace(state, status="failed", reason=story[:MAX_REASON], secured=_without_keys(part))

@@ -82,7 +82,7 @@ def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
     else:
         rivals = any(cast[clusters] == cast[chosen] for clusters in names)
         how = f"{chosen} is the smallest of the numbers with most votes" if rivals else f"{chosen} has most votes"
-        reason = f"The measures disagree: {_listed(for_it)} at {chosen} clusters; {others}. {how}: look at the table."
+        reason = f"The measures disagree: {_listed(for_it)} at {chosen} clusters; {others}. {how}."
     if chosen == tried[-1] and len(tried) > 1:
         reason += f" {_LARGEST.format(chosen)}"
     return Recommendation(chosen, reason, votes, agreed)

@@ -90,3 +90,12 @@ def parted(members: int, groups: Sequence[int]) -> tuple[int, ...]:
     (['0b11', '0b100'], ['0b111'])
     """
     return tuple([members & own for own in groups if members & own]) or (members,)
+
+
+def in_cohorts(members: int, groups: Sequence[int], cohort: int) -> int:
+    """Return which of these members are in groups with at least `cohort` of them; without groups, all are one.
+
+    >>> bin(in_cohorts(0b011111, [0b000111, 0b111000], cohort=3)), in_cohorts(0b011, [], cohort=3)
+    ('0b111', 0)
+    """
+    return sum([one for one in parted(members, groups) if one.bit_count() >= cohort])

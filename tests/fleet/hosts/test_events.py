@@ -29,3 +29,8 @@ def test_phases_are_lines_of_their_own_unless_rounds_are_shown() -> None:
     line = job_lines(by_round=True)
     assert line({"verb": "combined", "job": "j", "round": 3, "contributors": ["a"]}) == "round 3 combined from 1 peer"
     assert line(phase) == "", "that round was shown as it was combined"
+
+
+def test_keys_are_a_line_for_people() -> None:
+    event = {"verb": "keys-exchanged", "job": "j", "term": 1, "round": 0, "peers": ["a", "b", "c"]}
+    assert job_lines(by_round=True)(event) == "asks 3 peers to contribute, with new keys"

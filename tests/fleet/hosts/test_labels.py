@@ -223,6 +223,20 @@ def test_rows_of_a_file_are_called_by_its_id_column(
     assert [row[:4] for row in table.rows()] == [["5", "31", "5", "31"], ["0", "12", "0", "12"]]
 
 
+def test_a_column_of_the_rows_own_names_is_written_once(
+    tmp_path: Path, rows: list[Local], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = finished("llf-cm", rows, n_clusters=2)
+    monkeypatch.setattr(labels, "result_of", lambda door, job: found)
+    file = tmp_path / "rows.csv"
+    file.write_text("row,y,x\n007,5,5\n008,0.10,0\n", encoding="utf-8")
+    table = labels.label_file(None, "job-1", file, Choice(id_column="row"))  # type: ignore[arg-type]
+    assert table.header == ["y", "x", "row", "label", "distance"]
+    assert [row[:3] for row in table.rows()] == [["5", "5", "007"], ["0.10", "0", "008"]]
+    table = labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
+    assert table.header == ["row", "y", "x", "row_", "label", "distance"]
+
+
 def test_own_rows_are_called_as_the_peers_configuration_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Local]
 ) -> None:

@@ -50,6 +50,22 @@ def test_missing_values_that_are_kept(tmp_path: Path) -> None:
     assert refused.problem_if(keeps_gaps=True) == "row 1, column 0 is nan"
 
 
+def test_a_probable_code_of_missing_values_is_doubtful(tmp_path: Path) -> None:
+    """In a column of numbers, and not in one of words, whose numbers mean nothing."""
+    rows = "".join(f"{n},{'abcd'[n % 4]}\n" for n in range(12))
+    (tmp_path / "rows.csv").write_text(f"w,mode\n{rows}-999,z\n-999,z\n-999,z\n", encoding="utf-8")
+    column = {"name": "mode", "kind": "category", "values": [*"abcd", *(f"e{n}" for n in range(30)), "z"]}
+    told = Told()
+    load({"data": str(tmp_path / "rows.csv"), "schema": {"column": [{"name": "w", "kind": "number"}, column]}}, told)
+    assert [(verb, fields["reason"].partition(":")[0]) for verb, fields in told[1:]] == [("data-doubtful", "w")]
+    told = Told()
+    load(
+        {"data": str(tmp_path / "rows.csv"), "columns": ["w"], "missing_codes": [-999], "missing_values": {"fill": 5}},
+        told,
+    )
+    assert [verb for verb, _ in told] == ["data"]
+
+
 def test_leaving_out_more_than_a_tenth_of_the_rows_is_doubtful(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("w,h\n1,2\n,4\n", encoding="utf-8")
     told = Told()

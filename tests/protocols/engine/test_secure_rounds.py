@@ -351,9 +351,21 @@ def test_too_few_keys_keep_the_round_open_until_all_have_answered() -> None:
     failed = after_keys(fleet, begun, answers | {4: fleet.answer(4, refusal="no data")})
     assert failed.status == "failed"
     assert failed.reason == (
-        "secure sums: 2 peers can contribute, and 3 are needed (peer 2: no data; peer 3: too late; peer 4: no data)"
+        "secure sums: 2 peers can contribute, and 3 are needed (peer 2, peer 4: no data; peer 3: too late)"
     )
     assert part_of(failed).entries == ()
+
+
+def test_peers_that_came_too_late_to_join_are_among_the_reasons() -> None:
+    fleet = SecureFleet(5)
+    gone = dict.fromkeys([3, 4], f"{LEFT_OUT}: dead")
+    state = after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), fleet.answers(range(3)), gone)
+    answers = fleet.answers() | {2: fleet.answer(2, refusal="no data")}
+    failed = after_keys(fleet, closed(fleet, state, range(3)), answers)
+    assert (failed.status, failed.reason) == (
+        "failed", "secure sums: 2 peers can contribute, and 3 are needed (peer 2: no data; "
+        f"peer 3: {WOULD_BE_EXPOSED}; peer 4: {WOULD_BE_EXPOSED})",
+    )  # fmt: skip
 
 
 def test_without_a_key_of_the_aggregator_the_round_stays_open() -> None:
@@ -391,6 +403,10 @@ def test_a_job_of_which_too_few_peers_are_left_fails_with_their_reasons() -> Non
     assert failed.reason == (
         "secure sums: only 2 of 4 peers can contribute, and 3 are needed (peer 2: no data; peer 3: privacy gate)"
     )
+    of_three = SecuredState(JOB, first_padded(fleet), fleet.terms, STATE).renewed(
+        dict.fromkeys((1, 2, 3), "no data"), ()
+    )
+    assert of_three.reason.endswith("(peer 1, peer 2, peer 3: no data)")
 
 
 def test_ten_exchanges_of_keys_without_a_total_end_the_job() -> None:
@@ -530,3 +546,47 @@ def test_groups_follow_from_all_sets_and_not_from_the_newest() -> None:
     # Peers 10 and 11 are missing; with them goes one of the four that were in the first set and not in the second.
     assert (part_of(after).asked & 0b111111).bit_count() == 6
     assert (part_of(after).asked >> 6).bit_count() == 3
+
+
+# -- fixed groups ----------------------------------------------------------------------------------------------------------
+
+
+def test_in_every_stage_a_set_has_a_cohort_of_each_of_its_groups_and_the_others_join_with_their_group() -> None:
+    fleet = SecureFleet(9, groups=3)
+    first, second, third = fleet.terms.groups
+    state = first_padded(fleet)
+    at = SecuredState(JOB, state, fleet.terms, STATE)
+    assert not at.groups, "a stage of which the sum of all is revealed"
+    one_of_each = as_mask(members_of(group)[0] for group in fleet.terms.groups)
+    assert at.problem_with_set(one_of_each) == "1 peers of a group are too few"
+    assert at.problem_with_set(first | second & -second) == "1 peers of a group are too few"
+    assert at.problem_with_set(first | second) == ""
+
+    late = third & -third  # and with it the two others of its group
+    following = closed(fleet, state, members_of(first), {members_of(late)[0]: LATE})
+    assert part_of(following).revealed == (first,)
+    reasons = following.log[0].abstained
+    assert reasons.pop(members_of(late)[0]) == LATE
+    assert reasons == dict.fromkeys(members_of((second | third) & ~late), secure_rounds._SMALL_GROUP)
+    assert part_of(after_keys(fleet, following, fleet.answers())).asked == NINE
+
+
+def test_a_peer_that_is_late_takes_its_group_out_of_the_stage() -> None:
+    fleet = SecureFleet(9, groups=3)
+    first, second, third = fleet.terms.groups
+    before = first_padded(fleet)
+    while before.stage == 0:
+        before = closed(fleet, before, range(9))
+    late = members_of(third)[0]
+    after = closed(fleet, before, members_of(first | second), {late: LATE})
+    assert after.stage == before.stage
+    assert part_of(after).asked == first | second
+    others = dict.fromkeys(members_of(third), secure_rounds._SMALL_GROUP)
+    assert part_of(after).absent == others | {late: LATE}
+
+
+def test_keys_of_no_whole_group_are_too_few() -> None:
+    fleet = SecureFleet(9, groups=3)
+    here = [peer for group in fleet.terms.groups for peer in members_of(group)[:2]]
+    with pytest.raises(NotEnough, match="no group has 3 peers that can contribute"):
+        after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), fleet.answers(here), {})

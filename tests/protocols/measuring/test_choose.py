@@ -49,7 +49,7 @@ def test_two_against_two_is_a_disagreement_and_goes_to_the_smaller() -> None:
     assert found.reason.startswith(
         "The measures disagree: soft Davies–Bouldin and simplified silhouette at 2 clusters;"
     )
-    assert "2 has most votes: look at the table." in found.reason
+    assert "2 has most votes." in found.reason
 
 
 def test_of_equal_votes_the_smaller_number_wins() -> None:
@@ -61,7 +61,7 @@ def test_of_equal_votes_the_smaller_number_wins() -> None:
         [row(r.clusters, r.soft_davies_bouldin, r.xie_beni, 0.1 * r.clusters, 1.0) for r in table]
     ).reason == (
         "The measures disagree: soft Davies–Bouldin at 3 clusters; Xie–Beni at 4; simplified silhouette at 5. "
-        "3 is the smallest of the numbers with most votes: look at the table."
+        "3 is the smallest of the numbers with most votes."
     )
 
 

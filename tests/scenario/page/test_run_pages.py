@@ -298,6 +298,16 @@ def test_every_protocol_has_a_page(
 
 
 @pytest.mark.slow
+def test_of_a_mixture_the_page_shows_no_objective_of_centers(scenario_file: Write, tmp_path: Path) -> None:
+    """A mixture minimises no distances, and no movement of its means ends it."""
+    carry_out(load_scenario(scenario_file(), ["jobs.0.protocol=mixture"]), "in-process", out=tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "how far the centers moved" in text
+    assert "The objective that the algorithm minimises" not in text
+    assert "ends below" not in text
+
+
+@pytest.mark.slow
 @pytest.mark.long
 def test_many_peers_are_drawn_with_less(scenario_file: Write, tmp_path: Path) -> None:
     scenario = load_scenario(scenario_file(), ["fleet.peers=60", "jobs.0.max_rounds=2"])

@@ -69,8 +69,7 @@ def _movement(story: JobStory) -> Picture | None:
     recorded = zip(story.entry["stages"], story.entry["contributors"], strict=True)
     rounds = [n for n, (name, who) in enumerate(recorded) if name == story.job.stages[stage].protocol and who]
     rounds = rounds_of(rounds, len(moved))
-    what = protocol.moves if isinstance(protocol, Clustering) else "centers"
-    tol = float(getattr(protocol, "tol", 0.0) or 0.0)
+    what, tol = (protocol.moves, protocol.ends_below) if isinstance(protocol, Clustering) else ("centers", 0.0)
     caption = f"How far the {what} moved in each round: the Frobenius norm, in working coordinates."
     terms = story.run.run.later_terms(story.came.job_id)
     if terms:
@@ -86,7 +85,9 @@ def _movement(story: JobStory) -> Picture | None:
 
 def _objective(story: JobStory) -> Picture | None:
     steps = list(story.evidence.trail.steps)
-    if len(steps) < 2 or story.rows is None:
+    protocol = labelling_stage(story.job)[1]
+    other = isinstance(protocol, Clustering) and not protocol.least_squares
+    if other or len(steps) < 2 or story.rows is None:
         return None
     last, centers = story.state.round, story.evidence.centers
     if centers is not None and steps[-1][0] < last:

@@ -10,7 +10,8 @@ P5  where the job asks for groups, no class has fewer than `cohort` peers, but f
     check words; with ``leave = "groups"``, whatever an aggregator writes into states
 P6  a keeper reports every set for which it released its pads and that the last state does not name
 P7  no peer has a key of a job that has ended
-P8  with ``leave = "alone"`` no padded state asks fewer than `cohort` peers that are in no revealed set
+P8  with ``leave = "alone"`` no padded state asks fewer than `cohort` peers that are in no revealed set; where aggregators
+    hide sets, such a state is not unpadded
 P9  no peer is proved to have sent a wrong check word but the liar
 
 The checks have their own way from sets to classes, because the production code's is among what is checked.
@@ -181,8 +182,8 @@ class Secrecy(Observer):
                     covered = self._is_told(own, {*part.revealed}) or not own & ~unknown
                     covered |= own in reported[name] or world.peers[name].wiped
                     assert covered, f"P6: {name} released pads for {own:b}, and neither the result nor it says so"
-        for state in self._states.values():
-            self._joins(state)
+        for digest, state in self._states.items():
+            self._joins(digest, state)
         proved = secure_rounds.proved_peers(part, self._terms)
         assert not proved & ~(1 << self.liar if self.liar >= 0 else 0), f"P9: peers {members_of(proved)} are blamed"
         assert not self.keys_left(world), f"P7: keys of the job are left at {', '.join(self.keys_left(world))}"
@@ -205,15 +206,18 @@ class Secrecy(Observer):
         if self._terms.secure.leave == "groups":
             assert not self._small(all_sets) & ~(unknown | proved), f"P5: the sets {all_sets} make a small class"
 
-    def _joins(self, state: JobState) -> None:
+    def _joins(self, digest: bytes, state: JobState) -> None:
         """P8."""
         assert self._terms is not None
         part, secure = state.secured, self._terms.secure
         if part is None or secure.leave != "alone" or state.status != "running" or not (part.revealed or part.unknown):
             return
         known = as_mask(member for mask in (*part.revealed, *part.unknown) for member in members_of(mask))
+        asked = part.asked
+        if self.hides:
+            asked = as_mask(i for members in self._released.get(digest, {}).values() for i in members_of(members))
         for own in self._terms.groups or ((1 << len(self._roster)) - 1,):
-            fresh = (part.asked & own & ~known).bit_count()
+            fresh = (asked & own & ~known).bit_count()
             assert not 0 < fresh < secure.cohort, f"P8: {fresh} peers that were in no sum are asked"
 
     def _is_told(self, own: int, named: set[int]) -> bool:

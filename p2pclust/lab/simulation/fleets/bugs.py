@@ -438,7 +438,7 @@ _BY_SWARM: Final[dict[str, dict[str, tuple[tuple[Any, str, Any], ...]]]] = {
     },
     "secure_groups": {
         "sum-of-a-small-group": (
-            (secure_tasks, "_added_up", lambda original, given, groups, *of: original(given, groups, 1, of[-1])),
+            (secure_tasks, "_added_up", lambda original, given, groups, _, n, **of: original(given, groups, 1, n, **of)),
             (SecureInfo, "revealable", lambda original, info, members: members),
             (SecuredState, "problem_with_set", _no_problem),
             (secure_rounds, "_grouped", lambda original, part, able, *of: able),

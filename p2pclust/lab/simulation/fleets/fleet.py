@@ -264,7 +264,7 @@ class RandomFleet:
     def _submit(self, number: int) -> None:
         """Submit a job at the first peer from the planned one on that runs; try again while it is refused."""
         job, n = self.jobs[number], self.plan.n_peers
-        if job.id or self.healed:
+        if job.id or (self.healed and any(one.id for one in self.jobs)):
             return
         asked, life = job.at
         lives = asked and self.world.peers[asked].core is not None and self.world.peers[asked].life == life

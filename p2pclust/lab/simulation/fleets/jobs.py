@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,6 +31,8 @@ from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.protocols.models.fedcref_agreed import Agreed
+from p2pclust.protocols.secure.classes import in_cohorts
+from p2pclust.tools.bit_sets import as_mask
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
@@ -170,6 +174,19 @@ def _secret(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
     same_bits(fleet, job, state)
 
 
+def _too_few_join(fleet: RandomFleet, state: JobState) -> bool:
+    """Return whether a liar is left out, and all others that are back from the faults are too few to hide each other.
+
+    Neither the peers of sums that were revealed are a cohort without the liar, nor those of none, which join as one only.
+    """
+    part, liar = state.secured, -1 if fleet.secrecy is None else fleet.secrecy.liar
+    if part is None or liar < 0 or not part.proofs:
+        return False
+    honest = as_mask(range(len(fleet.names))) & ~(1 << liar)
+    known = honest & reduce(or_, (*part.revealed, *part.unknown), 0)
+    return not any(in_cohorts(one, part.groups, part.cohort) for one in (known, honest & ~known))
+
+
 def _nearly(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
     again = _replayed(fleet, job, state)
     assert again.log == state.log, f"S5: {job.id}: the replay has another log"
@@ -305,9 +322,8 @@ class DrawnJob:
             asked = bool(fleet.marks.counts["cancel asked for"]) and by.startswith("admin-")
             return asked or by.startswith("the revocation of ")
         lost = any(name in fleet.lost for name in self.roster)
-        # One late peer in each of the smallest groups is too many, and late peers are back in the next stage only.
-        late = self.plan.kind == "grouped" and self.plan.missing == "drop"
-        return KINDS[self.plan.kind].judge is _secret and state.reason.startswith("secure sums: ") and (lost or late)
+        named = KINDS[self.plan.kind].judge is _secret and state.reason.startswith("secure sums: ")
+        return named and (lost or _too_few_join(fleet, state))
 
 
 @dataclass

@@ -109,7 +109,8 @@ class SecureTerm(JobPart):
         self._note(closing, members)  # keepers need not wait until it is on this peer's disk: they note it themselves
 
     def _note(self, closing: _Closing, members: int) -> None:
-        self._notes.note(closing.state.digest, members, parted(members, closing.secure.groups), sync=False)
+        sets = parted(members, closing.secure.groups if closing.secure.one_by_one else ())
+        self._notes.note(closing.state.digest, members, sets, sync=False)
 
     def resume(self, state: tasks.Ref, number: int, secure: tasks.SecureInfo) -> None:
         """Finish the round of another aggregator, which made this padded state; or ask for new keys."""
