@@ -33,19 +33,19 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 55735,
-    "laboratory: lines": 28832,
-    "statements": 54252,
-    "functions": 5381,
-    "modules under 100 lines": 65,
+    "product: lines": 55741,
+    "laboratory: lines": 28824,
+    "statements": 54236,
+    "functions": 5379,
+    "modules under 100 lines": 63,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 144,
-    "a peer after one job: their lines": 27418,
-    "files that name `groups`": 80,
+    "a peer after one job: own modules": 140,
+    "a peer after one job: their lines": 26433,
+    "files that name `groups`": 81,
     "files that name `collect`": 38,
     "files that name `n_init`": 31,
-    "words of documents": 76152,
-    "lines of CHANGELOG.md": 94,
+    "words of documents": 77003,
+    "lines of CHANGELOG.md": 96,
 }
 
 _NOTES_ITS_MODULES: Final = """

@@ -144,7 +144,7 @@ def _kmeans(points: Points, n_clusters: int, rng: np.random.Generator, n_init: i
 
 
 @dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
-class Mixture:
+class LocalMixture:
     """A mixture of Gaussians: their shares of all rows, and where, how wide and in which direction they lie."""
 
     weights: Floats  # shape (K,)
@@ -165,7 +165,7 @@ class Mixture:
         return found
 
 
-def fit_mixture(X: npt.ArrayLike, labels: Labels) -> Mixture:
+def fit_mixture(X: npt.ArrayLike, labels: Labels) -> LocalMixture:
     """Fit a mixture of Gaussians to rows (n, d) by expectation-maximisation, from the partition that labels (n,) make.
 
     Covariances are full: what ``sklearn.mixture.GaussianMixture`` does, in NumPy, because a peer beside a device loads no
@@ -188,7 +188,7 @@ def fit_mixture(X: npt.ArrayLike, labels: Labels) -> Mixture:
         for k, mean in enumerate(means):
             apart = rows - mean
             covariances[k] = (shares[:, k, np.newaxis] * apart).T @ apart / sizes[k] + added
-        mixture = Mixture(sizes / sizes.sum(), means, covariances, 0.0, 0)
+        mixture = LocalMixture(sizes / sizes.sum(), means, covariances, 0.0, 0)
         densities = mixture.log_densities(rows)
         top = densities.max(axis=1, keepdims=True)
         totals = top + np.log(np.exp(densities - top).sum(axis=1, keepdims=True))
