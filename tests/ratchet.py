@@ -33,10 +33,10 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 55741,
+    "product: lines": 55712,
     "laboratory: lines": 28824,
-    "statements": 54236,
-    "functions": 5379,
+    "statements": 54209,
+    "functions": 5378,
     "modules under 100 lines": 63,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 140,

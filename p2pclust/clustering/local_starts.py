@@ -12,12 +12,19 @@ clusters than were asked for if there are fewer distinct rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.kmeans import nearest, weighted_kmeans
+from p2pclust.clustering.mixtures import (
+    Mixture,
+    first_sums,
+    log_responsibilities,
+    maximised,
+    mixture_sums,
+    packed_shape,
+)
 from p2pclust.clustering.points import Floats, Labels, Points, distance_blocks
 from p2pclust.errors import UsageError
 
@@ -30,7 +37,6 @@ _SETTLED = 1e-3  # of the mean log likelihood of a row, in one step: less than t
 # The share of the rows' mean variance that is added to every variance: no component becomes flat or a point, however
 # few rows it has.
 _RIDGE = 0.01
-_FEWEST_ROWS = 1e-9  # a component that no row belongs to must not divide by zero
 
 
 def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
@@ -64,9 +70,9 @@ def pca_mixture(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> 
     along what they vary; k-means, which cannot see that, splits the widest kind and joins narrow ones.
     """
     points = Points(principal_components(X, _MIXED_COMPONENTS))
-    fits = (fit_mixture(points.X, _kmeans(points, n_clusters, rng, 1)) for _ in range(_FITS))
-    best = max(fits, key=lambda fit: fit.log_likelihood)
-    return np.unique(best.log_densities(points.X).argmax(axis=1), return_inverse=True)[1].astype(np.int64)
+    fits = (_mixed(points, _kmeans(points, n_clusters, rng, 1)) for _ in range(_FITS))
+    _, labels = max(fits, key=lambda fit: fit[0])
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def number_of_clusters(X: npt.ArrayLike, candidates: Iterable[int], rng: np.random.Generator) -> int:
@@ -143,57 +149,20 @@ def _kmeans(points: Points, n_clusters: int, rng: np.random.Generator, n_init: i
     return labels
 
 
-@dataclass(frozen=True, eq=False)  # the truth value of comparing arrays is ambiguous
-class LocalMixture:
-    """A mixture of Gaussians: their shares of all rows, and where, how wide and in which direction they lie."""
-
-    weights: Floats  # shape (K,)
-    means: Floats  # shape (K, d)
-    covariances: Floats  # shape (K, d, d)
-    log_likelihood: float  # mean over the rows that it was fitted to, natural logarithm, before the last step
-    n_steps: int
-
-    def log_densities(self, X: Floats) -> Floats:
-        """Return the logarithm of each component's weight times its density at each row, shape (n, K)."""
-        found = np.empty((len(X), len(self.weights)))
-        roots = np.linalg.cholesky(self.covariances)
-        for k, (mean, root) in enumerate(zip(self.means, roots, strict=True)):
-            apart = (X - mean) @ np.linalg.inv(root).T
-            found[:, k] = -0.5 * (np.einsum("ij,ij->i", apart, apart) + X.shape[1] * np.log(2 * np.pi))
-            found[:, k] -= np.log(np.diagonal(root)).sum()
-        found += np.log(self.weights)
-        return found
-
-
-def fit_mixture(X: npt.ArrayLike, labels: Labels) -> LocalMixture:
-    """Fit a mixture of Gaussians to rows (n, d) by expectation-maximisation, from the partition that labels (n,) make.
-
-    Covariances are full: what ``sklearn.mixture.GaussianMixture`` does, in NumPy, because a peer beside a device loads no
-    scikit-learn. Raises UsageError if the labels are not numbers from 0 on, none left out.
-    """
-    points = Points(X)
-    rows = points.X - points.shift
-    if labels.shape != (len(rows),) or labels.min(initial=0) < 0 or len(np.unique(labels)) != labels.max(initial=0) + 1:
-        raise UsageError(f"labels of {len(rows)} rows must be numbers from 0 on, none left out; shape {labels.shape}")
+def _mixed(points: Points, labels: Labels) -> tuple[float, Labels]:
+    """Fit a mixture of Gaussians from a partition; return the mean log likelihood of a row, and the likeliest components."""
+    n_clusters, F = int(labels.max()) + 1, points.n_features
+    means = np.stack([points.X[labels == k].mean(axis=0) for k in range(n_clusters)])
     # Rows that are all equal have no variance: then any width will do.
-    added = _RIDGE * (float(rows.var(axis=0).mean()) or 1.0) * np.eye(rows.shape[1])
-    shares = (labels[:, np.newaxis] == np.arange(labels.max() + 1)).astype(np.float64)
-    before, step = -np.inf, 0
-    while True:
-        step += 1
-        # The most likely mixture if these are the components' shares of each row.
-        sizes = shares.sum(axis=0) + _FEWEST_ROWS
-        means = (shares.T @ rows) / sizes[:, np.newaxis]
-        covariances = np.empty((len(sizes), *added.shape))
-        for k, mean in enumerate(means):
-            apart = rows - mean
-            covariances[k] = (shares[:, k, np.newaxis] * apart).T @ apart / sizes[k] + added
-        mixture = LocalMixture(sizes / sizes.sum(), means, covariances, 0.0, 0)
-        densities = mixture.log_densities(rows)
-        top = densities.max(axis=1, keepdims=True)
-        totals = top + np.log(np.exp(densities - top).sum(axis=1, keepdims=True))
-        shares = np.exp(densities - totals)
-        now = float(totals.mean())
-        if now - before < _SETTLED or step == _MAX_STEPS:
-            return replace(mixture, means=means + points.shift, log_likelihood=now, n_steps=step)
-        before = now
+    added = _RIDGE * (float(points.X.var(axis=0).mean()) or 1.0)
+    nothing = Mixture("full", np.zeros(n_clusters), means, np.zeros(packed_shape("full", n_clusters, F)))
+    mixture = maximised(nothing, first_sums(points, means, "full", labels=labels), added)
+    before = -np.inf
+    for _ in range(_MAX_STEPS):
+        total = mixture_sums(points, mixture)
+        now = total.log_likelihood / points.n_samples
+        if now - before < _SETTLED:
+            break
+        before, mixture = now, maximised(mixture, total, added)
+    found: Labels = log_responsibilities(points, mixture)[1].argmax(axis=1)
+    return now, found

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.kmeans import nearest
-from p2pclust.clustering.points import Floats, Points
+from p2pclust.clustering.points import Floats, Labels, Points
 from p2pclust.errors import DataError
 
 COVARIANCE_TYPES: Final = ("full", "tied", "diag", "spherical")
@@ -111,18 +111,20 @@ def _triangle(n_features: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
 
 
 def first_sums(
-    points: Points, means: Floats, covariance_type: str, weights: npt.ArrayLike | None = None, least_rows: float = 0.0
+    points: Points, means: Floats, covariance_type: str, weights: npt.ArrayLike | None = None, least_rows: float = 0.0,
+    labels: Labels | None = None,
 ) -> MixtureSums:  # fmt: skip
-    """Return the sums of rows of which each belongs wholly to the nearest of the first means; of equal ones to the first.
+    """Return the sums of rows of which each belongs wholly to one component: by default that of the nearest mean.
 
-    The parameters are those of :func:`mixture_sums`.
+    `labels` (n,) are other components of the rows. The further parameters are those of :func:`mixture_sums`.
 
     >>> first_sums(Points([[0.0], [2.0], [9.0]]), np.array([[1.0], [9.0]]), "diag").squares.tolist()
     [[2.0], [0.0]]
     """
-    labels, total = nearest(points, means), _Total(covariance_type, points.centred(means))
+    own = nearest(points, means) if labels is None else labels
+    total = _Total(covariance_type, points.centred(means))
     for block in _deviations(points, total.means, covariance_type):
-        belongs = np.equal(np.arange(len(means))[:, np.newaxis], labels[block.start : block.stop]).astype(np.float64)
+        belongs = np.equal(np.arange(len(means))[:, np.newaxis], own[block.start : block.stop]).astype(np.float64)
         total.add(block, belongs, None if weights is None else np.asarray(weights)[block.start : block.stop])
     return total.found(0.0, least_rows)
 
