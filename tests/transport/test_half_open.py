@@ -180,13 +180,14 @@ def test_bulk_connections_are_known_as_well(net, few_files):
         told = []
         b.on_crowd = told.append
         a.connect("b", b.address)
-        await net.send(a, "b", [b"x"], Lane.BULK)
-        await net.until(lambda: net.inbox["b"])
+        for lane in (Lane.CONTROL, Lane.BULK):
+            await net.send(a, "b", [b"x"], lane)
+        await net.until(lambda: len(net.inbox["b"]) == 2)
         with contextlib.ExitStack() as stack:
             await crowd(stack, b.address, told)
             before = b._arrivals.origins
             await net.send(a, "b", [b"y"], Lane.BULK)
-            await net.until(lambda: len(net.inbox["b"]) == 2)
+            await net.until(lambda: len(net.inbox["b"]) == 3)
         assert b._arrivals.origins == before
 
     net.run(test())
