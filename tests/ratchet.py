@@ -44,7 +44,7 @@ CEILINGS: Final[dict[str, int]] = {
     "files that name `groups`": 81,
     "files that name `collect`": 38,
     "files that name `n_init`": 31,
-    "words of documents": 77003,
+    "words of documents": 77063,
     "lines of CHANGELOG.md": 96,
 }
 
