@@ -27,7 +27,7 @@ from p2pclust.errors import DataError
 
 COVARIANCE_TYPES: Final = ("full", "tied", "diag", "spherical")
 _IN_CACHE: Final = 2**16  # numbers: the differences of a block of rows to all means
-_ROUNDING: Final = 1e-14  # of a variance: a pivot that is smaller is no number above zero
+_ROUNDING: Final = 1e-14  # of a variance: a smaller pivot counts as zero
 _LEAST_ROWS: Final = 64  # of a block: fewer spend their time between calls
 
 

@@ -245,7 +245,7 @@ class Schema:
         return ""
 
     def table(self, X: Floats) -> NamedColumns:
-        """Return rows that this schema encoded, shape (n_rows, n_columns), as a table that another one can encode.
+        """Return rows that this schema encoded, shape (n_rows, n_columns), as a table that another schema can encode.
 
         >>> own = Schema((Column("mode", "category", ("eco", "boost")), Column("watt", "number")))
         >>> of_job = Schema((Column("watt", "number"), Column("mode", "category", ("boost", "eco", "off"))))

@@ -107,7 +107,7 @@ class Choice:
                     )
                 place = titles.index(name)
                 if levels[place]:
-                    raise DataError(f"{file}: missing_values.fill: {name!r} is no number: its rows can be dropped")
+                    raise DataError(f"{file}: missing_values.fill: {name!r} holds no numbers: drop its rows")
                 values[place] = float(value)
         return values
 

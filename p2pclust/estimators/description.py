@@ -32,7 +32,7 @@ def describe(
     min_cell : int
         What fewer rows are behind is hidden or merged; 0 shows everything.
     quantiles : sequence of float
-        Further ones beside the quartiles, from 0 to 1; no more than rows / min_cell in all.
+        Further ones besides the quartiles, from 0 to 1; no more than rows / min_cell in all.
     bins : int
         The cells of each histogram.
     levels : sequence of int

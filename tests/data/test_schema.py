@@ -303,7 +303,7 @@ class TestReaders:
         (tmp_path / "rows.csv").write_text(CSV)
         with pytest.raises(DataError, match=r"column 'mode': a value is missing"):
             read(tmp_path / "rows.csv", schema=SCHEMA, missing_values={"fill": 7})
-        with pytest.raises(DataError, match=r"fill: 'mode' is no number: its rows can be dropped$"):
+        with pytest.raises(DataError, match=r"fill: 'mode' holds no numbers: drop its rows$"):
             read(tmp_path / "rows.csv", schema=SCHEMA, missing_values={"fill": {"mode": 0}})
 
     def test_columns_and_a_schema_are_not_both_given(self, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ class _Exploration:
             ended = {self._happened[n][2] for n in world.history if self._happened[n][0] == "ended"}
             finished += len(ended) == len(world.peers)
             if len(ended) == len(world.peers) and self._bounds.liar:
-                continue  # no honest peer votes, adopts or ends any more
+                continue  # after this no honest peer votes, adopts or ends
             try:
                 for following in self._following(world):
                     if self._is_new(following):

@@ -119,7 +119,7 @@ def simulate(
 ) -> None:
     """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
 
-    Each seed draws a fleet, its network and its faults; invariants are checked all the time. Prints how often each fault
+    Each seed draws a fleet, its network and its faults; each event is checked. Prints how often each fault
     happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed, or if
     1,000 or more seeds of all swarms met a way of recovering less often than 20 times in 1,000. With --mutant all, each
     planted bug is looked for in the swarm that should find it, and a table has the seeds. With --deaths, a table has the

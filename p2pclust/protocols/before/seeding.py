@@ -83,7 +83,7 @@ class Seeding(FirstCenters, WithGaps):
         if (self.init == "given") != (self.centers is not None):
             raise UsageError('seeding: centers and init = "given" go together')
         if self.keeps_gaps and self.init == "k-means++":
-            raise UsageError("seeding: rows with missing cells are no centers: choose init = 'split-merge'")
+            raise UsageError("seeding: a row with missing cells cannot be a center: choose init = 'split-merge'")
         if self.centers is None:
             return
         if self.n_init > 1:

@@ -72,7 +72,7 @@ class Describe(Additive, Labelling):
     works_on: ClassVar[tuple[str, ...]] = ("present", "quantiles", "ranks", "unit")
 
     min_cell: int = 5  # what fewer rows are behind is hidden or merged; 0 shows everything
-    quantiles: tuple[float, ...] = ()  # further ones, beside the quartiles
+    quantiles: tuple[float, ...] = ()  # further ones, besides the quartiles
     bins: int = 10  # the cells of each histogram
     #: The number of values of each category column, whose values are 0, 1, 2, ...; 0 for a column of numbers. Empty: all
     #: columns are numbers.
